@@ -1,1 +1,1 @@
-"""What a repository states: its suites, the packages under test, the thresholds of a change."""
+"""What a repository declares: its suites, its packages under test, and the thresholds of a change."""

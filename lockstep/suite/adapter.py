@@ -1,4 +1,4 @@
-"""Variants that a suite defines itself: today's functions, which import the package under test when they are called."""
+"""Variants that a suite defines itself: functions of today's suite that import the package under test when called."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Adapter:
 
     Attributes:
         function: the method.
-        prepare: function from the suite's inputs to further named arguments (packed weights, say); None for none.
-            It runs before timing, never inside it.
+        prepare: function that returns further named arguments (packed weights, for example) from the suite's inputs, or
+            None. It runs before timing, never in the timed part.
     """
 
     function: Function
     prepare: Function | None = None
 
     def __get__(self, suite: object, owner: type | None = None) -> Any:
-        """Return the adapter from the class, the bound method from a suite."""
+        """Return the adapter itself when read from the class, and the bound method when read from a suite."""
         return self if suite is None else MethodType(self.function, suite)
 
 
@@ -33,10 +33,10 @@ def variant(function: Function, /) -> Function: ...
 @overload
 def variant(*, prepare: Function) -> Callable[[Function], Function]: ...
 def variant(function: Function | None = None, /, *, prepare: Function | None = None) -> Any:
-    """Mark a method of a suite as a variant of the method's name.
+    """Mark a method of a suite as a variant, which gets the method's name.
 
-    It gets those of the suite's inputs that it names, and ``out`` if it takes one. Import the package under test inside
-    it: the function is today's, and what it imports is the commit's.
+    It receives the suite's inputs that it names as parameters, and ``out`` if it takes one. Import the package under
+    test inside the method: the method is today's, and the package that it imports is the commit's.
 
     Args:
         function: the method.

@@ -19,7 +19,7 @@ class Case(Mapping[str, Axis]):
 
     @property
     def label(self) -> str:
-        """The case's one spelling everywhere: ``M=8,K=4096,N=2048``; a true flag is its name alone."""
+        """Return the case's only spelling: ``M=8,K=4096,N=2048``; a true flag is written as its name alone."""
         return ",".join(
             name if value is True else f"{name}={value}" for name, value in self._axes if value is not False
         )
@@ -47,6 +47,6 @@ class Case(Mapping[str, Axis]):
 
 
 def grid(**axes: Axis | list[Any] | tuple[Any, ...]) -> tuple[Case, ...]:
-    """Every combination of the axes, first axis slowest: ``grid(K=4096, N=2048, M=[1, 2, 4])``."""
+    """Return every combination of the axes, first axis slowest: ``grid(K=4096, N=2048, M=[1, 2, 4])``."""
     values = [value if isinstance(value, list | tuple) else [value] for value in axes.values()]
     return tuple(Case(**dict(zip(axes, combination, strict=True))) for combination in itertools.product(*values))

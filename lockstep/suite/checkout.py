@@ -1,7 +1,7 @@
 """Import the packages under test from a checkout, and only from there.
 
-The packages under test are the commit's; suites and harness are today's. Both trees hold a package of the
-same name, so the choice must not depend on the order of ``sys.path``.
+The packages under test come from the commit; suites and harness are today's. Both trees hold a package of the same
+name, so the choice must not depend on the order of ``sys.path``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def find_below(root: Path, fullname: str, target: ModuleType | None = None) -> i
     """Return the spec of a top-level package in a tree.
 
     Raises:
-        ModuleNotFoundError: the tree has no such package, although another tree may.
+        ModuleNotFoundError: the tree has no such package, although another tree may have it.
     """
     spec = importlib.machinery.PathFinder.find_spec(fullname, [str(root)], target)
     if spec is None or (spec.origin is None and not spec.submodule_search_locations):
@@ -29,7 +29,7 @@ def find_below(root: Path, fullname: str, target: ModuleType | None = None) -> i
 
 
 class CheckoutFinder(importlib.abc.MetaPathFinder):
-    """Find the named top-level packages under ``root`` and refuse them anywhere else."""
+    """Finds the named top-level packages under ``root`` and refuses to import them from elsewhere."""
 
     def __init__(self, root: Path, packages: Sequence[str]) -> None:
         self.root = root
@@ -38,19 +38,19 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find a package in the checkout, or raise; its submodules follow from its path."""
+        """Return the spec of a package in the checkout, or raise; submodules are found through its path."""
         if fullname not in self.packages:
             return None
         return find_below(self.root, fullname, target)
 
 
 def under_test(module: str) -> bool:
-    """Return whether a module belongs to a package that comes from a commit in this process."""
+    """Return whether a module belongs to a package that this process imports from a commit."""
     return any(module.partition(".")[0] in getattr(finder, "packages", ()) for finder in sys.meta_path)
 
 
 def frames_under_test(error: BaseException) -> Iterator[FrameType]:
-    """Yield the frames of modules under test that an error passed."""
+    """Yield the frames of modules under test in an error's traceback."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if under_test(str(frame.f_globals.get("__name__", ""))):
             yield frame
@@ -59,12 +59,12 @@ def frames_under_test(error: BaseException) -> Iterator[FrameType]:
 def forget_failed_import(error: BaseException, known: int) -> None:
     """Remove the modules under test that a failed import had imported; do nothing for any other error.
 
-    Python removes the module that failed and keeps those that it had imported. Later calls would run them, and no
-    fresh process reaches them.
+    Python removes the module whose import failed, but not the modules that it had imported. Later calls would run them,
+    although a fresh process would not reach them.
 
     Args:
-        error: what a call raised.
-        known: number of modules before the call; new ones stand behind them in ``sys.modules``.
+        error: the error that a call raised.
+        known: number of modules before the call; modules imported since are at the end of ``sys.modules``.
     """
     if all(frame.f_code.co_name != "<module>" for frame in frames_under_test(error)):
         return
@@ -76,10 +76,10 @@ def forget_failed_import(error: BaseException, known: int) -> None:
 
 
 def import_from(root: Path, packages: Sequence[str]) -> None:
-    """Import the packages from ``root`` from now on.
+    """Import the packages only from ``root`` in this process.
 
     Raises:
-        ImportError: one of them is already imported from elsewhere.
+        ImportError: a package is already imported from elsewhere.
     """
     for name in packages:
         loaded = sys.modules.get(name)

@@ -1,8 +1,8 @@
-"""The source of a benchmark definition: a suite's functions and everything of the adopter's own that they use.
+"""The source of a benchmark definition: a suite's functions and all of the project's own code that they use.
 
-Two definitions that differ must not share a series, so what a function uses is followed: helpers, constants and
-classes of its module and of other modules of the same project, whatever they are bound to. What the installed
-packages do is the environment's, not the definition's.
+Different definitions must not share a series. So everything that a function uses is followed: helpers, constants and
+classes of its module and of other modules of the same project, whatever they are bound to. Installed packages belong to
+the environment, not to the definition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from lockstep.suite.adapter import Adapter
 from lockstep.suite.syntax import bound_names, functions_by_line, is_literal, parsed_code, stable_text
 
-#: Not followed although an adopter may have it beside the suites: its changes raise the protocol version.
+#: Not followed, although a project may have it beside the suites: its changes raise the protocol version instead.
 _HARNESS = "lockstep"
 
 
@@ -32,7 +32,7 @@ class Reader:
     Attributes:
         root: folder of the project; modules below it are followed, except installed packages.
         suite: the suite's class, whose members its methods use.
-        seen: (module, name) of what was read.
+        seen: (module, name) of everything read so far.
     """
 
     root: Path
@@ -40,13 +40,13 @@ class Reader:
     seen: set[tuple[str, str]] = field(default_factory=set)
 
     def member(self, name: str, *, inherited: bool = False) -> list[str]:
-        """Return the source or literal of an attribute of the suite's class, then of what it uses.
+        """Return the source or literal of an attribute of the suite's class, followed by everything that it uses.
 
-        Nothing for what the harness gives every suite.
+        The result is empty for an attribute that the harness gives every suite.
 
         Args:
-            name: of the attribute.
-            inherited: what base classes bind to the name as well, as ``super()`` reaches it.
+            name: name of the attribute.
+            inherited: whether to add what base classes bind to the name, because ``super()`` reaches it.
         """
         found = [base for base in self.suite.__mro__ if name in vars(base) and self._is_own(_module_of_class(base))]
         parts: list[str] = []
@@ -67,7 +67,7 @@ class Reader:
         return parts
 
     def function(self, function: Callable[..., Any]) -> list[str]:
-        """Source of a function without comments, docstrings and layout, then of what it uses."""
+        """Return a function's source without comments, docstrings and layout, then everything that it uses."""
         module = inspect.getmodule(function)
         functions = functions_by_line(inspect.getsource(module)) if module else {}
         own = functions.get(function.__code__.co_firstlineno, ())
@@ -77,7 +77,7 @@ class Reader:
             parts += self._late_imports(node, function.__module__)
             parts += self._members(node)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            if name == "__class__":  # what super() encloses
+            if name == "__class__":  # the closure variable of super()
                 continue
             try:
                 parts += self._value(name, cell.cell_contents, function.__module__)
@@ -86,7 +86,7 @@ class Reader:
         return parts
 
     def _members(self, tree: ast.AST) -> list[str]:
-        """Return what a method uses of its suite: ``self.part``, ``type(self).part``, ``super().part()``."""
+        """Return members of the suite that a method uses: ``self.part``, ``type(self).part``, ``super().part()``."""
         used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
         parts: list[str] = []
         for node in sorted(used, key=lambda node: (node.lineno, node.col_offset)):
@@ -98,7 +98,7 @@ class Reader:
         return parts
 
     def _statement_of_class(self, owner: type, name: str) -> list[str]:
-        """Return the statements of a class body that bind a name, with what they use."""
+        """Return the statements of a class body that bind a name, followed by everything that they use."""
         module = sys.modules[owner.__module__]
         parts: list[str] = []
         for node in ast.walk(parsed_code(inspect.getsource(module))):
@@ -110,9 +110,9 @@ class Reader:
         return parts
 
     def _names(self, tree: ast.AST, scope: Mapping[str, Any], module: str) -> list[str]:
-        """What the global names in a piece of source stand for, in the order of the source.
+        """Return the values of the global names in a piece of source, in the order of the source.
 
-        From the source: bytecode keeps the names of a comprehension apart, or not, as Python's version has it.
+        They are read from the source, because bytecode differs: some Python versions compile comprehensions separately.
         """
         used = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
         parts: list[str] = []
@@ -126,7 +126,7 @@ class Reader:
         return parts
 
     def _value(self, name: str, value: Any, module: str) -> list[str]:
-        """Source or literal of what a name of a module is bound to; nothing for what is not the project's own."""
+        """Return the source or literal of a name's value in a module; nothing if it is not the project's own."""
         if (module, name) in self.seen:
             return []
         self.seen.add((module, name))
@@ -142,11 +142,11 @@ class Reader:
         text = stable_text(value) if isinstance(value, int | float | str | tuple) or is_literal(value) else " at 0x"
         if " at 0x" not in text:
             return [f"{name}={text}"]
-        # The text of any other object may hold its address, another one in every process.
+        # The text of any other object may contain its address, which differs from process to process.
         return self._statement(name, module)
 
     def _statement(self, name: str, module: str) -> list[str]:
-        """The top-level statements that bind a name in a module, or in the module that it was imported from."""
+        """Return the top-level statements that bind a name in its module, or in the module it was imported from."""
         found = sys.modules.get(module)
         if found is None or not self._is_own(found):
             return []
@@ -161,7 +161,7 @@ class Reader:
         return parts
 
     def _late_imports(self, tree: ast.AST, module: str) -> list[str]:
-        """Whole modules of the project that a function imports when it is called: they are not loaded here."""
+        """Return the whole modules of the project that a function imports when called: they are not loaded yet."""
         parts: list[str] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
@@ -179,7 +179,7 @@ class Reader:
         return parts
 
     def _path(self, module: str) -> Path | None:
-        """File of a module of the project, found without importing it."""
+        """Return the file of a module of the project, found without importing the module."""
         if module.partition(".")[0] == _HARNESS:
             return None
         path = self.root.joinpath(*module.split("."))
@@ -213,7 +213,7 @@ def _function_of(value: Any) -> Any:
 
 
 def _module_of(node: ast.expr, scope: Mapping[str, Any]) -> ModuleType | None:
-    """The module that ``helper`` or ``package.helper`` stands for."""
+    """Return the module that ``helper`` or ``package.helper`` names."""
     if isinstance(node, ast.Name):
         value = scope.get(node.id)
     elif isinstance(node, ast.Attribute):
@@ -224,7 +224,7 @@ def _module_of(node: ast.expr, scope: Mapping[str, Any]) -> ModuleType | None:
 
 
 def _absolute(node: ast.ImportFrom, module: str) -> str:
-    """Full name of the module that an import statement in ``module`` names."""
+    """Return the full name of the module that an import statement in ``module`` names."""
     if not node.level:
         return node.module or ""
     found = sys.modules.get(module)

@@ -1,4 +1,4 @@
-"""Finding suites: every subclass of ``Suite`` at the top level of a module of the benchmark folder."""
+"""Find suites: every subclass of ``Suite`` at the top level of a module of the benchmark folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Any, TypeGuard
 from lockstep.suite.case import Case
 from lockstep.suite.model import Suite, SuiteError
 
-#: Packages under test unless asv.conf.json names them.
+#: Packages under test if asv.conf.json does not name them.
 PACKAGES = ("kernels",)
 
-#: What to do about a suite that imports the package under test, which comes from a commit, when it is itself imported.
+#: Advice for a suite whose own import imports the package under test, which must come from a commit.
 IMPORT_INSIDE = "import the package under test inside the functions of a suite, not at the top of its module"
 
 
@@ -42,7 +42,7 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
         except (SuiteError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            # Also SystemExit: a suite that calls sys.exit would end the verb with a status of its own.
+            # SystemExit too: a suite that calls sys.exit would end the verb with the suite's own status.
             advice = f"; {IMPORT_INSIDE}" if isinstance(error, ImportError) else ""
             raise SuiteError(
                 f"suite module {name} cannot be imported: {type(error).__name__}: {error}{advice}"
@@ -54,10 +54,10 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
 
 
 def suites_in(module: ModuleType) -> Iterator[Suite]:
-    """Yield the suites that a module defines, not those that it imports.
+    """Yield the suites that a module defines; imported suites are left out.
 
     Raises:
-        SuiteError: one lacks a method, an attribute or its baseline.
+        SuiteError: a suite lacks a method, an attribute or its baseline.
     """
     for name, value in vars(module).items():
         if name.startswith("_") or not is_suite(value) or value.__module__ != module.__name__:
@@ -65,15 +65,15 @@ def suites_in(module: ModuleType) -> Iterator[Suite]:
         if inspect.isabstract(value):
             lacking = ", ".join(sorted(value.__abstractmethods__))
             raise SuiteError(
-                f"{module.__file__}: suite {name} needs {lacking}; the name of a mere base of suites begins with _"
+                f"{module.__file__}: suite {name} needs {lacking}; a class that is only a base begins with _"
             )
         suite = value()
-        suite.variants()  # whatever is wrong with them shows here
+        suite.variants()  # raises now if they are wrong
         yield suite
 
 
 def is_suite(value: object) -> TypeGuard[type[Suite]]:
-    """Return whether a value is a class of suites."""
+    """Return whether a value is a subclass of ``Suite``."""
     return isinstance(value, type) and issubclass(value, Suite) and value is not Suite
 
 
@@ -81,17 +81,17 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
     """Return the packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
 
     Raises:
-        SuiteError: one that a suite measures is missing there, or a suite's module imports one when it is itself
-            imported; it would be today's at every commit.
+        SuiteError: a package that a suite measures is missing from the list, or a suite's module imports a listed
+            package at its top level, so that the package would be today's at every commit.
     """
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
     for suite in suites.values():
         top = suite.module.partition(".")[0]
         if top and top not in packages:
             raise SuiteError(
-                f"suite {suite.name} measures {suite.module}, and {top} is not among the packages that "
+                f"suite {suite.name} measures {suite.module}, but {top} is not among the packages that "
                 f'come from a commit: asv.conf.json needs "lockstep": {{"packages": ["{top}"]}}, '
-                f"there is {', '.join(packages) or 'none'}"
+                f"but has {', '.join(packages) or 'none'}"
             )
         for module in _imported_beside(suite):
             if top := _holds(module, packages):
@@ -100,13 +100,13 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
 
 
 def _imported_beside(suite: Suite) -> Iterator[ModuleType]:
-    """Yield the imported modules of the package that defines a suite: its own, and those that it may use."""
+    """Yield the imported modules of the package that defines a suite: the suite's own, and modules it may use."""
     home = type(suite).__module__.partition(".")[0]
     yield from (one for name, one in list(sys.modules.items()) if name.partition(".")[0] == home and one is not None)
 
 
 def _holds(module: ModuleType, packages: Sequence[str]) -> str:
-    """Return the package of ``packages`` from which a module holds a module, class or function; "" for none."""
+    """Return the package of ``packages`` whose module, class or function a module holds; "" if there is none."""
     for value in vars(module).values():
         source = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         top = source.partition(".")[0] if isinstance(source, str) else ""
@@ -119,7 +119,7 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     """Return the folder of the working tree that holds the packages: that of asv.conf.json, or its ``repo_subdir``.
 
     Raises:
-        SuiteError: a measured package is not there; two commits without it would be the same.
+        SuiteError: a measured package is not in that folder; all commits would then look the same.
     """
     below = getattr(conf, "repo_subdir", "")
     folder = Path.cwd() / below
@@ -134,18 +134,18 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
                 if close
                 else f'; "repo_subdir" in asv.conf.json names that folder ({below})'
                 if below
-                else '; where it lies in another folder of the repository, asv.conf.json says so: "repo_subdir": "src"'
+                else '; if it is in another folder of the repository, name that in asv.conf.json: "repo_subdir": "src"'
             )
             raise SuiteError(f"{folder} holds no package {top}, which {who}{advice}")
     return folder
 
 
 def has_family(root: Path, suite: Suite) -> bool:
-    """Return whether a tree may have variants of a suite: its module, or whatever the suite's own variants import.
+    """Return whether a tree may have variants of a suite: its module, or modules that the suite's variants import.
 
     Args:
         root: folder of the packages.
-        suite: whose variants are looked for.
+        suite: the suite whose variants are looked for.
     """
     if suite.adapters or not suite.module:
         return True
@@ -157,7 +157,7 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
     """Return the suite of this name, or all suites of this family.
 
     Raises:
-        SuiteError: neither exists; the message names the nearest.
+        SuiteError: neither exists; the message names the nearest names.
     """
     picked = [suite for suite in suites.values() if family in (suite.name, suite.family)]
     if not suites:
@@ -171,16 +171,16 @@ def match_cases(suite: Suite, text: str) -> list[Case]:
     """Return the cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
 
     Raises:
-        SuiteError: no case has them; the message lists the labels.
+        SuiteError: no case has them; the message lists the labels of all cases.
     """
     return [case for case in suite.all_cases if _has(case, text)] or [suite.case(text)]
 
 
 def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, list[str] | None]:
-    """Return, by suite, the labels of the cases that any of ``texts`` picks; ``None``, which means all, without texts.
+    """Return, by suite, the labels of cases that any of ``texts`` selects; without texts ``None``, which means all.
 
     Raises:
-        SuiteError: a text picks no case of any suite; the message lists the labels of the first suite.
+        SuiteError: a text selects no case of any suite; the message lists the labels of the first suite.
     """
     if not texts:
         return dict.fromkeys((suite.name for suite in suites), None)

@@ -1,4 +1,4 @@
-"""What a suite says of one case. Each method of a suite is called here with the arguments that it names."""
+"""Evaluate a suite at one case: call each of its methods with the arguments that the method names."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def inputs_of(suite: Suite, case: Case, new: Draw) -> dict[str, Any]:
-    """Return freshly drawn inputs of a case by name."""
+    """Return freshly drawn inputs of a case, by name."""
     return suite.draw(new, **bind(suite.draw, case, leading=1))
 
 
 def buffers_of(suite: Suite, case: Case, new: Draw) -> Any:
-    """Return the output buffers of a case; None for a suite without any."""
+    """Return the output buffers of a case; None for a suite without buffers."""
     return suite.buffers(new, **bind(suite.buffers, case, leading=1))
 
 
 def reference_of(suite: Suite, case: Case, inputs: Mapping[str, Any]) -> Any:
-    """Return the right result of these inputs."""
+    """Return the correct result for these inputs."""
     return suite.reference(**bind(suite.reference, {**case, **inputs}))
 
 
@@ -37,14 +37,14 @@ def summands_of(suite: Suite, case: Case) -> int:
     """Return the terms of the longest sum behind one element of an output.
 
     Raises:
-        SuiteError: the suite states something else than a positive number.
+        SuiteError: the suite returns something other than a positive integer.
     """
     count = suite.summands(**bind(suite.summands, case))
     if not isinstance(count, int) or count < 1:
-        raise SuiteError(f"suite {suite.name}: summands at {case.label} is {count!r}; return a whole number from 1 on")
+        raise SuiteError(f"suite {suite.name}: summands at {case.label} is {count!r}; return a whole number above 0")
     return count
 
 
 def skip_reason(suite: Suite, variant: str, case: Case) -> str:
-    """Return why the suite does not measure a variant at a case where it could run, or ""."""
+    """Return why the suite does not measure a variant at a case that the variant supports, or ""."""
     return suite.skips(variant, **bind(suite.skips, case, leading=1))

@@ -1,4 +1,4 @@
-"""The variants of a suite as a commit has them: those of its module, and the suite's own."""
+"""The variants of a suite at a commit: those of its module, and the suite's own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Variant = Callable[..., Any]
 
 
 class NotInCommit(NotImplementedError):
-    """The commit lacks the module of a suite, or what a variant imports; the message says which.
+    """The commit lacks the module of a suite, or a name that a variant imports; the message says which.
 
     Attributes:
-        lacks: what it lacks: "toy.product", or "such module or name: …".
+        lacks: the missing module or name: "toy.product", or "such module or name: …".
     """
 
     def __init__(self, lacks: str) -> None:
@@ -34,17 +34,17 @@ class NotInCommit(NotImplementedError):
 
 @dataclass(frozen=True)
 class Family:
-    """Variants of one suite and how their weights are prepared offline.
+    """The variants of one suite, and how their weights are prepared offline.
 
     Attributes:
-        variants: name to function of tensors.
-        prepare: name to a function from the suite's inputs to extra named arguments (packed
-            weights, say). It runs before timing, never inside it.
-        note: what a reader of any of its results must know, from the module's ``TABLE`` if it has one: that
-            nothing was tuned for this GPU, say.
-        scratch: device buffers that the variants keep between calls (zeroed counters, say), by any name, as the
-            module's ``SCRATCH`` has them. The harness lays them elsewhere by putting others in their place.
-        activations: as the suite's.
+        variants: functions of tensors, by name.
+        prepare: functions that return further named arguments (packed weights, for example) from the suite's inputs,
+            by variant name. They run before timing, never in the timed part.
+        note: text for readers of every result, from the module's ``TABLE`` if it has one, for example that nothing was
+            tuned for this GPU.
+        scratch: device buffers that the variants store between calls (zeroed counters, for example), with any keys:
+            the module's ``SCRATCH``. The harness moves them by replacing the entries with other buffers.
+        activations: the suite's ``activations``.
     """
 
     variants: Mapping[str, Variant]
@@ -54,40 +54,40 @@ class Family:
     activations: tuple[str, ...] = ()
 
     def prepared(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what variant ``name`` prepares offline from the suite's inputs; nothing for most variants.
+        """Return what variant ``name`` prepares offline from the suite's inputs; an empty dict for most variants.
 
-        Activations come to it shuffled: it sees their layout, and cannot prepare the result.
+        Activations are passed in shuffled order: the preparation sees their layout but cannot compute the result.
         """
         prepare = self.prepare.get(name)
         if prepare is None:
             return {}
-        # Deferred: suites and families are read where torch must not be imported.
+        # Deferred: suites and families are also read in processes that must not import torch.
         from lockstep.suite.inputs import shuffled
 
         taken = bind(prepare, inputs)
         return prepare(**taken | {name: shuffled(taken[name]) for name in self.activations if name in taken})
 
     def arguments(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments of variant ``name``, ``out`` left out."""
+        """Return the keyword arguments of variant ``name``, except ``out``."""
         return bind(self.variants[name], {**inputs, **self.prepared(name, inputs)})
 
 
 def takes_out(variant: Variant) -> bool:
-    """Return whether the variant writes into buffers it is given (``out=``) instead of allocating its own."""
+    """Return whether the variant writes into given buffers (``out=``) instead of allocating its own."""
     return "out" in inspect.signature(variant).parameters
 
 
 def load_family(suite: Suite) -> Family:
-    """Return the suite's own variants and, imported, those of its module.
+    """Import the suite's module, and return its variants and the suite's own.
 
-    A module without ``VARIANTS``, of a commit from before there were any, is asked for the functions of today's.
+    If the module of an old commit has no ``VARIANTS``, the functions that today's ``VARIANTS`` names are used.
 
     Raises:
-        NotInCommit: the module is absent (from an old commit, say) and the suite has no variants of its own.
-        ImportError: the module is there and cannot be imported.
+        NotInCommit: the module is absent (from an old commit, for example) and the suite has no variants of its own.
+        ImportError: the module exists but cannot be imported.
         SuiteError: the module has no usable VARIANTS.
     """
-    late = functools.cache(_late)  # variants that are prepared by one function are prepared once
+    late = functools.cache(_late)  # variants with the same preparation function are prepared once
     own = {name: late(getattr(suite, name)) for name in suite.adapters}
     prepare = {name: late(one.prepare) for name, one in suite.adapters.items() if one.prepare}
     try:
@@ -115,8 +115,8 @@ def import_module(suite: Suite) -> ModuleType | None:
     """Import the suite's module; None for a suite without one.
 
     Raises:
-        NotInCommit: it is absent.
-        ImportError: it is there and cannot be imported.
+        NotInCommit: the module is absent.
+        ImportError: the module exists but cannot be imported.
     """
     if not suite.module:
         return None
@@ -140,7 +140,7 @@ def _variants(suite: Suite, module: ModuleType) -> Mapping[str, Variant]:
 
 
 def _late(function: Variant) -> Variant:
-    """Return a function that may import when it is called, with the errors of ``import_module``."""
+    """Return a function that may import when it is called; it raises the errors of ``import_module``."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -149,10 +149,10 @@ def _late(function: Variant) -> Variant:
             return function(*args, **kwargs)
         except BaseException as error:
             forget_failed_import(error, known)
-            # From code under test it means that the package is broken, not absent.
+            # If code under test raised it, the package is broken, not absent.
             absent = isinstance(error, ImportError) and under_test(error.name or "")
             if absent and not any(frames_under_test(error)):
-                lacks = str(error).partition(" (")[0]  # the rest is the path of a folder that will be gone
+                lacks = str(error).partition(" (")[0]  # what follows is the path of a temporary folder
                 raise NotInCommit(f"such module or name: {lacks}") from error
             raise
 

@@ -9,9 +9,9 @@ import torch
 
 
 class Draw:
-    """Draw tensors on one device from one seed. Suites name dtypes as strings and import no torch.
+    """Draws tensors on one device from one seed. Suites name dtypes as strings and import no torch.
 
-    On "meta" tensors come empty: to draw them there, torch loads its reference implementations and with them
+    On "meta", tensors are empty: to draw them there, torch would load its reference implementations and with them
     torch._dynamo, which takes 2 s.
     """
 
@@ -46,7 +46,7 @@ class Draw:
         return torch.empty(shape, device=self.device, dtype=_dtype(dtype))
 
     def tensor(self, values: Any, dtype: str) -> torch.Tensor:
-        """Return given values (offsets of ragged groups, say) on the draw's device."""
+        """Return the given values (offsets of ragged groups, for example) as a tensor on the draw's device."""
         return torch.tensor(values, device=self.device, dtype=_dtype(dtype))
 
 
@@ -80,7 +80,7 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
 
 
 def shuffled(value: Any) -> Any:
-    """Return the same structure with the elements of every tensor in a random order; "meta" tensors have none."""
+    """Return the same structure with the elements of each tensor in random order; "meta" tensors have no elements."""
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_meta:

@@ -1,4 +1,4 @@
-"""What can be read of a module of kernels from its source, without running it."""
+"""Read facts about a module of kernels from its source, without running it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def module_path(module: str, home: Path) -> Path | None:
-    """Return the file of a module under test: in the tree around the suites, else wherever Python finds its package.
+    """Return the file of a module under test: from the tree around the suites, else from Python's search path.
 
     Args:
-        module: dotted name.
+        module: dotted name of the module.
         home: folder of the suites.
     """
     top, *deeper = module.split(".")
@@ -34,8 +34,8 @@ def variant_entries(path: Path) -> dict[str, ast.expr] | None:
 
 
 def literal_entries(tree: ast.Module, name: str) -> dict[str, ast.expr] | None:
-    """Return the entries of the dict literal that the top level assigns to ``name``; None if there is none."""
-    # Backwards: as in Python, the last assignment counts.
+    """Return the entries of the dict literal that the top level assigns to ``name``; None without such a literal."""
+    # Backwards, because the last assignment counts in Python.
     for node in reversed(tree.body):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
@@ -48,9 +48,9 @@ def literal_entries(tree: ast.Module, name: str) -> dict[str, ast.expr] | None:
 
 @functools.cache
 def repo_subdir(project: Path) -> str:
-    """Return the ``repo_subdir`` of the asv.conf.json in a folder, or "": where a project's packages lie.
+    """Return the ``repo_subdir`` of a folder's asv.conf.json, which says where the project's packages are, or "".
 
-    asv is not asked: importing it takes longer than discovering suites.
+    The file is read without asv, because importing asv takes longer than discovering suites.
     """
     for path in (project / "asv.conf.json", project / "asv.conf.jsonc"):
         try:
@@ -60,7 +60,7 @@ def repo_subdir(project: Path) -> str:
             try:
                 content = json.loads(text)
             except ValueError:
-                import json5  # a dependency of asv, which takes comments
+                import json5  # a dependency of asv; it accepts comments
 
                 content = json5.loads(text)
         except (OSError, ValueError):

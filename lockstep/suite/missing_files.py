@@ -1,23 +1,23 @@
-"""Why code of a commit does not find a file: a commit's tree holds its packages and nothing else."""
+"""Explain why a commit's code does not find a file: a commit's tree holds only its packages."""
 
 from __future__ import annotations
 
 import re
 
-#: How the names of folders begin into which commits are unpacked.
+#: Prefix of the names of folders into which commits are unpacked.
 TREE_PREFIX = "lockstep-tree-"
 
 
 def without_tree(text: str) -> str:
-    """Return a text with the paths of a commit's tree relative to it; its folder is gone when somebody reads them."""
+    """Return a text with paths of a commit's tree made relative, because its folder is temporary."""
     return re.sub(rf"[^\s'\"(]*{TREE_PREFIX}[^/\s]+/", "", text)
 
 
 def hint(error: BaseException) -> str:
-    """Return what to do about a file that a commit's tree lacks, or "" for any other error."""
+    """Return advice about a file that a commit's tree lacks, or "" for any other error."""
     if not isinstance(error, OSError) or TREE_PREFIX not in str(error):
         return ""
     return (
-        "of a commit only the tracked files of its packages are taken out, "
-        'those that asv.conf.json lists in "lockstep": {"packages"}; a file that the code reads must lie in one of them'
+        "only the tracked files of a commit's packages are unpacked, "
+        'those that asv.conf.json lists in "lockstep": {"packages"}; a file that the code reads must be in one of them'
     )

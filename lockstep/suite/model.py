@@ -24,11 +24,11 @@ from lockstep.suite.listed_variants import module_path, variant_entries
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw
 
-#: Raised by one whenever measuring changes so that old and new numbers no longer compare.
-#: A new version starts a new series (it is part of the asv benchmark version).
+#: Raised by one whenever measuring changes so much that old and new numbers cannot be compared.
+#: A new version starts a new series, because it is part of the asv benchmark version.
 PROTOCOL_VERSION = 6
 
-#: Summands of a suite that does not state them.
+#: Assumed number of summands if a suite does not state it.
 MANY_SUMMANDS = 1 << 16
 
 #: Cache states of a series: cold rotates every tensor through twice the L2, warm replays one set.
@@ -36,15 +36,15 @@ CACHE_STATES = ("cold", "warm")
 
 
 class SuiteError(ValueError):
-    """A suite or a family module is not what the harness needs; the message says where and why."""
+    """A suite or a family's module cannot be used; the message says where and why."""
 
 
 class Cost(NamedTuple):
-    """The work of a task, whichever variant does it.
+    """The work of a task, the same for every variant.
 
     Attributes:
         flops: floating-point operations.
-        bytes: the fewest bytes to move: each input read once, each output written once.
+        bytes: minimum bytes to move: each input is read once, each output written once.
     """
 
     flops: float
@@ -54,27 +54,27 @@ class Cost(NamedTuple):
 class Suite(ABC):
     """The benchmark definition of a family of kernels: a subclass at the top level of a module of the benchmark folder.
 
-    The methods are called with the axes of a case by name, and get those that they name. A class whose name begins
-    with an underscore is a base of suites, not a suite. Say which variants exist by ``module``, by functions marked
+    The methods are called with the axes of a case by name, and get the axes that they name as parameters. A class whose
+    name begins with an underscore is only a base of suites. State the variants by ``module``, by functions marked
     ``@variant``, or by both.
 
     Attributes:
-        family: by default the name of the suite's own module, or what a base says.
-        op: where a family has several suites, the name of this one. The suite's name then is ``family.op``; it owns
+        family: by default the name of the suite's own module, or the value that a base class sets.
+        op: name of this suite within a family that has several. The suite's name then is ``family.op``; it owns
             the variants of ``module`` that begin with ``op.``: "mlp" owns "mlp.bmm".
         module: dotted name of the module with ``VARIANTS``, in a package under test. It comes from each commit.
         cases: every shape that is measured on a GPU.
-        quick: shapes small enough for a CPU, measured where there is no GPU; among ``cases`` or others.
+        quick: shapes small enough for a CPU, measured on machines without a GPU; they may be among ``cases``.
         baseline: the variant that speedup is measured against.
         tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output. By default it follows from the output's
             dtype and ``summands`` (``lockstep.timing.tolerance``). Limits for rows, columns and tiles follow from it.
-        activations: names of inputs that differ from call to call where the task is used; the others are weights. What
-            a variant prepares offline (``PREPARE``) may depend on weights alone, so activations come to it shuffled.
-        inout: names of inputs that variants write, for operations in place. They are restored after each check and
+        activations: names of inputs that differ from call to call in practice; the other inputs are weights. Offline
+            preparation (``PREPARE``) may depend on weights only, so it gets activations in shuffled order.
+        inout: names of inputs that variants write, for in-place operations. They are restored after each check and
             before each timed replay, and may be returned. Such a suite has no warm series on a GPU.
-        tracked: variants that a history measures beside the baseline at cases without ``full_history``.
+        tracked: variants that a history measures, besides the baseline, at cases without ``full_history``.
         continues: version of this text (``Suite.own_version``), and the version under which its series are stored.
-            State both if a definition was rewritten and still measures the same: its series then go on.
+            State both if a definition was rewritten but still measures the same: its series then continue.
     """
 
     family: ClassVar[str] = ""
@@ -105,74 +105,74 @@ class Suite(ABC):
 
     @abstractmethod
     def draw(self, new: Draw, /, *args: Any, **axes: Any) -> dict[str, Any]:
-        """Return named tensors and numbers, drawn at random by ``new``. A variant gets those that it names."""
+        """Return named tensors and numbers, drawn at random by ``new``. A variant gets the inputs that it names."""
 
     def buffers(self, new: Draw, /, *args: Any, **axes: Any) -> Any:
-        """Return the tensor, or tuple of tensors, handed to variants that take ``out=``; None for no such buffers.
+        """Return the tensor or tuple of tensors that is passed to variants as ``out=``; None for no output buffers.
 
-        All variants of a comparison overwrite the same ones.
+        All variants of a comparison overwrite the same buffers.
         """
         return None
 
     @abstractmethod
     def reference(self, *args: Any, **inputs: Any) -> Any:
-        """Return the right result of these inputs in float32 or float64: a tensor or a tuple of tensors."""
+        """Return the correct result for these inputs in float32 or float64: a tensor or a tuple of tensors."""
 
     @abstractmethod
     def cost(self, *args: Any, **axes: Any) -> Cost:
         """Return the operations and bytes of the task."""
 
     def summands(self, *args: Any, **axes: Any) -> int:
-        """Return the terms of the longest sum behind one element of an output; a product over K has K.
+        """Return the terms of the longest sum behind one element of an output; a product over K has K terms.
 
-        They decide the default tolerance where everything is in float32 or float64; elsewhere rounding to 16 bits does.
+        They decide the default tolerance if all tensors are float32 or float64; otherwise rounding to 16 bits does.
         """
         return MANY_SUMMANDS
 
     def skips(self, variant: str, /, *args: Any, **axes: Any) -> str:
-        """Return why a variant is not measured at a case where it could run (its compile time, say), or ""."""
+        """Return why a variant is not measured at a case that it supports (its compile time, for example), or ""."""
         return ""
 
     def full_history(self, *args: Any, **axes: Any) -> bool:
         """Return whether a history measures every variant at this case, cold.
 
-        At all other cases it measures the baseline and ``tracked``, so that each series gets the time that it needs.
-        A suite without this method is measured whole, cold and warm. ``lockstep measure`` and the gate take all cases.
+        At all other cases it measures only the baseline and ``tracked``, so that each series gets enough time. A suite
+        without this method is measured completely, cold and warm. ``lockstep measure`` and the gate use all cases.
         """
         return True
 
     def warm_history(self, *args: Any, **axes: Any) -> bool:
-        """Return whether a history measures the baseline and ``tracked`` warm as well, in a suite with full_history."""
+        """Return whether a history also measures the baseline and ``tracked`` warm at this case; needs full_history."""
         return False
 
     def latency(self, variant: str, case: str, l2: str) -> None:
-        """Stand for the asv benchmark ``family.latency``, in seconds; ``lockstep.asv.benchmark`` does the measuring."""
-        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
+        """Represent the asv benchmark ``family.latency``, in seconds; ``lockstep.asv.benchmark`` measures it."""
+        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
 
     def speedup(self, variant: str, case: str, l2: str) -> None:
-        """Stand for the asv benchmark ``family.speedup``, over the baseline, from the same measurement."""
-        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
+        """Represent the asv benchmark ``family.speedup``, over the baseline, from the same measurement."""
+        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
 
     @property
     def name(self) -> str:
-        """``family`` or ``family.op``."""
+        """Return ``family`` or ``family.op``."""
         return f"{self.family}.{self.op}" if self.op else self.family
 
     @property
     def home(self) -> Path:
-        """Folder of the suite's module."""
+        """Return the folder of the suite's module."""
         return Path(sys.modules[type(self).__module__].__file__ or "").resolve().parent
 
     @property
     def all_cases(self) -> tuple[Case, ...]:
-        """``cases`` and what ``quick`` has beyond them."""
+        """Return ``cases``, followed by the quick cases that are not among them."""
         return tuple(dict.fromkeys(self.cases + self.quick))
 
     def case(self, label: str) -> Case:
         """Return the case with this label.
 
         Raises:
-            SuiteError: there is none; the message lists the labels.
+            SuiteError: there is no such case; the message lists the labels.
         """
         for case in self.all_cases:
             if case.label == label:
@@ -181,7 +181,7 @@ class Suite(ABC):
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
 
     def follows(self, variant: str, case: Case, l2: str) -> bool:
-        """Return whether a history measures this series; quick cases are few and measured whole."""
+        """Return whether a history measures this series; quick cases are few, so all of their series are measured."""
         if type(self).full_history is Suite.full_history or case not in self.cases:
             return True
         if l2 == "cold" and self.full_history(**bind(self.full_history, case)):
@@ -196,16 +196,16 @@ class Suite(ABC):
 
     @functools.cached_property
     def own_version(self) -> str:
-        """Digest of the protocol version and of everything that decides how an existing case is measured.
+        """Return the digest of the protocol version and of everything that decides how an existing case is measured.
 
-        Cases and the variants of ``module`` are left out: adding a shape or a kernel starts no new series. The
-        suite's own variants count, as the rest of its text does.
+        Cases and the variants of ``module`` are left out: adding a shape or a kernel starts no new series. The suite's
+        own variants are included, like all of the suite's code.
 
         Raises:
-            SuiteError: a part of the suite is not a plain function.
+            SuiteError: a method of the suite is not a plain function.
         """
         reader = Reader(self.home.parent, type(self))
-        # 0.01 was the default before it depended on the dtype; stored series go on.
+        # 0.01 was the default before the default depended on the dtype; stored series continue.
         tolerance = 0.01 if self.tolerance is None else self.tolerance
         definition = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(tolerance)]
         definition += [f"inout {self.inout}"] if self.inout else []
@@ -216,23 +216,23 @@ class Suite(ABC):
             definition += reader.member(name)
         for name in sorted(self.adapters):
             definition += [f"variant {name}", *reader.member(name)]
-        # 64 bits tell the versions of one benchmark apart, and every stored series carries them.
+        # 64 bits distinguish the versions of one benchmark, and every stored series carries the digest.
         return hashlib.sha256("\n".join(definition).encode()).hexdigest()[:16]
 
     @functools.cached_property
     def adapters(self) -> Mapping[str, Adapter]:
-        """The suite's own variants by name; a subclass drops one of its base by ``name = None``."""
+        """Return the suite's own variants by name; a subclass removes an inherited variant with ``name = None``."""
         found = {name: value for base in reversed(type(self).__mro__) for name, value in vars(base).items()}
         return {name: value for name, value in found.items() if isinstance(value, Adapter)}
 
     def variants(self) -> tuple[str, ...]:
         """Return the names of the variants; ``VARIANTS`` is read from the source of today's ``module``.
 
-        Importing it would import torch, and asv's discovery must do without.
+        Importing the module would import torch, which asv's discovery must avoid.
 
         Raises:
-            SuiteError: no such module, its ``VARIANTS`` is not a dict literal with string keys, a name is there twice,
-                or the baseline is not among the names.
+            SuiteError: there is no such module, its ``VARIANTS`` is not a dict literal with string keys, a name occurs
+                twice, or the baseline is not among the names.
         """
         prefix = f"{self.op}." if self.op else ""
         listed = [key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)]
@@ -242,26 +242,26 @@ class Suite(ABC):
         if self.baseline not in names:
             where = f"in VARIANTS of {self.module}" if self.module else f"marked @variant in {type(self).__name__}"
             known = ", ".join(names) or "nothing"
-            raise SuiteError(f"suite {self.name}: its baseline {self.baseline!r} is not {where}, there is {known}")
+            raise SuiteError(f"suite {self.name}: its baseline {self.baseline!r} is not {where}, only {known}")
         return names
 
     @property
     def functions(self) -> dict[str, str]:
-        """Names of the functions that are today's variants, as far as ``VARIANTS`` names them plainly.
+        """Return the function names of today's variants that ``VARIANTS`` gives as plain names.
 
-        By them a commit can be measured that has the functions and no ``VARIANTS`` yet.
+        With them, a commit that has the functions but no ``VARIANTS`` yet can be measured.
         """
         return {name: entry.id for name, entry in self._entries.items() if isinstance(entry, ast.Name)}
 
     @functools.cached_property
     def _entries(self) -> dict[str, ast.expr]:
-        """Today's ``VARIANTS``. Cached: once a commit is checked out, its module may be found in place of today's."""
+        """Return today's ``VARIANTS``. Cached: after a checkout, the commit's module may be found instead."""
         if not self.module:
             return {}
         path = module_path(self.module, self.home)
         if path is None:
             raise SuiteError(
-                f"suite {self.name}: there is no module {self.module}. It is the module that holds the kernels and "
+                f"suite {self.name}: there is no module {self.module}. Name the module that holds the kernels and "
                 'their VARIANTS: module = "your_package.module"'
             )
         entries = variant_entries(path)
@@ -276,8 +276,8 @@ class Suite(ABC):
 def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: int = 0) -> dict[str, Any]:
     """Return the entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
 
-    ``out`` may be missing: output buffers are added by whoever owns them. The first ``leading`` parameters are left
-    out: the caller gives them by position.
+    ``out`` may be missing: the owner of the output buffers adds it. The first ``leading`` parameters are left out: the
+    caller passes them by position.
 
     Raises:
         SuiteError: a required parameter is missing.
@@ -295,6 +295,6 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: in
     if missing:
         raise SuiteError(
             f"{function.__module__}.{function.__qualname__} needs {', '.join(missing)}; "
-            f"there is {', '.join(available) or 'nothing'}"
+            f"available: {', '.join(available) or 'nothing'}"
         )
     return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}

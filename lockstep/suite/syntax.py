@@ -1,4 +1,4 @@
-"""Pieces of Python source: functions by their lines, names that a statement binds, texts of literals."""
+"""Read pieces of Python source: functions by their lines, names that a statement binds, texts of literals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Definition = ast.FunctionDef | ast.Lambda
 
 
 def is_literal(value: Any) -> bool:
-    """Return whether a value's text is the same in every process."""
+    """Return whether the text of a value is the same in every process."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return True
     if isinstance(value, dict) and type(value) is dict:
@@ -20,7 +20,7 @@ def is_literal(value: Any) -> bool:
 
 
 def stable_text(value: Any) -> str:
-    """Return ``repr`` with the elements of sets in order: their own order changes from process to process."""
+    """Return ``repr`` with the elements of sets sorted, because the order of a set differs between processes."""
     if isinstance(value, set | frozenset):
         return f"{type(value).__name__}({sorted(map(stable_text, value))})"
     if type(value) is dict:
@@ -38,7 +38,7 @@ def bound_names(node: ast.stmt) -> set[str]:
         return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):
         return set()
-    # Also ``TABLE["a"] = 1``, ``SHAPES.append(2)``, and what an if, for or with does.
+    # Also ``TABLE["a"] = 1``, ``SHAPES.append(2)``, and names bound within an if, for or with.
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & _targets(node)
 
 
@@ -84,7 +84,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 @functools.cache
 def functions_by_line(source: str) -> Mapping[int, Sequence[Definition]]:
-    """Return the functions of a module by first line. Cached: a suite asks for a dozen, and walking takes 10 ms."""
+    """Return the functions of a module by first line. Cached: a suite needs a dozen, and a walk takes 10 ms."""
     found: dict[int, list[Definition]] = {}
     for node in ast.walk(parsed_code(source)):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
@@ -93,6 +93,6 @@ def functions_by_line(source: str) -> Mapping[int, Sequence[Definition]]:
 
 
 def _first_line(node: Definition) -> int:
-    """Return the line at which Python says the function begins: that of its first decorator."""
+    """Return the line at which Python reports that the function begins: that of its first decorator."""
     decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])

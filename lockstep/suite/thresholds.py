@@ -1,7 +1,7 @@
-"""What counts as a change worth a word: ``thresholds.toml`` at the root of the repository.
+"""Read ``thresholds.toml`` at the root of the repository, which defines the changes that are reported.
 
-The gate and the alerts read the same file. It is never needed: without it every series has the
-defaults below. ``thresholds.toml`` of this project is commented and shows every key.
+The gate and the alerts read the same file. It is optional: without it every series has the defaults below. This
+project's own ``thresholds.toml`` has comments and shows every key.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class ThresholdsError(ValueError):
 
 @dataclass(frozen=True)
 class Threshold:
-    """What one series must do to be told of.
+    """The smallest change of a series that is reported, how sure it must be, and who owns the series.
 
     Attributes:
         min_effect: smallest relative change that matters: 0.01 is 1 %.
-        confidence: how sure to be before saying so, 0.5 … 1.
-        owner: who to ask; "" nobody.
+        confidence: required confidence that the change is real, 0.5 … 1.
+        owner: the person or team to ask; "" if there is none.
     """
 
     min_effect: float = 0.01
@@ -40,7 +40,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which series an entry is about: globs, as the shell has them. What is left out matches everything."""
+    """The series that an entry applies to, as shell globs. A field that is left out matches everything."""
 
     suite: str = "*"
     variant: str = "*"
@@ -48,14 +48,14 @@ class Pattern:
     l2: str = "*"
 
     def matches(self, suite: str, variant: str, case: str, l2: str) -> bool:
-        """Whether the series is meant. Upper and lower case differ."""
+        """Return whether the series matches. Case is significant."""
         pairs = ((suite, self.suite), (variant, self.variant), (case, self.case), (l2, self.l2))
         return all(fnmatch.fnmatchcase(name, glob) for name, glob in pairs)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Values for some series; ``None`` leaves the value to earlier rules and the defaults."""
+    """Values for the matching series; ``None`` leaves the value to earlier rules and the defaults."""
 
     match: Pattern
     min_effect: float | None = None
@@ -65,7 +65,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Mute:
-    """Series that nobody wants to hear of until a day (that day included), and why."""
+    """Series that are not reported up to and including a day, and the reason."""
 
     match: Pattern
     until: datetime.date
@@ -74,12 +74,12 @@ class Mute:
 
 @dataclass(frozen=True)
 class Accept:
-    """A slowdown that is meant, and why.
+    """An intended slowdown, and the reason.
 
     Attributes:
-        match: of which series.
-        slower_by: by how much at most; 0.05 is 5 %.
-        of: where it came in: commits ("a1b2c3d", seven digits or more) and pull requests ("#123").
+        match: the series.
+        slower_by: largest accepted slowdown; 0.05 is 5 %.
+        of: commits ("a1b2c3d", seven digits or more) and pull requests ("#123") that introduced it.
         because: the reason.
     """
 
@@ -89,13 +89,13 @@ class Accept:
     because: str
 
     def concerns(self, texts: Iterable[str]) -> bool:
-        """Whether one of the texts is a commit named in ``of``, or names a pull request in it as a word."""
+        """Return whether a text is a commit named in ``of``, or names a pull request in it as a word."""
         return any(_concerns(one, text) for one in self.of for text in texts)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The file as a whole: defaults, then rules, of which later ones win."""
+    """The whole file: defaults, then rules, of which later rules override earlier rules."""
 
     default: Threshold = Threshold()
     rules: tuple[Rule, ...] = ()
@@ -103,7 +103,7 @@ class Thresholds:
     accepts: tuple[Accept, ...] = ()
 
     def of(self, suite: str, variant: str, case: str, l2: str) -> Threshold:
-        """The threshold of one series."""
+        """Return the threshold of one series."""
         if not self.rules:
             return self.default
         values: dict[str, Any] = {}
@@ -114,19 +114,20 @@ class Thresholds:
         return Threshold(**{**vars(self.default), **values})
 
     def muted(self, suite: str, variant: str, case: str, l2: str, today: datetime.date) -> Mute | None:
-        """The entry that mutes the series today, the one that lasts longest; ``None`` if it is not muted."""
+        """Return the entry that mutes the series today, for the longest time if several do; ``None`` if none does."""
         found = [one for one in self.mutes if today <= one.until and one.match.matches(suite, variant, case, l2)]
         return max(found, key=lambda one: one.until, default=None)
 
     def accepted(
         self, suite: str, variant: str, case: str, l2: str, slower_by: float, about: Iterable[str]
     ) -> Accept | None:
-        """The entry that accepts a slowdown; ``None`` if none does.
+        """Return the entry that accepts a slowdown; ``None`` if no entry does.
 
         Args:
             suite, variant, case, l2: the series.
             slower_by: the slowdown, 0.05 for 5 %.
-            about: what the slowdown came with: full hashes of commits, their subjects, "#123" of the pull request.
+            about: texts that identify the slowdown's origin: full commit hashes, their subjects, the pull request
+                "#123".
         """
         texts = list(about)
         for one in self.accepts:
@@ -136,7 +137,7 @@ class Thresholds:
 
 
 def read_thresholds(path: Path) -> Thresholds:
-    """The thresholds in ``path``; the defaults where there is no such file.
+    """Return the thresholds in ``path``; the defaults if there is no such file.
 
     Raises:
         ThresholdsError: the file is not TOML, or an entry is unknown, incomplete or of the wrong type.
@@ -162,7 +163,7 @@ def read_thresholds(path: Path) -> Thresholds:
 def _rule(entry: _Entry) -> Rule:
     entry.only("match", "min_effect", "confidence", "owner")
     if not set(entry.values) - {"match"}:
-        raise entry.wrong("match", "is all there is: add min_effect, confidence or owner")
+        raise entry.wrong("match", "is the only key: add min_effect, confidence or owner")
     return Rule(entry.pattern(), **entry.limits())
 
 
@@ -176,7 +177,7 @@ def _accept(entry: _Entry) -> Accept:
     return Accept(entry.pattern(), entry.share("slower_by"), entry.names("of"), entry.text("because"))
 
 
-#: How to write a value, told when it is missing or of the wrong type.
+#: How to write a value; part of the message if it is missing or of the wrong type.
 _HOW = {
     "match": 'a table of globs: match = { suite = "linear", case = "M=1,*" }',
     "min_effect": 'a share: min_effect = "2 %"',
@@ -191,7 +192,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class _Entry:
-    """One table of the file, and where it stands there."""
+    """One table of the file, and its place in the file."""
 
     where: str
     values: Mapping[str, Any]
@@ -202,7 +203,7 @@ class _Entry:
     def only(self, *known: str) -> None:
         for key in self.values:
             if key not in known:
-                raise self.wrong(key, f"is no key here; there is {', '.join(known)}")
+                raise self.wrong(key, f"is not a key of this table; its keys are {', '.join(known)}")
 
     def table(self, key: str) -> _Entry:
         value = self.values.get(key, {})
@@ -226,7 +227,7 @@ class _Entry:
         return Pattern(**value)
 
     def limits(self) -> dict[str, Any]:
-        """Return what the table says of a threshold; the defaults of what it leaves out are the reader's."""
+        """Return the threshold values that the table has; values that it leaves out come from earlier tables."""
         read = {"min_effect": self.share, "confidence": self.confidence, "owner": self.text}
         return {key: of(key) for key, of in read.items() if key in self.values}
 

@@ -542,7 +542,7 @@ def test_series_go_on_under_the_version_that_a_rewritten_suite_names(load):
 
 
 def test_an_incomplete_suite_is_named_and_a_base_is_none(load, tmp_path):
-    with pytest.raises(SuiteError, match="suite Thing needs reference; the name of a mere base"):
+    with pytest.raises(SuiteError, match="suite Thing needs reference; a class that is only a base"):
         load(changed("def reference", "def refer"))
     with pytest.raises(SuiteError, match="suite thing: Thing needs quick"):
         load(changed("    quick = grid(M=[1])\n", ""))

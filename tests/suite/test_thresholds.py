@@ -92,17 +92,17 @@ def test_a_slowdown_is_accepted_in_its_commits_and_up_to_its_size(full):
 
 
 WRONG = {
-    "min_effect = 1": "min_effect is no key here; there is default, rule, mute, accept",
+    "min_effect = 1": "min_effect is not a key of this table; its keys are default, rule, mute, accept",
     "[default": "cannot be read",
     "[default]\nmin_effect = 5": 'min_effect is 5; write a share: min_effect = "2 %"',
     "[default]\nmin_effect = '-1 %'": "min_effect is '-1 %'",
     "[default]\nmin_effect = true": "min_effect is True",
     "[default]\nconfidence = 99": "confidence is 99; write a number from 0.5",
     "[default]\nconfidence = 1.0": "confidence is 1.0",
-    "[default]\nminimum = 1": "minimum is no key here; there is min_effect, confidence, owner",
+    "[default]\nminimum = 1": "minimum is not a key of this table; its keys are min_effect, confidence, owner",
     "[rule]\nmin_effect = 0.1": r"rule must be written \[\[rule\]\]",
     "[[rule]]\nmin_effect = 0.1": r"\[\[rule\]\] no. 1: match is missing; write a table of globs",
-    "[[rule]]\nmatch = {suite='a'}": "is all there is: add min_effect",
+    "[[rule]]\nmatch = {suite='a'}": "is the only key: add min_effect",
     "[[rule]]\nmatch = {kernel='a'}\nowner = 'me'": "match: kernel is no key here",
     "[[rule]]\nmatch = {suite=3}\nowner = 'me'": "match: suite is 3; write a glob",
     "[[mute]]\nmatch = {suite='a'}\nbecause='noise'": "until is missing; write a day",
