@@ -1,4 +1,4 @@
-"""Options that the verbs share, the stores that they open, and their exit statuses."""
+"""Options that several verbs share, and functions that open the stores and run a verb with its exit status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add the options for results, repository and thresholds."""
+    """Add the options for results, repository, cache and thresholds."""
     add_location_options(parser)
     parser.add_argument("--thresholds", type=Path, help="thresholds file (default: ./thresholds.toml, if it exists)")
 
@@ -41,20 +41,20 @@ def add_state(parser: argparse.ArgumentParser) -> None:
 
 
 def alert_number(text: str) -> int:
-    """Read a number of the command line; databases store no larger ones.
+    """Read an alert's or message's number from the command line.
 
     Raises:
-        argparse.ArgumentTypeError: no alert can have this number.
+        argparse.ArgumentTypeError: the text is not a number, or the number is larger than the database can store.
     """
     if not (text.isascii() and text.isdigit()) or not 0 < int(text[:20]) < 2**63:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not the number of an alert; `lockstep alerts list --all` shows them"
+            f"{text!r} is not the number of an alert; `lockstep alerts list --all` shows the numbers"
         )
     return int(text)
 
 
 def add_names(parser: argparse.ArgumentParser) -> None:
-    """Add ``--machine`` and ``--family``; see ``expect_names``."""
+    """Add ``--machine`` and ``--family``; ``expect_names`` checks them."""
     parser.add_argument("--machine", help="only on this machine")
     parser.add_argument("--family", help="only of this family")
 
@@ -63,11 +63,11 @@ def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]
     """Check that ``--machine`` and ``--family`` name something that exists.
 
     Args:
-        args: of the command line.
+        args: the parsed command line.
         known: (machine, family, suite) of everything that exists.
 
     Raises:
-        UsageError: they do not; the message lists what exists.
+        UsageError: a name does not exist; the message lists the names that do.
     """
     there = list(dict.fromkeys(known))
     machines = list(dict.fromkeys(machine for machine, _, _ in there))
@@ -88,10 +88,10 @@ def names_of(results: Results) -> Iterator[tuple[str, str, str]]:
 
 
 def check_thresholds(args: argparse.Namespace) -> Path:
-    """Return the thresholds file; it need not exist unless ``--thresholds`` names it.
+    """Return the path of the thresholds file; the file may be missing unless ``--thresholds`` names it.
 
     Raises:
-        ThresholdsError: ``--thresholds`` names a missing file.
+        ThresholdsError: ``--thresholds`` names a file that does not exist.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.suite.thresholds import FILE, ThresholdsError
@@ -102,7 +102,7 @@ def check_thresholds(args: argparse.Namespace) -> Path:
 
 
 def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
-    """Analyse the results, and write the findings for the pages."""
+    """Analyse the results, and write the findings that the pages show."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.publish import analyse_store
     from lockstep.suite.thresholds import read_thresholds
@@ -110,7 +110,7 @@ def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     check_locations(args)
     thresholds = read_thresholds(check_thresholds(args))
     collecting = gc.isenabled()
-    # An analysis keeps what it makes until it ends; searching it for garbage would take a third of the time.
+    # An analysis frees nothing until it ends, so garbage collection would take a third of its time for nothing.
     gc.disable()
     try:
         return analyse_store(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
@@ -145,7 +145,7 @@ def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace)
     from lockstep.history.store import StoreError
     from lockstep.notify.receivers import ReceiverError
 
-    # Their log records would stand between our lines, and in the JSON.
+    # Log records of these libraries would appear between our own lines, and within JSON output.
     for library in ("alembic", "apprise"):
         logging.getLogger(library).propagate = False
     try:

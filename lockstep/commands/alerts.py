@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lockstep.alerts.stored_alert import Tracked
 
 
-#: Archived alerts that ``show`` lists.
+#: Maximum number of archived alerts that ``show`` lists.
 _MOST_ARCHIVED = 100
 
 
@@ -58,7 +58,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         _add_list(actions.add_parser("list", help="Analyse the results and list the open alerts"))
         show = actions.add_parser("show", help="Show one alert: cause, evidence, series, log")
         show.add_argument("--json", action="store_true", help="print one JSON object")
-        ack = actions.add_parser("ack", help="Acknowledge: somebody takes care of it")
+        ack = actions.add_parser("ack", help="Acknowledge: state that somebody takes care of it")
         mute = actions.add_parser("mute", help="Mute until a day, for a reason")
         mute.add_argument("--until", type=_day, required=True, metavar="YYYY-MM-DD", help="last day of the mute")
         resolve = actions.add_parser("resolve", help="Close: fixed, or intended")
@@ -68,10 +68,10 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
             action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
         for action in (ack, mute, resolve, reopen):
             action.add_argument("--because", default="", metavar="TEXT", help="the reason; stored in the log")
-            action.add_argument("--by", default=_user(), metavar="NAME", help="who (default: %(default)s)")
+            action.add_argument("--by", default=_user(), metavar="NAME", help="your name (default: %(default)s)")
         notify = actions.add_parser("notify", help="Send new alerts to LOCKSTEP_NOTIFY…, and the daily digest")
         notify.add_argument(
-            "--again", type=alert_number, metavar="MESSAGE", help="send an unconfirmed message, or one given up, again"
+            "--again", type=alert_number, metavar="MESSAGE", help="send an unconfirmed or given-up message again"
         )
         for action in actions.choices.values():
             add_sources(action)
@@ -97,7 +97,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--no-analysis", action="store_true", help="list the alerts of the last analysis")
-    which.add_argument("--no-list", action="store_true", help="analyse without listing; exit status 0 whatever is open")
+    which.add_argument("--no-list", action="store_true", help="analyse but list nothing; exit status 0 in any case")
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
@@ -218,9 +218,9 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     done = deliver(outbox, to)
     if not to:
         log.warning(
-            f"{VARIABLE} is not set: nobody is notified. It takes Apprise addresses; docs/alerts.md has examples"
+            f"{VARIABLE} is not set, so nobody is notified. Set it to Apprise addresses; docs/alerts.md has examples"
         )
-    log.flush()  # asv ends a line when the next begins
+    log.flush()  # asv ends a line only when the next line begins
     print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
     for line in done.refused:
         log.error(line)

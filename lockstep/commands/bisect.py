@@ -1,4 +1,4 @@
-"""``lockstep bisect ALERT``: measure the commits of an alert's range, and name the first bad one."""
+"""``lockstep bisect ALERT``: measure commits of an alert's range, and report the first bad commit."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--widen",
             action="store_true",
-            help="if the good end is already bad here, or the bad end still good, extend the range to commits measured "
-            "before or after it",
+            help="if the good end is already bad on this machine, or the bad end still good, extend the range to "
+            "commits measured before or after it",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
@@ -61,7 +61,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Check the alert and its range, which need no configuration, before asv loads it."""
+        """Check the alert and its range before asv loads its configuration, which this check does not need."""
 
         def run(args: argparse.Namespace) -> int:
             refused = _refused(args)
@@ -80,7 +80,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _refused(args: argparse.Namespace) -> int | None:
-    """Return the exit status, after an error message, if Lockstep cannot bisect the alert; ``None`` if it can."""
+    """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.commit_ranges import Ranges
     from lockstep.alerts.search_range import RangeWidener, UnknownRange
@@ -103,7 +103,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     if conf or not worst.series.ours:
         log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find_command(one)}")
         return USAGE
-    # asv reports the missing configuration.
+    # Without a configuration, asv reports that it is missing.
     return None
 
 
@@ -153,7 +153,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], measured: Sequence[Measurement]) -> None:
-    log.flush()  # asv ends a line when the next begins
+    log.flush()  # asv ends a line only when the next line begins
     if args.json:
         content = {
             "first_bad": list(first_bad),
@@ -168,7 +168,7 @@ def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], m
 
 
 class _Measure:
-    """Measures the series of a member at one commit after another, each in its own worker."""
+    """Measures the series of an alert's member at one commit after another, each commit in a new worker."""
 
     def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
         # Start-up: `lockstep --help` imports every verb.
@@ -178,15 +178,15 @@ class _Measure:
         self._conf = conf
         self._args = args
         self._series = member.series
-        #: asv's repository, from which the commits are checked out.
+        #: asv's repository, used to check out the commits.
         self._repo = repo
-        # Fail before anything is checked out if today's suites no longer have the series.
+        # Fail before any checkout if today's suites no longer have the series.
         suites = load_suites(Path(conf.benchmark_dir))
         [suite] = pick_suites(suites, member.series.suite)
         suite.case(member.series.case)
         self._packages = packages_under_test(conf, suites)
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
-        # Normalise to the recorded reference clock, as the levels before and after the change are.
+        # Normalise to the recorded reference clock, like the recorded levels before and after the change.
         clocks = ReferenceClocks(Path(conf.results_dir) / member.series.machine / NAME)
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
@@ -215,7 +215,7 @@ class _Measure:
         return taken
 
     def close(self) -> None:
-        """Remove the checkout."""
+        """Remove the folder with the checked-out commit."""
         shutil.rmtree(self._checkout, ignore_errors=True)
 
 
@@ -239,7 +239,7 @@ def _number_or_reason(measurement: Measurement, quantity: str) -> str:
 
 
 def _number(log: float, quantity: str) -> str:
-    """Return how bad a commit is (see ``Measurement.log``), as a number with its unit."""
+    """Return a commit's level (see ``Measurement.log``) as a number with its unit."""
     return f"{math.exp(-log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(log):.2f} µs"
 
 

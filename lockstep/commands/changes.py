@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Changes(Command):  # type: ignore[misc]  # asv has no types
-    """List what changed."""
+    """List the changes in the history."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -37,9 +37,10 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
             "changes",
             help="List what became slower or faster, and why",
             description="Analyse the history and list what became slower or faster, the newest first, with the cause. "
-            "Exit status: 0 no listed slowdown remains, 1 one remains, 3 there is nothing to analyse, 4 wrong usage.",
+            "Exit status: 0 no listed slowdown remains, 1 at least one remains, 3 there is nothing to analyse, "
+            "4 wrong usage.",
         )
-        parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at this day or commit, and later ones")
+        parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at or after this day or commit")
         add_names(parser)
         parser.add_argument("--all", action="store_true", help="include suppressed changes: small, unsure or noise")
         parser.add_argument("--json", action="store_true", help="print one JSON object, with the evidence")
@@ -92,10 +93,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _since(text: str | None, results: Results) -> int:
-    """Return the date of a day, or of a commit, in ms since 1970.
+    """Return the date of a day or commit, in ms since 1970.
 
     Raises:
-        LifecycleError: the text is neither.
+        LifecycleError: the text is neither a day nor the beginning of one commit's hash.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.lifecycle import LifecycleError
@@ -116,7 +117,7 @@ def _since(text: str | None, results: Results) -> int:
 
 
 def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
-    """Return the noise of the series of these changes, by row, without series analysed again meanwhile."""
+    """Return the noise of these changes' series, by row; series that were analysed again meanwhile are left out."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import analyses

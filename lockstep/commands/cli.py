@@ -1,4 +1,4 @@
-"""The ``lockstep`` command: everything asv can do, and the verbs that packages register."""
+"""The ``lockstep`` command: all verbs of asv, and the verbs that packages register as entry points."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ _ADVICE = {
     "No `asv.conf` file found": "go to the folder that has asv.conf.json, or name the file with --config; "
     "Lockstep's docs/adopting.md has one to begin with",
     "what kind of DVCS": '"repo" in asv.conf.json must name a git repository, because commits are measured',
-    "Failed to build the project": "asv imports the suites beside the newest commit of a branch: see whether a branch "
-    'that "branches" of asv.conf.json names has a commit, and what stands above',
+    "Failed to build the project": "asv imports the suites beside the newest commit of a branch: check that a branch "
+    'that "branches" of asv.conf.json names has a commit, and read the lines above',
 }
 
 
 class UsageError(ValueError):
-    """What was asked for cannot be done; the message says what to write instead."""
+    """A request cannot be fulfilled; the message says what to write instead."""
 
 
 def expect_folder(file: Path | None) -> None:
-    """Raise before a verb begins what takes minutes, rather than once it wants to write its file.
+    """Check that a file's folder exists, before a verb spends minutes on work whose result it could not write.
 
     Raises:
-        UsageError: there is no folder for it.
+        UsageError: the folder does not exist.
     """
     if file is not None and not file.absolute().parent.is_dir():
-        raise UsageError(f"{file} cannot be written: there is no folder {file.absolute().parent}")
+        raise UsageError(f"{file} cannot be written: the folder {file.absolute().parent} does not exist")
 
 
 def main() -> None:
-    """Entry point; ends the process with the verb's exit status. docs/exit-statuses.md has the table.
+    """Run the command and end the process with its exit status. docs/exit-statuses.md has the table.
 
-    1 and 2 are verdicts of a verb. Every error is ``BROKEN`` or ``USAGE``, whatever raised it.
+    Statuses 1 and 2 are verdicts of a verb. Every error ends with ``BROKEN`` or ``USAGE``, whatever raised it.
     """
     try:
         status = _status()
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read what is printed has read enough; what is left of it must not raise once more at the end.
+        # The reader of the output has closed the pipe; flushing the remaining output must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + signal.SIGPIPE
     sys.exit(status)
@@ -84,7 +84,7 @@ def _status() -> int:
         if arguments.config:
             arguments.config = str(Path(arguments.config).resolve())
             if not Path(arguments.config).is_file():
-                raise UsageError(f"there is no configuration {arguments.config}")
+                raise UsageError(f"the configuration file {arguments.config} does not exist")
             os.chdir(Path(arguments.config).parent)
         check_config(arguments.config)
         expect_results(arguments)
@@ -96,7 +96,7 @@ def _status() -> int:
         log.error(str(error))
         if hint := _hint(error):
             log.error(hint)
-        # Git fails for unknown names; a failure of any other process is not a mistake in the command line.
+        # An unknown name makes git fail; the failure of any other process is not a mistake in the command line.
         return BROKEN if isinstance(error, util.ProcessError) and not hint else USAGE
     except (UsageError, ConfigError, SuiteError, RecordError, ThresholdsError) as error:
         log.error(str(error))
@@ -126,16 +126,16 @@ def _status() -> int:
 
 
 def _parse() -> argparse.Namespace:
-    """Load the verb that is asked for and parse the command line.
+    """Load the requested verb and parse the command line.
 
     Raises:
-        SystemExit: help or versions are printed, or the command line is wrong.
+        SystemExit: after printing help or versions, or because the command line is wrong.
     """
     verbs = entry_points(group="lockstep.commands")
-    # asv's parser knows a subclass of its Command once the class exists. The verb that is asked for is enough.
+    # asv's parser finds every subclass of its Command that is loaded; the requested verb is enough.
     for verb in verbs.select(name="".join(sys.argv[1:2])) or verbs:
         verb.load()
-    # asv reads its version from disk for each of its forty parsers, which took most of the time of parsing.
+    # asv reads its version from disk for each of its forty parsers, which took most of the parsing time.
     common_args.get_version = functools.cache(common_args.get_version)
     parser, _ = asv.commands.make_argparser()
     parser.description = "Measure GPU kernels in lockstep, store their history, find what changed."
@@ -146,7 +146,7 @@ def _parse() -> argparse.Namespace:
         if unknown:
             _asked(parser, sys.argv[1:]).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as refused:
-        # argparse's 2 is what verbs return where a series failed.
+        # argparse exits with 2, but 2 is what verbs return if a series failed.
         raise SystemExit(USAGE if refused.code == 2 else refused.code) from None
     if not hasattr(arguments, "func"):
         parser.print_help()
@@ -155,9 +155,9 @@ def _parse() -> argparse.Namespace:
 
 
 def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of the verb, and of its action, that a command line asks for.
+    """Return the parser of the verb, and of its action, that a command line requests.
 
-    argparse reports an unknown option by the usage line of the whole command, which lists other verbs.
+    For an unknown option argparse would print the usage line of the whole command, which lists other verbs.
     """
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -168,7 +168,7 @@ def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Ar
 
 
 def _verdict(function: Any, result: Any) -> int:
-    """Return the exit status for the result of a verb. asv's verbs return 1 also if nothing was run."""
+    """Return the exit status for the result of a verb. A result of 1 from asv's own verbs can mean that nothing ran."""
     verb = getattr(function, "__self__", None)
     if result == 1 and (verb in (AsvFind, AsvQuickstart) or (isinstance(verb, type) and issubclass(verb, AsvRun))):
         return USAGE
@@ -197,7 +197,7 @@ def _show_traceback(verbose: bool) -> None:
 
 
 def _rename(parser: argparse.ArgumentParser, name: str, versions: str) -> None:
-    """Put our name in place of asv's in usage lines, also those of actions such as ``code diff``, and both versions."""
+    """Put our name and both versions in place of asv's in usage lines, also of actions such as ``code diff``."""
     parser.prog = name
     for action in parser._actions:
         if isinstance(action, argparse._VersionAction):
@@ -208,12 +208,12 @@ def _rename(parser: argparse.ArgumentParser, name: str, versions: str) -> None:
 
 
 def _hint(error: Exception) -> str:
-    """Return advice that asv's message leaves out, or ""."""
+    """Return advice that asv's error message lacks, or ""."""
     if isinstance(error, util.ProcessError):
         if "bad revision" in error.stderr:
             return (
-                "this clone does not know that commit or branch: asv.conf.json names the branches, a command its "
-                "commits; in a shallow clone, git fetch --unshallow brings them"
+                "this clone does not know that commit or branch: asv.conf.json names the branches, the command names "
+                "commits; in a shallow clone, git fetch --unshallow fetches them"
             )
         if "rev-list" in error.args and error.retcode == _GIT_USAGE:
             return "name the commits: HEAD~5..HEAD for a range, 'HEAD^!' for one, NEW for those without results"

@@ -1,6 +1,6 @@
 """``lockstep clocks status | lock [MHz|base] | reset``.
 
-Exit codes: 0 done, 1 refused or does not hold, 3 no GPU, 4 wrong usage.
+Exit codes: 0 done, 1 refused or the lock does not hold, 3 no GPU, 4 wrong usage.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "clocks",
             help="Lock GPU clocks, verify and reset them",
-            description="Exit codes: 0 done, 1 refused or does not hold, 3 no GPU, 4 wrong usage.",
+            description="Exit codes: 0 done, 1 refused or the lock does not hold, 3 no GPU, 4 wrong usage.",
         )
         actions = parser.add_subparsers(dest="action", required=True)
 
         status = actions.add_parser("status", help="Clocks, temperature and power now, and who locked the clocks")
         status.add_argument("--verify", action="store_true", help="check a recorded lock under load")
 
-        locking = actions.add_parser("lock", help="Lock until `lockstep clocks reset`; verified under load")
+        locking = actions.add_parser("lock", help="Lock until `lockstep clocks reset`, verified under load")
         locking.add_argument("target", nargs="?", type=clock_target, default="base", metavar="MHz|base")
         locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
 
-        resetting = actions.add_parser("reset", help="Unlock the clocks, also after a process that died")
-        resetting.add_argument("--force", action="store_true", help="even if the process that locked still runs")
+        resetting = actions.add_parser("reset", help="Unlock the clocks, even if the process that locked them died")
+        resetting.add_argument("--force", action="store_true", help="even if the process that locked them still runs")
 
         for action in (status, locking, resetting):
             action.add_argument(
-                "--gpu", metavar="INDEX|UUID", help="as in nvidia-smi -L; needed where there are several"
+                "--gpu", metavar="INDEX|UUID", help="as nvidia-smi -L lists it; required if there are several GPUs"
             )
             action.add_argument("--json", action="store_true", help="one JSON object on stdout")
-            # asv adds its own options (-v, --config) to the verb; here they may follow the action too.
+            # asv accepts its own options (-v, --config) after the verb; accept them after the action too.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Run without an asv.conf.json: clocks belong to the machine, not to a project."""
+        """Run without asv.conf.json: clocks belong to the machine, not to a project."""
         try:
             gpus = (Gpu.open(args.gpu),) if args.gpu else all_gpus()
             if args.action == "status":
                 return _status(gpus, args)
             if len(gpus) > 1:
-                return _fail(args, USAGE, f"say which of the {len(gpus)} GPUs with --gpu; `nvidia-smi -L` lists them")
+                return _fail(args, USAGE, f"choose one of the {len(gpus)} GPUs with --gpu; `nvidia-smi -L` lists them")
             return _lock(gpus[0], args) if args.action == "lock" else _reset(gpus[0], args)
         except NoGpu as error:
             return _fail(args, BROKEN, str(error))
@@ -69,12 +69,12 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run as without a configuration; it does not matter here."""
+        """Run the action; the configuration is not used."""
         return cls.run_from_args(args)
 
 
 def clock_target(text: str) -> Target:
-    """Parse a clock of a command line."""
+    """Parse a clock from the command line: MHz or "base"."""
     if text == "base":
         return "base"
     if text.isdigit() and int(text) > 0:
@@ -124,7 +124,7 @@ def _lock(gpu: Gpu, args: argparse.Namespace) -> int:
     else:
         _say(f"GPU {gpu.uuid}: {state.label}: {state.detail}")
         if state.locked:
-            _say("It stays so until `lockstep clocks reset`, a reboot or a reload of the driver.")
+            _say("It stays locked until `lockstep clocks reset`, a reboot or a reload of the driver.")
     return OK if state.locked else BAD_NEWS
 
 
@@ -157,7 +157,7 @@ def _or_unknown(value: object) -> str:
 
 
 def _say(text: str, stderr: bool = False) -> None:
-    # No markup: labels hold brackets. No wrapping: a sudoers line must survive being copied.
+    # Without markup, because labels contain brackets. Without wrapping, because users copy the sudoers line.
     Console(stderr=stderr, soft_wrap=True).print(text, markup=False, highlight=False)
 
 

@@ -1,8 +1,9 @@
 """``lockstep code show``, ``diff BASE HEAD`` and ``history RANGE``: code of the kernels, compiled without a GPU.
 
-Exit codes: 0 done, 1 something differs (``--exit-code``) or a quantity is worse (``--worse``), 3 no verdict (neither
-tree has a family, a tree's process does not start, there is no code to show, all code is unknown, or some code is
-unknown and, with ``--exit-code``, the rest is equal, or, with ``--worse``, was known in the base), 4 wrong usage.
+Exit codes: 0 done, 1 something differs (``--exit-code``) or a quantity is worse (``--worse``), 3 no verdict, 4 wrong
+usage. There is no verdict if neither tree has a family, a tree's process does not start, there is no code to show, or all
+code is unknown. With ``--exit-code`` there is none either if some code is unknown and everything else is equal; with
+``--worse``, if quantities known in base are unknown in head.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from lockstep.machine_code import CaseCode, CaseKey, Comparison, Target
 
 
-#: Targets unless asv.conf.json ({"lockstep": {"targets": […]}}) or ``--target`` names others.
+#: Default targets, if neither asv.conf.json ({"lockstep": {"targets": […]}}) nor ``--target`` names any.
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 
 
 class Code(Command):  # type: ignore[misc]  # asv has no types
-    """Machine code of the kernels: show it, compare it."""
+    """Show and compare the machine code of the kernels."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``code`` and its two actions."""
+        """Add ``code`` and its actions to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "code",
             help="Compile kernels without a GPU; show or compare machine code and launches",
@@ -48,47 +49,49 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 
         show = actions.add_parser("show", help="Registers, spills, shared memory, instructions, occupancy")
         show.add_argument("ref", nargs="?", default=".", help="a commit, or . for the working tree (default)")
-        show.add_argument("--variant", action="append", default=[], metavar="NAME", help="only this one; may repeat")
+        show.add_argument(
+            "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
+        )
         show.add_argument(
             "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these values; may repeat"
         )
 
-        diff = actions.add_parser("diff", help="What differs between two commits, or a commit and the working tree")
+        diff = actions.add_parser("diff", help="Compare two commits, or a commit and the working tree")
         diff.add_argument("base", metavar="BASE", help="a commit")
         diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
         diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
         diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity of a call is worse")
         for action in (show, diff):
             action.add_argument("--json", action="store_true", help="JSON on stdout")
-        diff.add_argument("--markdown", type=Path, metavar="FILE", help="append what differs there as Markdown")
+        diff.add_argument("--markdown", type=Path, metavar="FILE", help="append the differences to FILE as Markdown")
 
         for action in (show, diff, add_history(actions)):
             action.add_argument(
-                "--family", action="append", default=[], metavar="NAME", help="only this one; may repeat"
+                "--family", action="append", default=[], metavar="NAME", help="only this family; may repeat"
             )
             action.add_argument(
                 "--target",
                 action="append",
                 default=[],
                 metavar="sm_90",
-                help="target; with its number of multiprocessors: sm_90:114; may repeat (default: lockstep.targets in "
-                f"asv.conf.json, else {', '.join(TARGETS)})",
+                help="target, optionally with its number of multiprocessors (sm_90:114); may repeat (default: "
+                f"lockstep.targets in asv.conf.json, else {', '.join(TARGETS)})",
             )
-            # asv adds its own options (-v, --config) to the verb; here they may follow the action too.
+            # asv accepts its own options (-v, --config) after the verb; accept them after the action too.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Show or compare."""
+        """Run the action and return its exit status."""
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.commit_sources import RefError
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
-        try:  # before the suites, whose imports take seconds
+        try:  # before loading the suites, whose imports take seconds
             targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
         except TargetError as error:
             return _fail(USAGE, str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}')
@@ -159,7 +162,7 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
             comparison = compare(base, head, suites, target, say=_say, whole=True)
             comparisons.append(comparison)
             if not args.json:
-                # Print each target as it ends: tracing one may take minutes.
+                # Print each target when it is compared: tracing one target may take minutes.
                 for line in diff_lines(comparison, args.base, args.head):
                     out.print(line, markup=False, highlight=False, soft_wrap=True)
                 out.file.flush()
@@ -170,7 +173,7 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
     known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
     if kinds and not known:
-        return _fail(BROKEN, "nothing was compared: all code is unknown, see above")
+        return _fail(BROKEN, "nothing was compared: all code is unknown, for the reasons above")
     if args.worse and any(change.worse for comparison in comparisons for change in comparison.quantities):
         return BAD_NEWS
     if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):
@@ -180,11 +183,11 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
         return OK
     if kinds - {"unknown"}:
         return BAD_NEWS
-    return _fail(BROKEN, "no difference was found, but some code is unknown: see above")
+    return _fail(BROKEN, "no difference was found, but some code is unknown, for the reasons above")
 
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
-    """Append Markdown to the file asked for, and to the summary of the workflow that runs this."""
+    """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code.report import to_markdown
 
@@ -228,7 +231,7 @@ def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str])
 
 
 def _absent(suites: Sequence[Suite], *roots: Path) -> str:
-    """Return names of the suites whose family none of these trees has, or ""."""
+    """Return the names of suites whose family is in none of these trees, separated by commas, or ""."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.suite.discovery import has_family
 
@@ -247,7 +250,7 @@ def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
 
 
 def _say(line: str) -> None:
-    # One write: the threads of two trees write at once, and print writes the end of a line by itself.
+    # A single write: two trees are traced in two threads, and print writes the end of a line separately.
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 

@@ -16,7 +16,7 @@ from lockstep.suite.model import Suite
 if TYPE_CHECKING:
     from lockstep.machine_code import Target
 
-#: Folder of the packages under test, their names, and further ones that they may call.
+#: Folder of the packages under test, names of these packages, and names of further packages that they may call.
 Packages = tuple[Path, Sequence[str], Sequence[str]]
 
 
@@ -24,12 +24,12 @@ def add_history(actions: Any) -> argparse.ArgumentParser:
     """Add the action to ``lockstep code``."""
     parser: argparse.ArgumentParser = actions.add_parser(
         "history",
-        help="Launches, device memory, registers, spills … of every commit of a range, stored as asv's results",
+        help="Store launches, device memory, registers, spills … of every commit of a range as asv results",
         description="Trace and compile every commit of a range that touches the packages under test, and store the "
         "exact quantities as results of the machine sm_90-compiled. A commit that has results is skipped.",
     )
-    parser.add_argument("range", metavar="RANGE", help="as git rev-list takes it: main~50..main, or main for all of it")
-    parser.add_argument("--again", action="store_true", help="also commits that have results")
+    parser.add_argument("range", metavar="RANGE", help="as for git rev-list: main~50..main, or main for all commits")
+    parser.add_argument("--again", action="store_true", help="include commits that have results")
     parser.add_argument("--most", type=int, metavar="N", help="N commits at most, spread evenly over the range")
     return parser
 
@@ -37,7 +37,7 @@ def add_history(actions: Any) -> argparse.ArgumentParser:
 def run_history(
     conf: Any, args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
 ) -> int:
-    """Write the results of each commit and target.
+    """Write the results of each commit for each target.
 
     Raises:
         RefError: git does not know the range.
@@ -94,7 +94,7 @@ def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
 
 
 def _spread(commits: Sequence[tuple[str, int]], most: int | None) -> Iterator[tuple[str, int]]:
-    """Yield at most so many commits, the first and the last among them."""
+    """Yield at most ``most`` commits, evenly spread, including the first and the last."""
     if most is None or most >= len(commits):
         yield from commits
     elif most > 0:

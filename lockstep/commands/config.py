@@ -1,4 +1,4 @@
-"""Checking asv.conf.json before asv reads it: asv accepts any value of any type and fails later by a traceback."""
+"""Check asv.conf.json before asv reads it: asv accepts a value of any type and fails later with a traceback."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from asv import util
 from asv.config import Config
 
-#: asv's configuration, where ``--config`` names none.
+#: Names of asv's configuration file, if ``--config`` names none.
 CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
 
 
 class ConfigError(ValueError):
-    """asv.conf.json cannot be used; the message names the file, the key and what it must be."""
+    """asv.conf.json cannot be used; the message names the file and the key, and says what the value must be."""
 
 
 def _text(value: Any) -> bool:
@@ -37,7 +37,7 @@ def _branches(value: Any) -> bool:
 _FOLDER = (_text, "a folder's name")
 _NAME = (_text, "a text")
 
-#: Keys that asv or Lockstep reads for every verb: whether a value is right, and what it must be.
+#: Keys that asv or Lockstep reads for every verb: a check of the value, and a text that says what it must be.
 _KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "project": _NAME,
     "repo": (lambda value: _text(value) and value != "", "a folder or the address of a repository"),
@@ -63,34 +63,34 @@ _OURS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_config(given: str | None) -> None:
-    """Raise if asv's configuration, where there is one, cannot be used.
+    """Raise if asv's configuration exists but cannot be used.
 
     Args:
-        given: the path of ``--config``; without it ``CONFIGS`` of the working directory are read.
+        given: the path of ``--config``; without it, the ``CONFIGS`` in the working directory are checked.
 
     Raises:
-        ConfigError: it is not JSON, not an object, or a value has the wrong type.
-        asv.util.UserError: asv refuses the version of its layout.
-        OSError: it cannot be read.
+        ConfigError: the file is not JSON or not an object, or a value has the wrong type.
+        asv.util.UserError: asv refuses the version of the configuration's format.
+        OSError: the file cannot be read.
     """
     for path in [given] if given else [name for name in CONFIGS if Path(name).exists()]:
         try:
             content = util.load_json(path, js_comments=True)
         except RecursionError as error:
-            raise ConfigError(f"{path} is no JSON: it is nested too deeply") from error
+            raise ConfigError(f"{path} is not JSON: it is nested too deeply") from error
         except ValueError as error:
-            raise ConfigError(f"{path} is no JSON: {error}") from error
+            raise ConfigError(f"{path} is not JSON: {error}") from error
         if not isinstance(content, dict):
-            raise ConfigError(f"{path} must hold a JSON object, it holds {_kind(content)}")
+            raise ConfigError(f"{path} must hold a JSON object, but holds {_kind(content)}")
         version = content.get("version")
         if type(version) is not int:
-            raise ConfigError(f'{path}: "version" must be {Config.api_version}, it is {_kind(version)}')
+            raise ConfigError(f'{path}: "version" must be {Config.api_version}, but is {_kind(version)}')
         _expect(path, "", content, _KEYS)
         ours = content.get("lockstep", {})
         _expect(path, "lockstep.", ours, _OURS)
         for key in ours:
             if key not in _OURS:
-                raise ConfigError(f'{path}: "lockstep" has no key {key!r}; there is {", ".join(_OURS)}')
+                raise ConfigError(f'{path}: "lockstep" has no key {key!r}; its keys are {", ".join(_OURS)}')
 
 
 def _expect(
@@ -98,11 +98,11 @@ def _expect(
 ) -> None:
     for key, (right, what) in keys.items():
         if key in content and not right(content[key]):
-            raise ConfigError(f'{path}: "{where}{key}" must be {what}; it is {_kind(content[key])}')
+            raise ConfigError(f'{path}: "{where}{key}" must be {what}, but is {_kind(content[key])}')
 
 
 def _kind(value: Any) -> str:
-    """A short text for a JSON value."""
+    """Return a short description of a JSON value."""
     if value is None:
         return "missing or null"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""``lockstep gate``: is head slower than base, for which shapes, and how sure?
+"""``lockstep gate``: is head slower than base, for which shapes, and how sure is that?
 
 Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verdict is possible, 4 wrong usage.
 """
@@ -30,7 +30,7 @@ from lockstep.suite.discovery import load_suites, match_labels, packages_folder,
 from lockstep.suite.model import CACHE_STATES
 from lockstep.suite.thresholds import FILE, read_thresholds
 
-#: Seconds within which a worker must report an event, or fewer if asv.conf.json says so.
+#: Maximum seconds between two events of a worker; asv.conf.json can set fewer.
 SILENCE_S = 60.0
 
 
@@ -42,41 +42,41 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         """Add the verb and its arguments."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "gate",
-            help="Is this change slower? Base against head in one process",
+            help="Compare base and head in one process: is a change slower?",
             description="Compare head with base, case by case, both in one process on the same buffers. "
             "Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verdict is possible, "
             "4 wrong usage.",
         )
-        parser.add_argument("--base", default="HEAD", metavar="REF", help="what to compare with (default: HEAD)")
+        parser.add_argument("--base", default="HEAD", metavar="REF", help="version to compare with (default: HEAD)")
         parser.add_argument(
-            "--head", default=WORKING_TREE, metavar="REF", help="the version to test (default: ., the working tree)"
+            "--head", default=WORKING_TREE, metavar="REF", help="version to test (default: ., the working tree)"
         )
         parser.add_argument(
             "--budget",
             type=_seconds,
             default=120.0,
             metavar="120s",
-            help="time for measuring (default: 120s); imports and comparing the code come before it",
+            help="time for measuring (default: 120s), after imports and the comparison of the code",
         )
         parser.add_argument("--min-effect", type=share, metavar="1%", help=f"smallest change that counts ({FILE})")
         parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family or suite; may repeat")
         parser.add_argument("--case", action="append", default=[], metavar="M=8,K=4096", help="cases; may repeat")
         parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="variants; may repeat")
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="both", help="cache state (default: both)")
-        parser.add_argument("--ignore-fingerprints", action="store_true", help="measure also what is proved unchanged")
-        parser.add_argument("--require-gpu", action="store_true", help="exit status 3 where there is no GPU")
-        parser.add_argument("--require-locked", action="store_true", help="exit status 3 unless the clocks are locked")
+        parser.add_argument("--ignore-fingerprints", action="store_true", help="measure proved cases as well")
+        parser.add_argument("--require-gpu", action="store_true", help="exit with 3 if there is no GPU")
+        parser.add_argument("--require-locked", action="store_true", help="exit with 3 unless the clocks are locked")
         parser.add_argument(
-            "--lock", type=clock_target, metavar="MHz|base", help="lock the clocks meanwhile; needs root"
+            "--lock", type=clock_target, metavar="MHz|base", help="lock the clocks during the run; needs root"
         )
         parser.add_argument("--about", action="append", default=[], metavar="#123", help=f"for [[accept]] in {FILE}")
         parser.add_argument("--seed", type=int, help="seed of buffers, order and the A/A control (default: random)")
         parser.add_argument("--quick", "-q", action="store_true", help="short epochs, to find errors")
         parser.add_argument(
-            "--json", type=Path, metavar="FILE", help="write the report there; docs/gate.md describes it"
+            "--json", type=Path, metavar="FILE", help="write the report to FILE; docs/gate.md describes it"
         )
-        parser.add_argument("--markdown", type=Path, metavar="FILE", help="append the report there as Markdown")
-        parser.add_argument("--plain", action="store_true", help="the headline and one line a case, no table")
+        parser.add_argument("--markdown", type=Path, metavar="FILE", help="append the report to FILE as Markdown")
+        parser.add_argument("--plain", action="store_true", help="print the headline and one line a case, no table")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
@@ -86,7 +86,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         for file in (args.json, args.markdown):
             expect_folder(file)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        # A cancelled runner sends SIGTERM: write the report and end the worker all the same.
+        # A cancelled runner sends SIGTERM: the report must still be written and the worker ended.
         former = signal.signal(signal.SIGTERM, _interrupt)
         try:
             report = run(_request(conf, args), lambda line: console.print(line, markup=False))
@@ -130,7 +130,7 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
 
 
 def _tell(report: Report, args: argparse.Namespace) -> None:
-    """Write the report to the terminal, to files, and to the workflow that runs this."""
+    """Write the report to the terminal, to files, and to the workflow that runs this command."""
     written = args.json or args.markdown
     if args.json:
         args.json.write_text(report.to_json(), encoding="utf-8")
@@ -148,7 +148,7 @@ def _tell(report: Report, args: argparse.Namespace) -> None:
 
 
 def _pull_request() -> list[str]:
-    """Return "#123" in a workflow that runs for pull request 123."""
+    """Return ["#123"] in a workflow that runs for pull request 123, else nothing."""
     match = re.fullmatch(r"refs/pull/(\d+)/\w+", os.environ.get("GITHUB_REF", ""))
     return [f"#{match[1]}"] if match else []
 
@@ -161,7 +161,7 @@ def _seconds(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """Return the share that ``1%`` or ``0.01`` says."""
+    """Return the share that a text such as ``1%`` or ``0.01`` states."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%)?", text.strip())
     value = float(match[1]) / (100.0 if match[2] else 1.0) if match else -1.0
     if not 0 < value < 1:

@@ -33,7 +33,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
             "ingest",
             help="Read new results into the store",
             description="Read new and changed result files into the store that the dashboard and the other verbs use "
-            "(they also do this by themselves), and report what was wrong with any of them. "
+            "(they also update it themselves), and report every problem in these files. "
             "Exit status: 1 if something could not be read, 3 if the store cannot be used, 4 wrong usage.",
         )
         add_location_options(parser)

@@ -23,7 +23,7 @@ def add_location_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repo",
         type=Path,
-        help="git repository that knows commits' order and subjects (default: the one around the results)",
+        help="git repository with the order and subjects of the commits (default: the one around the results)",
     )
     parser.add_argument("--cache", type=Path, help="folder for the store's cache (default: in the user's cache folder)")
 
@@ -39,18 +39,18 @@ def results_folder(args: argparse.Namespace) -> Path:
 def check_locations(args: argparse.Namespace) -> None:
     """Check that the folders exist, so that a mistyped name does not look like results without changes.
 
-    An existing results folder may be empty: nothing has been measured yet.
+    An existing results folder may be empty, before the first measurement.
 
     Raises:
-        UsageError: the results folder, or the repository that was named, does not exist.
+        UsageError: the results folder, or the repository of ``--repo``, does not exist.
     """
     folder = results_folder(args)
     if not folder.is_dir():
         if args.results:
             raise UsageError(f"--results {folder}: there is no such folder")
         raise UsageError(
-            f"there are no results: no folder {folder}. `lockstep run` creates it, --results names another, and "
-            "asv.conf.json is read in the current folder, or where --config says"
+            f"there are no results: no folder {folder}. `lockstep run` creates it, --results names another. "
+            "asv.conf.json is read from the current folder, or from the path of --config"
         )
     if args.repo and not args.repo.is_dir():
         raise UsageError(f"--repo {args.repo}: there is no such folder")
@@ -63,11 +63,11 @@ def load_config(args: argparse.Namespace) -> Any | None:
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """Open the store of these locations without reading anything.
+    """Open the store of these locations; results are read later.
 
     Raises:
-        lockstep.history.store.StoreError: the cache would be among the results.
+        lockstep.history.store.StoreError: the cache folder is inside the results folder.
     """
-    from lockstep.history.store import Store  # here: takes half a second
+    from lockstep.history.store import Store  # imported here, because it takes half a second
 
     return Store.open(results_folder(args), args.repo, args.cache)

@@ -34,15 +34,15 @@ from lockstep.suite.discovery import (
 )
 from lockstep.suite.model import CACHE_STATES, Suite, SuiteError
 
-#: Exit status where a series failed.
+#: Exit status if a series failed.
 FAILED = 2
 
-#: Seconds that a check may take: it compiles kernels, up to a minute for each on a busy machine.
+#: Seconds that a check may take: it compiles kernels, which takes up to a minute for each on a busy machine.
 CHECK_S = 120.0
 
 
 class Measure(Command):  # type: ignore[misc]  # asv has no types
-    """Measure one family of the working tree."""
+    """Measure one family in the working tree."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -62,18 +62,18 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--variants", nargs="+", metavar="NAME", help="only these variants (and the baseline)")
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], help="cache state (default: cold; warm on a CPU)")
-        parser.add_argument("--quick", "-q", action="store_true", help="measure as short as possible, to find errors")
-        parser.add_argument("--all", action="store_true", help="every case; without it and --case, the first eight")
-        parser.add_argument("--again", action="store_true", help="measure each variant twice, an A/A comparison")
+        parser.add_argument("--quick", "-q", action="store_true", help="measure as briefly as possible, to find errors")
+        parser.add_argument("--all", action="store_true", help="every case (default without --case: the first eight)")
+        parser.add_argument("--again", action="store_true", help="measure each variant twice, as an A/A comparison")
         parser.add_argument(
             "--seed",
             type=int,
-            help="seed of checked inputs, placement and order (default: random inputs, a history's placement)",
+            help="seed of checked inputs, placement and order (default: random inputs, the placement of a history)",
         )
         parser.add_argument(
             "--isolated",
             action="store_true",
-            help="judge each variant from another process as well, which holds clock, seeds and reference",
+            help="also judge each variant from another process, which holds clock, seeds and reference",
         )
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
@@ -81,7 +81,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Measure and print; exit status 2 if a series failed, 3 if none was measured."""
+        """Measure and print; return 2 if a series failed, 3 if none was measured."""
         found = load_suites(Path(conf.benchmark_dir))
         suites = pick_suites(found, args.family)
         for suite in suites:
@@ -126,7 +126,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 def _judge(
     conf: Any, found: Mapping[str, Suite], recorder: Recorder
 ) -> Callable[[Suite, Case, list[Record]], list[Record]]:
-    """Return what confirms the records of a case, from this process, which never imports the code under test."""
+    """Return a function that confirms a case's records. This process must never import the code under test."""
     load_torch()
     # Start-up: torch, which `lockstep measure` needs only here.
     from lockstep.suite.checkout import import_from
@@ -137,12 +137,12 @@ def _judge(
     packages = packages_under_test(conf, found)
     limit_s = max(CHECK_S, float(conf.default_benchmark_timeout))
     under = Checkout(packages_folder(conf, found), packages, Path(conf.benchmark_dir).resolve(), limit_s)
-    # A suite whose reference calls the code under test cannot judge it: the import fails.
+    # Makes imports of the code under test fail: a suite whose reference calls that code cannot judge it.
     import_from(Path(os.devnull), packages)
     device = open_device()
 
     def judged(suite: Suite, case: Case, records: list[Record]) -> list[Record]:
-        # Ended first: on a GPU it would run beside the contestants.
+        # The worker is ended first: on a GPU it would disturb the contestants.
         recorder.close()
         return confirm(records, lambda variant: judge(under, suite, case, variant, device))
 
@@ -177,7 +177,7 @@ def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str])
 
 
 def _selected(suite: Suite, args: argparse.Namespace, device: str) -> Iterator[tuple[Case, str]]:
-    """Yield the cases and cache states asked for."""
+    """Yield the requested cases and cache states."""
     chosen = list(suite.quick) if device == "cpu" else list(suite.cases)
     if args.case:
         chosen = [case for text in args.case for case in match_cases(suite, text)]

@@ -1,4 +1,4 @@
-"""``lockstep noise``: how well repeated runs agree, and how well a kernel agrees with itself (A/A)."""
+"""``lockstep noise``: how closely repeated runs agree, and how closely a kernel agrees with itself (A/A)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from lockstep.timing.reference_clocks import ReferenceClocks
 
 @dataclass(frozen=True)
 class Agreement:
-    """One series over several fresh runs.
+    """One series measured in several fresh runs.
 
     Attributes:
         suite, variant, case, l2: the series.
         latency_s, speedup: medians over the runs.
         latency_range, speedup_range: (max − min) / median over the runs.
-        again_sd: standard deviation over the runs of the A/A ratio (true value 1); None without twin.
-        again_mean: its mean, minus 1.
+        again_sd: standard deviation of the A/A ratio over the runs (true ratio 1); None without an A/A comparison.
+        again_mean: mean of the A/A ratio over the runs, minus 1.
     """
 
     suite: str
@@ -61,9 +61,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         """Add the verb and its arguments."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "noise",
-            help="How well fresh runs agree",
+            help="Show how closely fresh runs agree",
             description="Measure the working tree in several processes, one variant of each case twice (A/A), "
-            "and print how well they agree.",
+            "and print how closely the processes agree.",
         )
         parser.add_argument("families", nargs="*", help="families or suites (default: all)")
         parser.add_argument("--runs", type=int, default=5, help="number of processes (default: 5)")
@@ -79,17 +79,17 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             default="cold",
             help="cache state (default: cold; a CPU has only warm)",
         )
-        parser.add_argument("--quick", action="store_true", help="measure as short as possible, to find errors")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements there")
+        parser.add_argument("--quick", action="store_true", help="measure as briefly as possible, to find errors")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements to FILE")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run and print; return 2 if a series failed in any run, 3 if no series was measured in every run."""
+        """Measure and print; return 2 if a series failed in any run, 3 if no series was measured in every run."""
         try:
             return cls._run(conf, args)
-        except WorkerDied as died:  # at the start; the recorder survives later ones
+        except WorkerDied as died:  # at its start only; the recorder replaces workers that die later
             log.error(f"the worker does not start: {died.how}")
             return BROKEN
 
@@ -111,8 +111,8 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         )
         console = Console(stderr=True, highlight=False)
         runs: list[dict[tuple[str, str, str, str], Record]] = []
-        reference_clocks = ReferenceClocks()  # those of the first run, as a history has those of its first commit
-        plan: list[tuple[Suite, str, str]] = []  # grows in the first run, until there are enough series
+        reference_clocks = ReferenceClocks()  # the first run sets them, as a history's first commit does
+        plan: list[tuple[Suite, str, str]] = []  # the first run extends it until there are enough series
         for number in range(args.runs):
             worker = Worker(spec, float(conf.default_benchmark_timeout))
             on_cpu = worker.host.get("device") == "cpu"
@@ -162,7 +162,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
 
 
 def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool) -> Iterator[tuple[Suite, str, str]]:
-    """Yield one case of each suite, then another of each, and so on, beginning in the middle of each suite's list.
+    """Yield one case of each suite in turn until all are listed, starting in the middle of each suite's list.
 
     The first case of most suites is the smallest and the noisiest.
     """
@@ -174,9 +174,9 @@ def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool)
 
 
 def _twin(suite: Suite, label: str, l2: str, turn: int) -> str:
-    """Return the variant to compare with itself: the next in turn.
+    """Return the variant to measure twice: the next variant in turn.
 
-    Twins of all variants would double the length of a round, and arms agree less in a longer round.
+    Measuring every variant twice would double the length of a round, and arms agree less in a longer round.
     """
     followed = [name for name in suite.variants() if suite.follows(name, suite.case(label), l2)]
     return followed[turn % len(followed)]
@@ -194,7 +194,7 @@ def _middles(pool: Sequence[Case]) -> Iterator[Case]:
 
 
 def _compared(records: Iterable[Record]) -> int:
-    """Return how many series have a speedup, without the baseline's, which is 1 by definition."""
+    """Return how many series have a speedup, except the baseline's, which is 1 by definition."""
     return sum(
         record.speedup is not None and record.variant != record.baseline and not record.variant.endswith(TWIN)
         for record in records
@@ -232,7 +232,7 @@ def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[
 
 
 def summary(rows: Sequence[Agreement]) -> Iterator[str]:
-    """Yield summary lines. The baseline's speedup is 1 by definition and does not count."""
+    """Yield summary lines. The baseline's speedup is 1 by definition and is left out."""
     speedups = [row.speedup_range for row in rows if row.speedup_range is not None and row.speedup != 1.0]
     yield _share("speedup", speedups, 0.003, "max − min over median")
     yield _share("latency", [row.latency_range for row in rows], 0.025, "max − min over median")

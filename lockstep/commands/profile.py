@@ -1,4 +1,4 @@
-"""``lockstep profile FAMILY VARIANT CASE``: run one arm in a marked range, for ncu and nsys; else asv's ``profile``.
+"""``lockstep profile FAMILY VARIANT CASE``: run one arm in a marked range for ncu and nsys; else asv's ``profile``.
 
 Exit codes: 0 done, 3 no GPU or the kernel hung, 4 wrong usage.
 """
@@ -21,7 +21,7 @@ from lockstep.suite.model import CACHE_STATES, SuiteError
 
 
 class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
-    """asv's ``profile``; replaces it because it has its name, and takes a family as well."""
+    """asv's ``profile``, extended to families. It replaces asv's verb because it has the same name."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -30,7 +30,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         parser.usage = "%(prog)s FAMILY VARIANT CASE [--l2 cold|warm] [--calls N]\n       %(prog)s BENCHMARK [REVISION]"
         parser.description = (
             "Run one variant of a family at one case inside a marked range, and print the commands for ncu and nsys. "
-            "With the full name of an ordinary asv benchmark: asv's profiler."
+            "With the full name of an ordinary asv benchmark, run asv's profiler."
         )
         parser.add_argument("case", nargs="?", help="one case of the family: M=8,K=4096,N=2048")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
@@ -67,10 +67,10 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant, suite.variants())}")
         case = suite.case(args.case or "")
         if args.calls < 1:
-            raise SuiteError(f"--calls {args.calls}: at least one")
+            raise SuiteError(f"--calls {args.calls}: must be at least 1")
         if not 0 < args.limit < threading.TIMEOUT_MAX:
-            raise SuiteError(f"--limit {args.limit:g}: a number of seconds above 0")
-        # The device comes last, so that a typo is reported before torch is imported.
+            raise SuiteError(f"--limit {args.limit:g}: must be a number of seconds above 0")
+        # The device is opened last, so that a typo is reported before torch is imported.
         load_torch()
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.timing.device import open_device
@@ -81,7 +81,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             console.print(command, markup=False, highlight=False)
         device = open_device()
         if device.kind == "cpu":
-            console.print("There is no GPU here: run one of these on a machine that has one, with this working tree.")
+            console.print("There is no GPU: run one of these commands on a machine with a GPU and this working tree.")
             return BROKEN
         try:
             with deadline(args.limit):

@@ -1,4 +1,4 @@
-"""``lockstep run``: asv's ``run`` with a machine named by its clock state, and a clean way to be interrupted."""
+"""``lockstep run``: asv's ``run`` with a machine named by its clock state, which saves its results on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from lockstep.processes.exit_status import BROKEN
 from lockstep.record.provenance import ask_host
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test
 
-#: What asv takes for a range and git does not; asv alone knows how many commits it stands for.
+#: Ranges that asv accepts and git does not; only asv knows how many commits each stands for.
 _ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING")
 
 
 class Run(AsvRun):  # type: ignore[misc]  # asv has no types
-    """asv's ``run``; replaces it because it has its name."""
+    """asv's ``run`` for Lockstep's suites. It replaces asv's verb because it has the same name."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add asv's arguments, with the meaning of ``--quick`` here."""
+        """Add asv's arguments, and describe Lockstep's meaning of ``--quick``."""
         parser: argparse.ArgumentParser = super().setup_arguments(subparsers)
         for action in parser._actions:
             if "--quick" in action.option_strings:
-                action.help = "Measure as short as possible, to find errors; store nothing (implies --dry-run)."
+                action.help = "Measure as briefly as possible, to find errors; store nothing (implies --dry-run)."
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
-        """Name the machine, run, and on Ctrl-C save complete results."""
+        """Name the machine, run, and on Ctrl-C save the complete results."""
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
-        # For a broken suite, asv would print the traceback of its discovery.
+        # Loaded first, because for a broken suite asv would print the traceback of its discovery.
         packages_under_test(conf, load_suites(Path(conf.benchmark_dir)))
         if args.range == "NEW" and not _new_commits(conf):
-            log.info("No commit is new: every one on the branches of asv.conf.json has a result or comes before one")
+            log.info("No commit is new: every commit on the branches of asv.conf.json has a result or precedes one")
             return None
         try:
             host = ask_host()
@@ -67,17 +67,17 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         )
         conf.lockstep_run = options
         args.machine = options.machine
-        # A quick measurement finds errors; it does not belong in a history.
+        # A quick measurement is for finding errors; it does not belong in a history.
         args.dry_run = args.dry_run or args.quick
         if args.quick:
-            log.info("--quick: each case is measured as short as possible, nothing is stored")
-        # asv writes its table of benchmarks anew, with those that it discovers.
+            log.info("--quick: each case is measured as briefly as possible, nothing is stored")
+        # asv rewrites its table of benchmarks with only those that it discovers.
         exact = exact_entries(Path(conf.results_dir))
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
         except (util.UserError, KeyboardInterrupt) as error:
-            # asv turns Ctrl-C into its own error only while it waits for a benchmark, not between two.
+            # asv converts Ctrl-C to its own error only while it waits for a benchmark, not between two benchmarks.
             interrupted = isinstance(error, KeyboardInterrupt) or str(error) == "Interrupted."
             if interrupted and options.save:
                 for environment in options.environments:
@@ -95,19 +95,19 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
-    """Return asv's facts of the machine without the toolchain, because any change would start a new series."""
+    """Return asv's facts of the machine, except the toolchain, because any change would start a new series."""
     described: dict[str, str] = Machine.get_defaults()
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
 
 
 def _new_commits(conf: Any) -> list[str]:
-    """Return the commits that asv selects for NEW. asv calls an empty list an error; a nightly run does not."""
+    """Return the commits that asv selects for NEW. An empty list is an error in asv, but not for a nightly run."""
     commits: list[str] = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))
     return commits
 
 
 def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
-    """Return how many commits asv will measure; ``None`` where only asv knows (HASHFILE, ALL, skipped commits …)."""
+    """Return how many commits asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skipped commits …)."""
     spec = args.range
     if spec is None or spec == "HEAD":
         return 1
@@ -119,7 +119,7 @@ def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
 
 
 def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
-    """Report what ``--bench`` could have selected."""
+    """Report the names that ``--bench`` could select."""
     suites = load_suites(benchmark_dir)
     for pattern in patterns if isinstance(patterns, list) else [patterns]:
         log.error(f"--bench {pattern!r} matches no series{nearest(pattern, suites)}")
@@ -128,10 +128,10 @@ def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
 
 
 def _save_complete(conf: Any, environment: LockstepEnvironment, options: RunOptions, record_samples: bool) -> None:
-    """Write asv's result file for the benchmarks that were measured in full.
+    """Write asv's result file for the benchmarks that were measured completely.
 
-    asv saves a commit when all of it is done; the rest of an interrupted one stays in the provenance
-    file, from which ``--skip-existing`` takes it up.
+    asv saves a commit only when all of it is measured. Records of an interrupted commit stay in the provenance file,
+    from which ``--skip-existing`` continues.
     """
     commit = environment.commit
     benchmarks = options.returns.get("benchmarks")
@@ -157,12 +157,12 @@ def _save_complete(conf: Any, environment: LockstepEnvironment, options: RunOpti
         results.save(conf.results_dir)
     log.info(
         f"Interrupted at {commit[:8]}: {complete} of {len(benchmarks)} benchmarks are complete and saved; "
-        "the same command with --skip-existing goes on from here"
+        "the same command with --skip-existing continues"
     )
 
 
 def _collect(environment: LockstepEnvironment, wanted: str) -> BenchmarkResult | None:
-    """One benchmark's result from the records; None if a selected series is missing."""
+    """Return one benchmark's result from the records; None if a selected series is missing."""
     result: list[float | bool | None] = []
     samples: list[list[float] | None] = []
     errors: list[str] = []

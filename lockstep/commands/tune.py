@@ -1,7 +1,7 @@
-"""``lockstep tune FAMILY``: time a family's candidates and write the winners to the table of this GPU.
+"""``lockstep tune FAMILY``: time a family's candidate configurations and write the fastest to this GPU's table.
 
-Exit codes: 0 done, 3 nothing could be timed or a candidate hung, 4 wrong usage. Winners are written after each case, so
-that a run that ends early does not lose them.
+Exit codes: 0 done, 3 nothing could be timed or a candidate hung, 4 wrong usage. The table is written after each case,
+so that a run that ends early does not lose results.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LIMIT_S = 120.0
 
 
 class Tune(Command):  # type: ignore[misc]  # asv has no types
-    """Tune a family of the working tree for this GPU."""
+    """Tune a family in the working tree for this GPU."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "tune",
             help="Time a family's candidates and write this GPU's table",
-            description="Time a family's candidates (tiles, dispatch) with the protocol, and write those faster "
+            description="Time a family's candidate configurations (tiles, dispatch), and write those that are faster "
             "by more than their interval to the family's table for this GPU. Measuring never tunes.",
         )
         parser.add_argument("family", help="a family, or one of its suites (grouped.mlp)")
@@ -57,23 +57,25 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             metavar="M=8,K=4096",
             help="cases whose axes have these values; may repeat (default: all)",
         )
-        parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="only this; may repeat")
+        parser.add_argument(
+            "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
+        )
         parser.add_argument("--l2", choices=CACHE_STATES, help="cache state (default: cold; warm on a CPU)")
         parser.add_argument(
             "--budget",
             type=float,
             default=900.0,
             metavar="SECONDS",
-            help="start no case after this (default: %(default)g)",
+            help="seconds after which no further case starts (default: %(default)g)",
         )
-        parser.add_argument("--dry-run", action="store_true", help="time everything, write nothing")
+        parser.add_argument("--dry-run", action="store_true", help="time everything, but write nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object for each case")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Tune case by case; write each winner at once, so that an interrupted run does not lose it."""
+        """Tune case by case; write each result at once, so that an interrupted run does not lose it."""
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
         if not 0 <= args.budget < math.inf:
@@ -81,7 +83,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         for suite in suites:
             for text in args.case:
                 match_cases(suite, text)
-        # The device comes last, so that a typo is reported before torch is imported.
+        # The device is opened last, so that a typo is reported before torch is imported.
         load_torch()
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.machine_code.targets import Target
@@ -132,16 +134,16 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             for path in sorted(written):
                 console.print(f"wrote {path}", markup=False, highlight=False)
         if not any(result.tried for result in done):
-            log.error(f"nothing was timed: {done[0].problem if done else 'no case has a candidate here'}")
+            log.error(f"nothing was timed: {done[0].problem if done else 'no case has a candidate for this machine'}")
             return BROKEN
         return 0
 
 
 def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:
-    """Return what to tune; tiles before dispatch, which depends on them.
+    """Return the series to tune; tiles come before dispatch, which depends on them.
 
     Raises:
-        SuiteError: an unknown variant or case.
+        SuiteError: a variant or case is unknown.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.tuning.search_space import search_space_of, tunable
@@ -161,7 +163,7 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
         for variant in sorted(offered[suite.name], key=lambda name: name == "best"):
             for case in cases if not args.variant or variant in args.variant else ():
                 space = search_space_of(suite, variant, case)
-                # Cases are one job if the choice depends on nothing that differs between them.
+                # Several cases are one job if the choice depends on nothing that differs between them.
                 if space.configs:
                     jobs.setdefault((space.choice, *sorted(space.sizes.items())), (suite, variant, case))
     return list(jobs.values())
@@ -184,7 +186,7 @@ def _table(done: Sequence[Tuned]) -> Table:
 
 
 def _plain(result: Tuned) -> dict[str, Any]:
-    """Return the result for JSON; a configuration with its field names."""
+    """Return the result as an object for JSON; a configuration has its field names."""
     return {**asdict(result), "best": result.best._asdict() if hasattr(result.best, "_asdict") else result.best}
 
 

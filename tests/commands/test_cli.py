@@ -185,7 +185,7 @@ def test_a_configuration_that_is_no_json(run, tmp_path, words):
     (tmp_path / "asv.conf.json").write_text("{ nothing")
     status, said = run(*words)
     assert status == 4
-    assert "asv.conf.json is no JSON" in said
+    assert "asv.conf.json is not JSON" in said
 
 
 @pytest.mark.parametrize("words", [("changes",), ("alerts", "list"), ("ingest",)])
@@ -208,7 +208,7 @@ def test_a_configuration_that_asv_refuses_is_no_bad_news(run, tmp_path, words):
 def test_a_folder_that_is_missing_is_said_before_anything_runs(run, words):
     status, said = run(*words)
     assert status == 4
-    assert "there is no folder" in said
+    assert "does not exist" in said
 
 
 def test_a_file_that_cannot_be_read(run, monkeypatch):
