@@ -1,4 +1,4 @@
-"""What code each case runs, found on a machine without a GPU: kernels compiled, launches and calls traced.
+"""Find the code that each case runs on a machine without a GPU: compile kernels, trace launches and calls.
 
 ::
 
@@ -7,7 +7,7 @@
     comparison.reason(key)    # a sentence for each change that touches the case
     comparison.changes        # tuple[CodeChange, ...], each with its cases
 
-    codes = codes_of(tree, suites, target)                # Mapping[CaseKey, CaseCode], everything compiled
+    codes = codes_of(tree, suites, target)                # Mapping[CaseKey, CaseCode], every kernel compiled
 
 ``docs/machine-code.md`` says what is compared and what a trace can miss.
 """

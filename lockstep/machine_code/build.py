@@ -1,6 +1,6 @@
-"""Compile what was requested: identities first, then machine code, in processes forked from the one that traced.
+"""Compile requested kernels, identities first, then machine code, in processes forked from the tracing process.
 
-A request holds Triton's own objects, which do not travel between processes; a forked process has them already.
+A request holds Triton's own objects, which cannot be sent between processes; a forked process has copies of them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from lockstep.machine_code.reproducible_assembly import VARIES_FROM, assemble
 from lockstep.machine_code.targets import occupancy
 from lockstep.processes.children import pool
 
-#: Kernels a task, at most.
+#: Maximum number of kernels in one task.
 BATCH = 12
 
-#: What was chosen for a kernel and is worth showing beside it.
+#: Compile options of a kernel that reports show.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
-    """The kernels requested, each with its identity and not compiled yet, in the same order.
+    """Return the requested kernels in the same order, each with its identity, not compiled.
 
     Args:
-        requests: distinct ones.
-        tree: folder that sources are told relative to.
-        processes: how many may be started.
+        requests: distinct requests.
+        tree: folder to which source paths are made relative.
+        processes: maximum number of processes to start.
     """
     found = _spread(_identify, requests, processes, BATCH)
     return [
@@ -49,15 +49,15 @@ def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[Ke
 
 
 def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes: int) -> list[KernelCode]:
-    """The kernels with their machine code, or with why they do not compile.
+    """Return the kernels with their machine code, or with the reason why they do not compile.
 
     Args:
-        requests: what to compile; all for one target.
-        kernels: what ``identify`` said of them.
-        processes: how many may be started.
+        requests: the requests to compile, all for one target.
+        kernels: the result of ``identify`` for these requests.
+        processes: maximum number of processes to start.
     """
     built = _spread(_build, requests, processes, BATCH)
-    # All at once: nvdisasm takes 0.35 s to start and next to nothing a kernel.
+    # All in one run: nvdisasm takes 0.35 s to start and almost no time for each kernel.
     cubins = [one[1] for one in built if not isinstance(one, Exception)]
     counts = iter(mixes(cubins, requests[0].target.arch) if cubins else [])
     return [
@@ -69,11 +69,11 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
 
 
 def fill_cache(requests: Sequence[Request], processes: int) -> None:
-    """Compile into Triton's disk cache. A request that fails is left to the process that launches the kernel.
+    """Compile into Triton's disk cache. If a request fails, the process that launches the kernel reports the error.
 
     Args:
-        requests: distinct ones, all for one target.
-        processes: how many may be started.
+        requests: distinct requests, all for one target.
+        processes: maximum number of processes to start.
     """
     _spread(_compile_each, requests, processes, BATCH)
 
@@ -93,7 +93,7 @@ def _identify(requests: Sequence[Request]) -> list[Any]:
 
 
 def _identity(request: Request) -> str:
-    """Of all that the compiler is given: the front end's output without lines, the options, target and versions."""
+    """Return a digest of the compiler's input: the front end's output without lines, options, target and versions."""
     # Start-up: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
@@ -106,7 +106,7 @@ def _identity(request: Request) -> str:
     module = request.source.make_ir(
         target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
     )
-    # Libraries by name: where they are installed makes no other code.
+    # Libraries by name only: the folder in which they are installed does not affect the code.
     chosen = {**options.__dict__, "extern_libs": [name for name, _ in getattr(options, "extern_libs", None) or ()]}
     versions = [triton.__version__, backend.hash(), sorted(get_cache_invalidating_env_vars().items())]
     digest = hashlib.sha256(module.str_nodebug().encode())
@@ -119,7 +119,7 @@ def _build(requests: Sequence[Request]) -> list[Any]:
 
 
 def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
-    """All but the instructions' mix, and the file that Triton loads, which has them."""
+    """Return the machine code without its instruction mix, and the cubin, from which the mix is counted."""
     # Start-up: Triton is slow to import.
     from triton.compiler import compile as compile_kernel
 
@@ -151,14 +151,14 @@ def _backend(request: Request) -> tuple[Any, Any]:
 
 
 def _source(function: Any, tree: Path) -> str:
-    """File and line of a kernel."""
+    """Return file and line of a kernel."""
     path = Path(inspect.getsourcefile(function.fn) or "").resolve()
     name = path.relative_to(tree.resolve()) if path.is_relative_to(tree.resolve()) else path.name
     return f"{name}:{function.starting_line_number}"
 
 
 def _attempt(function: Callable[[Request], Any], request: Request) -> Any:
-    """What the function returns, or what it raises as an exception that can be pickled."""
+    """Return the function's result; if it raises, return an exception that can be pickled."""
     try:
         return function(request)
     except Exception as error:
@@ -170,10 +170,10 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-#: From requests to what is found out of each: a result, or an exception that can be pickled.
+#: Function that returns a result, or an exception that can be pickled, for each request.
 Task = Callable[[Sequence[Request]], list[Any]]
 
-#: What forked processes work on.
+#: Requests that forked processes inherit.
 _shared: Sequence[Request] = ()
 
 
@@ -182,10 +182,10 @@ def _task(function: Task, first: int, last: int) -> list[Any]:
 
 
 def _spread(function: Task, requests: Sequence[Request], processes: int, batch: int) -> list[Any]:
-    """``function`` on all requests, in batches, in forked processes; what crashes one is answered by an exception."""
+    """Run ``function`` on all requests, in batches, in forked processes; if it crashes, the result is an exception."""
     global _shared
     _shared = requests
-    # Small enough that all processes have work until the end.
+    # Batches small enough that all processes have work until the end.
     batch = max(1, min(batch, -(-len(requests) // (2 * processes))))
     found: list[Any] = []
     spans = [(first, min(first + batch, len(requests))) for first in range(0, len(requests), batch)]
@@ -195,7 +195,7 @@ def _spread(function: Task, requests: Sequence[Request], processes: int, batch: 
             try:
                 found += task.result()
             except BrokenProcessPool:
-                # Alone, each kernel crashes but its own process.
+                # One request in each process: a crash then affects only its own kernel.
                 found += _one_by_one(function, first, last)
     return found
 

@@ -1,7 +1,7 @@
-"""What a function of the code under test mentions and may not use, read from its bytecode before it runs.
+"""Read from a function's bytecode, before it runs, which values it mentions that it must not use.
 
-Only what calls do not show is looked for here: values, and functions and types written in C, which other C code may
-call unseen. Python functions are seen when they run (``lockstep.machine_code.watch``).
+Only what calls do not show is checked by this module: values, and functions and types written in C, which other C code
+may call unseen. Python functions are checked when they run (``lockstep.machine_code.watch``).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _MISSING = object()
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _FAST = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK")
 _NOISE = ("CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "RESUME", "COPY_FREE_VARS", "MAKE_CELL")
-#: What may be done with a module of torch besides taking an attribute: bind it to a name, set an attribute, test it.
+#: Bytecodes that may follow a module of torch besides reading an attribute: bind a name, set an attribute, discard.
 _HARMLESS = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "DELETE_ATTR", "POP_TOP")
 _TESTS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 
 
 @dataclass(frozen=True)
 class _Mention:
-    """The end of a dotted name, as far as it leads through modules.
+    """The end of a dotted name, as far as its parts are modules.
 
     Attributes:
-        owner: module that has the value; ``None`` for a plain name.
+        owner: module that holds the value; ``None`` for a plain name.
         name: last part of the dotted name.
-        value: what it stands for.
-        handed_on: a module that is used otherwise than for an attribute: what is taken from it then is unseen.
+        value: the object that the name refers to.
+        handed_on: whether a module is used other than to read an attribute; what is read from it then cannot be seen.
     """
 
     owner: ModuleType | None
@@ -62,13 +62,13 @@ def refused_mentions(
     caches: list[Any] | None = None,
     closure: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Values that a function of the code under test mentions and may not use; a sentence each.
+    """Return a sentence for each value that a function mentions but must not use.
 
     Args:
-        code: of the function.
+        code: bytecode of the function.
         scope: its globals.
-        own: top-level packages under test, and those that they may call.
-        caches: gets the cached functions of other packages that are mentioned: they run unseen if they remember.
+        own: top-level packages under test, and packages that they may call.
+        caches: receives mentioned cached functions of other packages, which answer from their cache unseen.
         closure: its free variables.
     """
     texts = [one for one in code.co_consts if isinstance(one, str)]
@@ -94,18 +94,18 @@ def refused_mentions(
             and isinstance(value, ModuleType)
             and (top(value.__name__) == "torch" or value.__name__ in HOLDERS)
         ):
-            found.append(f"hands on {spell(value, name)}, and what is taken from it is unseen")
+            found.append(f"passes on {spell(value, name)}, and what is read from it cannot be seen")
     return found
 
 
 def refused_value(owner: ModuleType | None, name: str, value: Any, own: frozenset[str]) -> str:
-    """Why a value may not be used, else "".
+    """Return why a value must not be used, or "".
 
     Args:
-        owner: module that it is taken from; ``None`` for a plain name.
-        name: its name there.
-        value: itself.
-        own: top-level packages under test, and those that they may call.
+        owner: module from which it is read; ``None`` for a plain name.
+        name: its name in that module.
+        value: the value.
+        own: top-level packages under test, and packages that they may call.
     """
     if _seen_when_called(value):
         return ""
@@ -122,9 +122,9 @@ class _Reading:
     def __init__(self, code: CodeType, scope: Mapping[str, Any], closure: Mapping[str, Any]) -> None:
         self._scope = scope
         self._steps = [one for one in dis.get_instructions(code) if one.opname not in _NOISE]
-        # Names of the function that stand for modules, as far as its statements bind them.
+        # Names of the function that refer to modules, as far as its own statements bind them.
         self._bound: dict[str, Any] = {name: one for name, one in closure.items() if isinstance(one, ModuleType)}
-        # What a class binds is an attribute of it.
+        # In the body of a class, a bound name becomes an attribute of the class.
         self._in_class = not code.co_flags & inspect.CO_OPTIMIZED and code.co_name != "<module>"
 
     def mentions(self) -> Iterator[_Mention]:
@@ -144,7 +144,7 @@ class _Reading:
             elif operation == "IMPORT_FROM" and module is not None:
                 taken = _attribute(module, argument)
                 if at < len(self._steps) and self._steps[at].opname in ("SWAP", "ROT_TWO"):
-                    # "import a.b as c" takes "b" from "a", and has a look at no more than the last.
+                    # "import a.b as c" reads "b" from "a"; only the last module counts.
                     module = taken.value if isinstance(taken.value, ModuleType) else None
                 else:
                     yield from self._end(taken, at)
@@ -166,14 +166,14 @@ class _Reading:
         return None
 
     def _is_looked_up(self, at: int) -> bool:
-        """Whether a step loads the first argument of ``getattr`` or ``hasattr``, which judge it when they run."""
+        """Return whether a step loads the first argument of ``getattr`` or ``hasattr``, which are checked when run."""
         before = self._steps[at - 1]
         return at > 0 and before.opname in ("LOAD_GLOBAL", "LOAD_NAME") and before.argval in ("getattr", "hasattr")
 
     def _end(
         self, mention: _Mention, at: int, *, imported: bool = False, looked_up: bool = False
     ) -> Iterator[_Mention]:
-        """The mention that ends before a step."""
+        """Yield the mention that ends before a step."""
         following = self._steps[at] if at < len(self._steps) else None
         operation = following.opname if following else ""
         if isinstance(mention.value, ModuleType):
@@ -197,7 +197,7 @@ def _attribute(owner: ModuleType, name: str) -> _Mention:
 
 
 def _imported(name: str, level: Any, names: Any, scope: Mapping[str, Any]) -> ModuleType | None:
-    """The module that an import statement has at hand; None where it is not imported."""
+    """Return the module that an import statement reads from; None if it is not imported."""
     if isinstance(level, int) and level:
         with contextlib.suppress(ImportError, ValueError):
             name = importlib.util.resolve_name("." * level + name, str(scope.get("__package__") or ""))
@@ -205,7 +205,7 @@ def _imported(name: str, level: Any, names: Any, scope: Mapping[str, Any]) -> Mo
 
 
 def _seen_when_called(value: Any) -> bool:
-    """Whether its use runs a Python function, which the watch sees."""
+    """Return whether using a value runs a Python function, which the watch sees."""
     if isinstance(value, type):
         return any(isinstance(vars(value).get(name), FunctionType) for name in ("__init__", "__new__", "__call__"))
     return isinstance(value, FunctionType)

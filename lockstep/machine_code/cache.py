@@ -1,7 +1,7 @@
-"""What was found out before, in one file of the user's cache folder; everything in it can be found out again.
+"""Cache results in one file of the user's cache folder; everything in it can be computed again.
 
-A kernel's machine code is kept under its identity, what a suite's cases do under a digest of all that decides it.
-A file that cannot be read or written costs time and nothing else.
+A kernel's machine code is stored under its identity; the cases of a suite under a digest of everything that decides
+them. A file that cannot be read or written only costs time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-#: Raised whenever what is kept changes its form or its meaning.
+#: Raised whenever the stored values change in form or meaning.
 VERSION = 2
-#: Seconds after which what nobody asked for is forgotten.
+#: Seconds after which unused entries are deleted.
 KEPT = 60 * 24 * 3600
-#: Seconds within which a use is not noted again.
+#: Seconds within which another use of an entry is not recorded.
 RECENT = 24 * 3600
 
 
 def cache_path() -> Path:
-    """Where the file lies: ``LOCKSTEP_CACHE``, or ``lockstep`` in the user's cache folder."""
+    """Return the path of the file: in ``LOCKSTEP_CACHE``, or in ``lockstep`` in the user's cache folder."""
     folder = os.environ.get("LOCKSTEP_CACHE")
     if folder:
         return Path(folder) / f"machine-code-{VERSION}.sqlite"
@@ -35,13 +35,13 @@ def cache_path() -> Path:
 
 
 class Cache:
-    """Objects of JSON by key. Several processes may use it at once."""
+    """JSON objects by key, in a file. Several processes may use it at once."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_path()
 
     def get(self, keys: Iterable[str]) -> dict[str, Any]:
-        """What is kept under these keys; those without anything are left out."""
+        """Return the values stored under these keys; missing keys are left out."""
         found: dict[str, Any] = {}
         with contextlib.suppress(sqlite3.Error, OSError, ValueError, zlib.error), self._open() as database:
             now = time.time()
@@ -55,7 +55,7 @@ class Cache:
         return found
 
     def put(self, values: Mapping[str, Any]) -> None:
-        """Keep these; what was not used for long is forgotten."""
+        """Store values; delete entries that were not used for ``KEPT`` seconds."""
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as database:
             now = time.time()
             rows = [(key, zlib.compress(json.dumps(value).encode(), 3), now) for key, value in values.items()]
@@ -64,7 +64,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """The database, its changes committed at the end; a file that is none is replaced."""
+        """Yield the database and commit at the end; replace a file that is not a database."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(self._path, timeout=10)
         try:
@@ -72,7 +72,7 @@ class Cache:
                 self._prepare(database)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
-                    raise  # locked, or no room: the file itself may be in order
+                    raise  # locked, or the disk is full: the file itself may be intact
                 database.close()
                 self._path.unlink()
                 database = sqlite3.connect(self._path, timeout=10)
@@ -84,6 +84,6 @@ class Cache:
 
     @staticmethod
     def _prepare(database: sqlite3.Connection) -> None:
-        # The journal is SQLite's usual one: of several that turn a new file to WAL at once, one is told at once that
-        # it is locked, whatever the timeout.
+        # The journal stays in SQLite's default mode: if several processes switch a new file to WAL at once, one of
+        # them gets the error that it is locked at once, whatever the timeout.
         database.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB, used REAL)")

@@ -1,4 +1,4 @@
-"""The sources of a commit, or of the working tree, as a folder that packages are imported from."""
+"""Provide the sources of a commit, or of the working tree, as a folder from which packages are imported."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from lockstep.machine_code.session import Tree
 from lockstep.processes.git import Git, GitError
 from lockstep.suite.missing_files import TREE_PREFIX
 
-#: How the working tree is called where a commit could stand.
+#: Name of the working tree in place of a commit.
 WORKING_TREE = "."
 
 
 class RefError(ValueError):
-    """No such commit here; the message says what git says."""
+    """There is no such commit; the message contains git's reason."""
 
 
 @contextlib.contextmanager
 def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequence[str] = ()) -> Iterator[Tree]:
-    """The packages at a commit, in a folder that is gone afterwards; the working tree itself for ".".
+    """Yield the packages at a commit, in a temporary folder; for "." the working tree itself.
 
     Args:
-        ref: whatever git takes for a commit, or ".".
+        ref: a name that git resolves to a commit, or ".".
         repository: root of the working tree.
-        packages: folders at its root; those that the commit has not got are left out.
+        packages: folders at its root; folders that the commit lacks are left out.
         trusted: see ``Tree``.
 
     Raises:
-        RefError: no such commit, or no repository.
+        RefError: there is no such commit, or no repository.
     """
     if ref == WORKING_TREE:
         yield Tree(ref, repository.resolve(), tuple(packages), tuple(trusted))
@@ -56,7 +56,7 @@ def _commit(git: Git, ref: str) -> str:
     """Return the full hash of a commit.
 
     Raises:
-        GitError: no repository, or git cannot be run.
+        GitError: there is no repository, or git cannot be run.
         RefError: the repository has no such commit.
     """
     try:
@@ -64,18 +64,18 @@ def _commit(git: Git, ref: str) -> str:
     except GitError as error:
         if error.stderr or error.__cause__:
             raise
-    # The packages may lie in a folder of the repository.
+    # The repository's root, because the packages may be in a subfolder of it.
     top = git.try_line("rev-parse", "--show-toplevel") or git.folder
-    raise RefError(f"{top} has no commit {ref!r}; give what git knows, or . for the working tree")
+    raise RefError(f"{top} has no commit {ref!r}; give a name that git knows, or . for the working tree")
 
 
 def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write an archive's files, folders and links below ``folder``, and nothing anywhere else.
+    """Write an archive's files, folders and links below ``folder``, and nothing outside it.
 
-    ``extractall(filter="data")`` does as much, but Python 3.11.2, Debian 12's, has no ``filter``.
+    ``extractall(filter="data")`` would do the same, but Python 3.11.2 (Debian 12) does not have ``filter``.
 
     Raises:
-        RefError: a member would lie, or a link would lead, outside the folder, or is a device.
+        RefError: a member is outside the folder, is a link that leads outside it, or is a device.
     """
     root = folder.resolve()
     for member in archive:
@@ -84,7 +84,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         if member.issym():
             inside = inside and (path.parent / member.linkname).resolve().is_relative_to(root)
         if not inside or not (member.isfile() or member.isdir() or member.issym()):
-            raise RefError(f"the commit holds {member.name}, which leads out of its tree or is no file")
+            raise RefError(f"the commit holds {member.name}, which leads out of its tree or is not a file")
         path.parent.mkdir(parents=True, exist_ok=True)
         if member.isdir():
             path.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
             path.symlink_to(member.linkname)
         else:
             content = archive.extractfile(member)
-            assert content is not None  # of a regular file
-            # "x": nothing is written through a link.
+            assert content is not None  # for a regular file
+            # Mode "x", so that nothing is written through a link.
             with content, path.open("xb") as file:
                 shutil.copyfileobj(content, file)

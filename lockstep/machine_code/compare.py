@@ -1,7 +1,7 @@
-"""The code of two trees side by side, with as little tracing and compiling as it takes.
+"""Compare the code of two trees with as little tracing and compiling as possible.
 
-A family whose sources are the same in both trees, but for comments, is the same. The others are traced, and of their
-kernels only those are compiled that the compiler is given differently.
+A family whose sources differ only in comments has the same code in both trees. Other families are traced, and of their
+kernels only those are compiled whose compiler input differs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from lockstep.suite.model import Suite
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two trees do, for one target.
+    """The code of two trees for one target.
 
     Attributes:
         target: what kernels are compiled for.
-        base, head: code of the cases that were traced; kernels that are the same in both are not compiled, unless
-            ``compare`` was asked for whole cases.
-        same_sources: suites whose family has the same sources in both trees, but for comments; none of their cases is
-            traced.
-        lacking: cases that neither tree has because it lacks what the variant imports, and what that is.
+        base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled,
+            unless ``compare`` was called with ``whole``.
+        same_sources: suites whose family's sources differ at most in comments; their cases are not traced.
+        lacking: cases that neither tree has because it lacks a name that the variant imports, and that name.
     """
 
     target: Target
@@ -46,17 +45,17 @@ class Comparison:
 
     @cached_property
     def changes(self) -> tuple[CodeChange, ...]:
-        """Everything that differs or is unknown; empty if everything is the same."""
+        """Return everything that differs or is unknown; empty if everything is the same."""
         return differences(self.base, self.head, self.lacking)
 
     @cached_property
     def quantities(self) -> tuple[QuantityChange, ...]:
-        """Exact quantities that became worse or better."""
+        """Return the exact quantities that became worse or better."""
         return quantity_changes(self.base, self.head)
 
     @cached_property
     def lost(self) -> tuple[CaseKey, ...]:
-        """Cases whose quantities are known in the base, and cannot be known in the head."""
+        """Return the cases whose quantities are known in base but cannot be known in head."""
         both = self.base.keys() & self.head.keys()
         return tuple(
             sorted(
@@ -68,11 +67,11 @@ class Comparison:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How many cases have each status; suites with the same sources are left out."""
+        """Return the number of cases by status; suites with the same sources are left out."""
         return Counter(self.status(key) for key in dict.fromkeys([*self.base, *self.head, *self.lacking]))
 
     def status(self, key: CaseKey) -> str:
-        """ "same" (proved), "changed", "unknown", "new", "removed"; "unknown" also for a case neither tree has."""
+        """Return "same" (proved), "changed", "unknown", "new" or "removed"; "unknown" also if neither tree has it."""
         if key.suite in self.same_sources:
             return "same"
         base, head = self.base.get(key), self.head.get(key)
@@ -83,9 +82,9 @@ class Comparison:
         return "same" if base.same_as(head) else "changed"
 
     def reason(self, key: CaseKey) -> str:
-        """Why: a sentence for each change that touches the case; for a same one what proves it."""
+        """Return a sentence for each change that affects the case; for a case that is the same, the proof."""
         if key.suite in self.same_sources:
-            return "its sources are the same but for comments"
+            return "its sources are the same except for comments"
         touching = [str(change) for change in self.changes if key in change.cases]
         if touching:
             return "; ".join(touching)
@@ -103,16 +102,16 @@ def compare(
     limit_s: float | None = None,
     whole: bool = False,
 ) -> Comparison:
-    """Trace both trees and compile what they have the compiler do differently.
+    """Trace both trees and compile the kernels whose compiler input differs.
 
     Args:
-        base: sources before.
-        head: sources after.
-        suites: today's; the same benchmark definition for both.
-        target: what to compile for.
-        cache: what was found out before; by default the user's.
-        say: told what takes long.
-        limit_s: seconds for tracing and compiling; ``None`` for as many as it takes.
+        base: sources before the change.
+        head: sources after the change.
+        suites: today's suites; the same benchmark definition for both trees.
+        target: the target to compile for.
+        cache: stored results; by default the user's cache.
+        say: called with a line before each long step.
+        limit_s: seconds for tracing and compiling; ``None`` for no limit.
         whole: compile all kernels of a case in which one differs, for ``Comparison.quantities``.
 
     Raises:
@@ -151,7 +150,7 @@ def compare(
                 raise TooSlow(f"comparing the code of {names} took more than {limit_s:.0f} s") from failed
             raise
         except BaseException:
-            # Leaving the pool waits for its threads, and they for processes that may compile for a minute more.
+            # Leaving the pool waits for its threads, and they wait for processes that may compile for another minute.
             mine.stop()
             its.stop()
             raise

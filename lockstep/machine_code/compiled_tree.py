@@ -1,4 +1,4 @@
-"""The code of one tree: from the cache, else traced and compiled in a process of its own."""
+"""Provide the code of one tree: from the cache, or traced and compiled in a process of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lockstep.suite.model import Suite
 
 Say = Callable[[str], None]
 
-#: Environment variables that a compiler or a kernel may read; where caches lie decides nothing.
+#: Prefixes of environment variables that a compiler or a kernel may read; the places of caches have no effect on code.
 DECIDING = ("TRITON_", "MLIR_", "LLVM_", "DISABLE_", "PTXAS_", "LOCKSTEP_KERNEL_")
 NOT_DECIDING = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_INTERPRET")
 
@@ -37,17 +37,17 @@ def codes_of(
     cache: Cache | None = None,
     say: Say = lambda line: None,
 ) -> Mapping[CaseKey, CaseCode]:
-    """The code of every case, every kernel compiled; cases that the tree lacks are marked as absent.
+    """Return the code of every case with every kernel compiled; cases that the tree lacks are marked as absent.
 
     Args:
-        tree: sources.
-        suites: today's.
-        target: what to compile for.
-        processes: that compile at once; by default one for each processor.
-        cases: of each suite; by default all.
-        anew: compile also what is known, so that Triton's own cache has it for whoever launches it.
-        cache: what was found out before; by default the user's.
-        say: told what takes long.
+        tree: the sources.
+        suites: today's suites.
+        target: the target to compile for.
+        processes: number of processes that compile at once; by default one for each processor.
+        cases: case labels by suite; by default all.
+        anew: compile even kernels that are in our cache, so that Triton's own cache has them for a later launch.
+        cache: stored results; by default the user's cache.
+        say: called with a line before each long step.
 
     Raises:
         TracingFailed: the tree's process does not start.
@@ -60,12 +60,12 @@ def codes_of(
 def kept_codes(
     tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
 ) -> Mapping[CaseKey, CaseCode]:
-    """As ``codes_of``, from the cache alone: nothing is started, and what is not kept is left out."""
+    """Return what ``codes_of`` would, but only from the cache: start no process, and leave out what is not stored."""
     return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
 
 
 class Reader:
-    """Finds out what one tree does: from the cache, else in a process of its own."""
+    """Returns the code of one tree, from the cache or from a process of its own."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Reader:
     ) -> None:
         self._tree = tree
         self._cases = cases
-        # Read here and not when asked: readers are asked side by side, and in CPython 3.11 (seen in 3.11.7) two threads
-        # that parse at once fail now and then with "AST constructor recursion depth mismatch" (gh-106905).
+        # Read now rather than on demand: two readers run in parallel, and in CPython 3.11 (seen in 3.11.7) two threads
+        # that parse at once sometimes fail with "AST constructor recursion depth mismatch" (gh-106905).
         self._sources = {suite.name: _sources_of(tree, suite) for suite in suites}
         self._cache = cache
         self._say = say
@@ -93,16 +93,16 @@ class Reader:
         self._session.close()
 
     def stop(self) -> None:
-        """End what another thread waits for."""
+        """Make a call that another thread is waiting for fail at once."""
         self._session.stop()
 
     def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
-        """Code of the cases that the cache knows, with the machine code that it knows."""
+        """Return the code of the cases that the cache has, with the machine code that it has."""
         codes = {key: code for key, code in self._kept_cases(target)[0].items() if not code.absent}
         return _completed(codes, self._kept_kernels(_identities(codes)))
 
     def traced(self, target: Target) -> dict[CaseKey, CaseCode]:
-        """Code of every case, no kernel compiled; cases that the tree lacks are marked as absent."""
+        """Return the code of every case, with no kernel compiled; cases that the tree lacks are marked as absent."""
         codes, missing = self._kept_cases(target)
         if missing:
             self._say(f"tracing {', '.join(missing)} of {self._tree.name} for {target.name}")
@@ -116,7 +116,7 @@ class Reader:
     def built(
         self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
     ) -> dict[CaseKey, CaseCode]:
-        """The same with these kernels compiled."""
+        """Return the same codes with these kernels compiled."""
         wanted = sorted(set(identities))
         known = {} if anew else self._kept_kernels(wanted)
         missing = [one for one in wanted if one not in known]
@@ -129,7 +129,7 @@ class Reader:
         return _completed(codes, known)
 
     def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
-        """Code of the cases that the cache knows, and the suites that it does not, with their keys."""
+        """Return the code of the cases that the cache has, and the suites that it lacks, with their keys."""
         keys = {name: self._key(name, target) for name in self._sources}
         known = self._cache.get(keys.values())
         codes: dict[CaseKey, CaseCode] = {}
@@ -145,7 +145,7 @@ class Reader:
         return {one: kernel_code_from(row) for one, row in self._cache.get(identities).items()}
 
     def _key(self, suite: str, target: Target) -> str:
-        """Of everything that decides what the cases of a suite do."""
+        """Return a key of everything that decides the code of a suite's cases."""
         chosen = "" if self._cases is None else f" {self._cases[suite]}"
         return "cases " + digest(
             f"{suite} {target} {self._tree.trusted}{chosen}", self._sources[suite], _surroundings()
@@ -153,7 +153,7 @@ class Reader:
 
 
 def _still_so(code: CaseCode) -> bool:
-    """Whether the environment answers as it did when the case was traced."""
+    """Return whether the environment variables still have the values that the case's trace read."""
     return all(os.environ.get(name) == value for name, value in code.environment)
 
 
@@ -162,7 +162,7 @@ def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:
 
 
 def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode]) -> dict[CaseKey, CaseCode]:
-    """The codes with the machine code of known kernels; where a kernel stands in the sources is the tree's own."""
+    """Return the codes with the machine code of known kernels; each kernel's place in the sources is this tree's."""
 
     def complete(kernel: KernelCode) -> KernelCode:
         found = known.get(kernel.identity)
@@ -172,18 +172,18 @@ def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode
 
 
 def _sources_of(tree: Tree, suite: Suite) -> str:
-    """Digest of what a suite's family and the suite itself stand on."""
+    """Return a digest of the files that a suite's family and the suite itself depend on."""
     return digest(family_sources(tree, suite), definition_files(suite, tree.packages))
 
 
 def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
-    """Return the files that a suite's family stands on in a tree."""
+    """Return the files in a tree that a suite's family depends on, by path."""
     return tree_files(tree.root, tree.packages, suite)
 
 
 @cache
 def _surroundings() -> str:
-    """Of this version of lockstep, of all that is installed, and of the environment: a kernel may import anything."""
+    """Return a digest of Lockstep, all installed packages and the environment: a kernel may import any package."""
     home = Path(__file__).parents[1]
     harness = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.py")}
     installed = sorted(f"{one.metadata['Name']} {one.version}" for one in distributions())
@@ -192,7 +192,7 @@ def _surroundings() -> str:
         for name, value in os.environ.items()
         if name.startswith(DECIDING)
         and name not in NOT_DECIDING
-        # Naming the assembler that Triton takes anyway, as measuring processes do, decides nothing.
+        # Setting the variable to the assembler that Triton uses by default, as measuring processes do, has no effect.
         and (name, value) != (ASSEMBLER, str(own_assembler()))
     )
     return digest(harness, platform.python_version(), "\n".join(installed), "\n".join(variables))

@@ -1,6 +1,6 @@
-"""A compiled kernel's file (a cubin, an ELF file): its fingerprint, what it needs, and which instructions it has.
+"""Read a compiled kernel's file (a cubin, an ELF file): fingerprint, resources, and classes of instructions.
 
-``cuobjdump`` and ``nvdisasm`` travel in Triton's wheel.
+``cuobjdump`` and ``nvdisasm`` are part of Triton's wheel.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any
 
 from lockstep.processes.children import run
 
-#: Sections that a kernel runs with. All others hold names, lines and paths, which a comment or a folder changes.
+#: Prefixes of sections that affect execution. All others hold names, lines and paths, which a comment or a folder
+#: changes.
 RUN_WITH = (".text", ".nv.info", ".nv.constant", ".nv.global", ".nv.shared")
 
-#: Attributes of a launch that are not in the cubin, as Triton's metadata calls them.
+#: Launch attributes that are not in the cubin, named as in Triton's metadata.
 LAUNCH = (
     *("num_warps", "num_ctas", "cluster_dims", "shared", "tmem_size", "launch_pdl", "launch_cooperative_grid"),
     *("global_scratch_size", "profile_scratch_size"),
 )
 
-#: Classes of instructions worth a look, by their mnemonic (CUDA Binary Utilities, "Instruction Set Reference"):
-#: products of Hopper, of Ampere and of Blackwell; copies by TMA; cp.async; local memory, which is spills; barriers.
+#: Classes of instructions in reports, by their mnemonic (CUDA Binary Utilities, "Instruction Set Reference"): matrix
+#: products of Hopper, Ampere and Blackwell; copies by TMA; cp.async; local memory, used for spills; barriers.
 CLASSES = {
     "HGMMA": r"[HQIB]GMMA",
     "HMMA": r"[HIDQOB]MMA",
@@ -47,17 +48,17 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)"
 
 
 class ToolError(RuntimeError):
-    """A tool of Triton's wheel is missing, failed, or printed something else than expected."""
+    """A tool of Triton's wheel is missing, failed, or printed unexpected output."""
 
 
 def fingerprint(cubin: bytes, metadata: Any) -> str:
-    """Of everything that a kernel runs with: instructions with their scheduling, constants, launch attributes.
+    """Return a digest of everything that affects execution: instructions with scheduling, constants, launch attributes.
 
-    Neither the kernel's name nor lines, comments or paths are in it.
+    The kernel's name, lines, comments and paths are left out.
 
     Args:
-        cubin: the file's content.
-        metadata: Triton's of the kernel.
+        cubin: content of the file.
+        metadata: Triton's metadata of the kernel.
     """
     digest = hashlib.sha256()
     for name, content in _sections(cubin):
@@ -68,26 +69,26 @@ def fingerprint(cubin: bytes, metadata: Any) -> str:
 
 
 def registers_and_stack(cubin: bytes) -> tuple[int, int]:
-    """Registers a thread, and bytes of its stack, which Triton's kernels use for nothing but spills.
+    """Return registers a thread and bytes of stack a thread, which Triton's kernels use only for spills.
 
     Raises:
-        ToolError: cuobjdump is missing or does not tell.
+        ToolError: cuobjdump is missing or does not report them.
     """
     printed = _run("cuobjdump", cubin, "-res-usage")
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", printed)}
     if usage.keys() != {"REG", "STACK"}:
-        raise ToolError(f"cuobjdump -res-usage did not tell registers and stack:\n{printed}")
+        raise ToolError(f"cuobjdump -res-usage did not report registers and stack:\n{printed}")
     return usage["REG"], usage["STACK"]
 
 
 def mixes(cubins: Sequence[bytes], arch: int) -> list[dict[str, int]]:
-    """How many instructions of each of ``CLASSES``, and "all", stand in each cubin; classes without any are left out.
+    """Count the instructions of each of ``CLASSES``, and "all", in each cubin; classes without any are left out.
 
-    One run of nvdisasm for all of them: it takes 0.35 s to start, and next to nothing a kernel.
+    nvdisasm runs once for all cubins: it takes 0.35 s to start, and almost no time for each kernel.
 
     Args:
-        cubins: of one architecture.
-        arch: 90 for sm_90.
+        cubins: cubins of one architecture.
+        arch: the architecture; 90 for sm_90.
 
     Raises:
         ToolError: nvdisasm is missing or failed.
@@ -111,7 +112,7 @@ def _class_of(mnemonic: str) -> str:
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each section of a 64-bit ELF file; one that takes no room in it has its size for content."""
+    """Yield name and content of each section of a 64-bit ELF file; for a section without content, yield its size."""
     (table,) = struct.unpack_from("<Q", elf, 0x28)
     size, count, names_at = struct.unpack_from("<HHH", elf, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", elf, table + index * size) for index in range(count)]

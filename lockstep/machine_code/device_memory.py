@@ -1,4 +1,4 @@
-"""Count what a call on tensors without content allocates on the device, and how much of it is alive."""
+"""Count the device memory that a call on tensors without content allocates, and how much of it stays alive."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch.utils._pytree import tree_iter
 
 
 class Allocations:
-    """The storages that one call makes on the device, in the order of its operators.
+    """The storages that one call allocates on the device, in the order of its operators.
 
     Attributes:
-        count: how many.
-        peak: the most bytes of them that were alive at once.
+        count: number of allocations.
+        peak: maximum bytes of these storages alive at once.
     """
 
     def __init__(self) -> None:
         self.count = self.peak = 0
-        # A weak reference keeps the identity from being given to another storage, and not the storage alive.
+        # A weak reference prevents reuse of the identity by another storage, without keeping the storage alive.
         self._made: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def note(self, given: Any, result: Any) -> None:
-        """Note what an operator made: the storages of its result that none of its arguments has."""
+        """Record the storages of an operator's result that none of its arguments has."""
         known = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
         for tensor in _tensors(result):
             storage = tensor.untyped_storage()
@@ -39,7 +39,7 @@ class Allocations:
 
     @property
     def live(self) -> dict[int, int]:
-        """The storages that are still alive: identity to bytes."""
+        """Return the storages that are still alive: bytes by identity."""
         return {identity: size for identity, (reference, size) in self._made.items() if not reference.expired()}
 
 

@@ -1,4 +1,4 @@
-"""What differs between the code of two trees, in sentences."""
+"""Describe in sentences what differs between the code of two trees."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from itertools import zip_longest
 
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 
-#: Kinds of change, in the order of a report.
+#: Kinds of change, in the order in which reports list them.
 KINDS = ("kernel", "host", "unknown", "new", "removed")
 
 
 @dataclass(frozen=True)
 class CodeChange:
-    """One change, and every case that it touches.
+    """One change, and every case that it affects.
 
     Attributes:
-        kernel: name of the kernel; "" for a change of the host side or of what is known.
+        kernel: name of the kernel; "" for a change of the host side or an unknown case.
         kind: "kernel" (its machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (one
-            side cannot be traced, or neither has the case), "new" or "removed" (the case exists on one side only).
+            side cannot be traced, or neither has the case), "new" or "removed" (only one side has the case).
         sentence: "registers 168 → 255, spills 0 → 512 B"; one line, without the kernel's name.
-        source: file and line of the kernel in the head (in the base if it is gone); "" for other kinds.
-        cases: who uses it.
-        before, after: the kernel on each side; None where it does not exist.
+        source: file and line of the kernel in head, or in base if head lacks it; "" for other kinds.
+        cases: the affected cases.
+        before, after: the kernel on each side; None if a side lacks it.
     """
 
     kernel: str
@@ -43,17 +43,17 @@ class CodeChange:
 def differences(
     base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], lacking: Mapping[CaseKey, str] | None = None
 ) -> tuple[CodeChange, ...]:
-    """Changes from ``base`` to ``head``; empty if everything is provably the same.
+    """Return the changes from ``base`` to ``head``; empty if everything is proved to be the same.
 
-    Kernels are matched by name, in the order of their launches. Those that differ need ``machine`` on both sides for
-    their sentence to have figures; ``lockstep.machine_code.compare`` sees to that.
+    Kernels are matched by name, in the order of their launches. Kernels that differ need ``machine`` on both sides so
+    that the sentence can give figures; ``lockstep.machine_code.compare`` ensures that.
 
     Args:
         base, head: the code of each case.
-        lacking: cases that neither has, and why.
+        lacking: cases that neither tree has, and why.
 
     Returns:
-        Kernels first, then by how many cases are touched, most first.
+        Changes of kernels first; within a kind, those that affect most cases first.
     """
     found: dict[CodeChange, list[CaseKey]] = {}
     for key in dict.fromkeys([*base, *head]):
@@ -63,7 +63,7 @@ def differences(
         found.setdefault(CodeChange("", "unknown", f"in neither version: {reason}"), []).append(key)
     changes: dict[tuple[str, str, str], CodeChange] = {}
     for change, keys in found.items():
-        # Specialisations of one kernel whose figures change alike are one change to a reader.
+        # Specialisations of one kernel whose figures change equally are merged into one change.
         told = changes.setdefault((change.kernel, change.kind, change.sentence), change)
         changes[change.kernel, change.kind, change.sentence] = replace(told, cases=(*told.cases, *keys))
     return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
@@ -72,9 +72,9 @@ def differences(
 def differing(
     base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], *, whole: bool = False
 ) -> tuple[set[str], set[str]]:
-    """Identities of the kernels, in base and in head, that only compiling can tell to be the same or not.
+    """Return identities of the kernels, in base and in head, that must be compiled to find whether they differ.
 
-    With ``whole``, all kernels of the cases that have such a kernel.
+    With ``whole``, return all kernels of the cases that have such a kernel.
     """
     mine: set[str] = set()
     its: set[str] = set()
@@ -88,7 +88,7 @@ def differing(
 
 
 def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChange]:
-    """Changes of one case, which they do not name yet."""
+    """Yield the changes of one case, without naming the case."""
     if base is None or head is None:
         yield CodeChange("", "removed" if head is None else "new", f"only in the {'head' if base is None else 'base'}")
         return
@@ -99,7 +99,7 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
         sides = [f"{side}: {code.unknown}" for side, code in (("base", base), ("head", head)) if code.unknown]
         yield CodeChange("", "unknown", base.unknown if both else "; ".join(sides))
         if not base.kernels or not head.kernels:
-            return  # a trace may have ended early: what it has not got need not be gone
+            return  # the trace may have ended early, so a missing kernel may still be launched
     for before, after in _matched(base.kernels, head.kernels):
         if before is None or after is None:
             (there,) = (kernel for kernel in (before, after) if kernel)
@@ -117,7 +117,7 @@ def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | Non
 def _matched(
     base: Sequence[KernelCode], head: Sequence[KernelCode]
 ) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
-    """Pairs of launches of one name, each pair once however often it is launched."""
+    """Return pairs of launches of the same kernel name; a pair that is launched repeatedly is returned once."""
     pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
     for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
         mine, its = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
@@ -126,7 +126,7 @@ def _matched(
 
 
 def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
-    """What changed from one kernel to the other: "registers 168 → 255, spills 0 → 512 B"."""
+    """Return what differs between two kernels: "registers 168 → 255, spills 0 → 512 B"."""
     if after.failure or before.failure:
         return f"compiles again ({before.failure})" if not after.failure else f"does not compile: {after.failure}"
     old, new = before.machine, after.machine
@@ -146,10 +146,10 @@ def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
 
 
 def _host_sentence(base: CaseCode, head: CaseCode) -> str:
-    """The first step of the host that was added or removed, or else differs, and how many more do."""
+    """Return the first step of the host side that was added, removed or changed, and the number of further ones."""
     kinds = [[step.partition("(")[0].partition(" [")[0] for step in side.host] for side in (base, head)]
     if kinds[0] != kinds[1]:
-        # Aligned by kind: an added step renames the tensors of those behind it.
+        # Aligned by kind of step, because an added step renumbers the tensors of later steps.
         changes: list[str] = []
         for _, first, last, begin, end in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_opcodes():
             if kinds[0][first:last] != kinds[1][begin:end]:
@@ -173,7 +173,7 @@ def _more(count: int) -> str:
 
 
 def _changed_arguments(old: str, new: str) -> list[str]:
-    """The first arguments of a launch that differ, and how many more do."""
+    """Return the first arguments of a launch that differ, and the number of further ones."""
     before, after = _arguments(old), _arguments(new)
     if len(before) != len(after):
         return [f"{len(before)} → {len(after)} arguments"]
@@ -184,7 +184,7 @@ def _changed_arguments(old: str, new: str) -> list[str]:
 
 
 def _arguments(text: str) -> list[str]:
-    """Split arguments at the commas between them, not at those within brackets."""
+    """Split arguments at the commas between them, but not at commas within brackets."""
     parts, depth = [""], 0
     for mark in text:
         depth += (mark in "([{") - (mark in ")]}")
@@ -197,5 +197,5 @@ def _arguments(text: str) -> list[str]:
 
 _LAUNCH = re.compile(r"launch \[([\d×]*)\] \((.*)\)")
 
-#: Changed arguments of a launch that a sentence names.
+#: Maximum number of changed arguments that a sentence lists.
 _NAMED = 2

@@ -1,7 +1,7 @@
-"""Triton without a GPU: a stand-in for its driver, and launches that are noted in place of being run.
+"""Run Triton without a GPU: a stand-in for its driver, and launches that are recorded instead of run.
 
-What is patched here is Triton's own (3.6 and 3.7): ``JITFunction.run``, ``JITFunction._do_compile`` and
-``Autotuner.run``. Importing this module changes nothing.
+This module patches Triton's (3.6 and 3.7) ``JITFunction.run``, ``JITFunction._do_compile`` and ``Autotuner.run``, but
+importing it changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lockstep.machine_code.trace_listener import Listener
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What Triton would compile: a kernel specialised for its arguments, with options, for a target."""
+    """A request to compile: a kernel specialised for its arguments, with options, for a target."""
 
     function: Any
     source: Any
@@ -26,14 +26,14 @@ class Request:
     target: Target
 
     def __getattr__(self, name: str) -> Any:
-        """What the code under test wants of a compiled kernel is not known here."""
+        """Report a doubt: attributes of a compiled kernel are not known without compiling."""
         Listener.doubt(f"asks a compiled kernel for {name}")
         raise AttributeError(name)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: what is compiled for it, the grid, and the arguments that are no constants, in order."""
+    """One launch: the request to compile, the grid, and the arguments that are not constants, in order."""
 
     request: Request
     grid: tuple[int, ...]
@@ -41,28 +41,28 @@ class Launch:
 
 
 class StandIn:
-    """Answers what Triton asks its CUDA driver, which needs a GPU for it. A device's number is its architecture."""
+    """Answers Triton's questions to its CUDA driver, which needs a GPU. The device number is the architecture."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
 
     def get_current_target(self) -> Any:
-        """The target as Triton spells it."""
+        """Return the target as Triton's class."""
         # Start-up: Triton is slow to import.
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.target.arch, 32)
 
     def get_current_device(self) -> int:
-        """Its own number for each architecture: Triton keeps what it compiled by device."""
+        """Return a number that differs by architecture: Triton stores compiled kernels by device number."""
         return self.target.arch
 
     def get_current_stream(self, device: int) -> int:
-        """The default stream."""
+        """Return the default stream."""
         return device * 0
 
     def get_active_torch_device(self) -> Any:
-        """Where Triton's own tensors would be."""
+        """Return the device on which Triton's own tensors would be."""
         # Start-up: torch is slow to import.
         import torch
 
@@ -70,11 +70,11 @@ class StandIn:
 
     @property
     def utils(self) -> StandIn:
-        """Triton's driver keeps ``get_device_properties`` here."""
+        """Return this object: Triton's driver has ``get_device_properties`` under this name."""
         return self
 
     def get_device_properties(self, device: int) -> Mapping[str, int]:
-        """What a kernel may ask about its device, under the names of Triton's driver."""
+        """Return the device properties that a kernel may read, by the names of Triton's driver."""
         return _Properties(
             {
                 "multiprocessor_count": self.target.processors,
@@ -85,27 +85,27 @@ class StandIn:
         )
 
     def __getattr__(self, name: str) -> Any:
-        # Whoever asks may take the error for an answer.
+        # Report a doubt as well: the caller may catch the error and treat it as an answer.
         Listener.doubt(f"asks Triton's driver for {name}, which its stand-in cannot answer")
         raise AttributeError(name)
 
 
 class _Properties(dict[str, int]):
-    """What Triton's driver knows of a device; its clocks and its bus are not known here (third_party/nvidia)."""
+    """The device properties of Triton's driver (third_party/nvidia); clocks and bus are unknown without a GPU."""
 
     def __missing__(self, name: str) -> int:
         Listener.doubt(f"asks Triton's driver for the device property {name}")
         raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As of a dict, with a doubt where the real driver has an answer that is not known here."""
+        """Return an item as a dict does, but report a doubt if only the real driver has it."""
         if name in ("sm_clock_rate", "mem_clock_rate", "mem_bus_width"):
             Listener.doubt(f"asks Triton's driver for the device property {name}")
         return super().get(name, default)
 
 
 def stand_in(target: Target) -> None:
-    """From now on Triton believes that ``target`` is there."""
+    """Make Triton behave as if ``target`` were present, for the life of the process."""
     # Start-up: Triton is slow to import.
     import triton
 
@@ -114,10 +114,10 @@ def stand_in(target: Target) -> None:
 
 @contextlib.contextmanager
 def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
-    """Within the block nothing is compiled or launched: each launch is handed to ``note``.
+    """Compile and launch nothing within the block; pass each launch to ``note`` instead.
 
-    A kernel that tunes itself is launched with each of its configurations: which one wins is known on a GPU only.
-    Triton keeps believing in ``target`` afterwards.
+    An autotuned kernel is launched with each of its configurations, because only a GPU shows which of them is fastest.
+    After the block Triton still behaves as if ``target`` were present.
     """
     # Start-up: Triton is slow to import.
     from triton.runtime.autotuner import Autotuner
@@ -165,9 +165,9 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
             delattr(Autotuner, name)
 
 
-#: What an autotuner knows once it has measured.
+#: Attributes of an autotuner that are set by measuring.
 FOUND_BY_TUNING = ("best_config", "bench_time", "cache", "configs_timings")
-#: What decides when an autotuner measures anew, and how.
+#: Attributes that decide when and how an autotuner measures.
 _DECIDING = ("keys", "reset_to_zero", "restore_value", "num_warmups", "num_reps", "use_cuda_graph", "configs_top_k")
 
 
@@ -178,7 +178,7 @@ def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _doubted(name: str) -> property:
-    """An attribute of an autotuner that the code under test cannot know without a GPU."""
+    """Return a property that reports a doubt when read: its value is not known without a GPU."""
 
     def read(self: Any) -> Any:
         if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "triton":

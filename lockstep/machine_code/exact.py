@@ -1,4 +1,4 @@
-"""The exact quantities of a case: what a trace and a compiler know of a call without a GPU."""
+"""Compute the exact quantities of a case: figures that a trace and a compiler give without a GPU."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 
 from lockstep.machine_code.model import CaseCode, KernelCode, MachineCode
 
-#: Steps of a trace: a launch of Triton's, also one that only the first call makes, and a call of a torch operator.
+#: A launch by Triton among the steps of a trace, including launches that only the first call makes.
 _LAUNCH = re.compile(r"(first call: )?launch \[")
 _OPERATOR = re.compile(r"\w+\.\w+\.\w+\(")
 
 
 def exact_quantities(code: CaseCode) -> dict[str, int]:
-    """Return the quantities of ``lockstep.record.quantity.EXACT`` that are known; none of a trace that may lack steps.
+    """Return the known quantities of ``lockstep.record.quantity.EXACT``; none if the trace may lack steps.
 
-    A call that tunes itself has none, because only a GPU tells which configuration runs. A variant that refuses the
-    case has none either. Quantities of machine code need a kernel, and every kernel of the call compiled.
+    An autotuned call has no exact quantities, because only a GPU shows which configuration runs. A variant that refuses
+    the case has none either. Quantities of machine code require a kernel, and every kernel of the call compiled.
     """
     if code.memory is None or any(step.startswith("tunes ") for step in code.host):
         return {}
@@ -42,7 +42,7 @@ def _of_machine_code(machines: list[MachineCode]) -> dict[str, int]:
 
 
 def _of_call(code: CaseCode) -> tuple[list[KernelCode], int]:
-    """Return the kernels that a call launches, preparation and the first call apart, and its calls of operators."""
+    """Return the kernels that a call launches, without preparation and first call, and its number of operators."""
     kernels, operators, called = [], 0, False
     launched = iter(code.kernels)
     for step in code.host:

@@ -1,6 +1,6 @@
-"""Modules that the code under test reaches by a text: what it takes from them is judged as it takes it.
+"""Check what the code under test reads from modules that it reaches through a text, when it reads it.
 
-The code under test hears of two built-in functions of its own, ``getattr`` and ``hasattr``, and of ``import_module``.
+For the code under test, ``getattr``, ``hasattr`` and ``import_module`` are replaced by functions that check.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lockstep.machine_code.bytecode_mentions import refused_value
 from lockstep.machine_code.purity import PURE, top
 from lockstep.machine_code.trace_listener import TRANSPARENT
 
-_IMPORT = importlib.import_module  # Python's own, whatever watches there were before
+_IMPORT = importlib.import_module  # Python's own function, whatever replaced it before
 
 
 class Judge:
-    """Judges what is taken from modules that are not under test.
+    """Checks what is read from modules that are not under test.
 
     Args:
-        own: top-level packages under test, and those that they may call.
-        doubt: hears what must not be taken.
+        own: top-level packages under test, and packages that they may call.
+        doubt: called with the reason if something must not be read.
     """
 
     def __init__(self, own: frozenset[str], doubt: Callable[[str], None]) -> None:
@@ -32,11 +32,11 @@ class Judge:
         self._doubt = doubt
 
     def is_judged(self, module: Any) -> bool:
-        """Whether what a module has is judged."""
+        """Return whether attributes of a module are checked."""
         return isinstance(module, ModuleType) and top(module.__name__) not in self._own and module.__name__ not in PURE
 
     def taken(self, module: ModuleType, name: str, value: Any) -> Any:
-        """Judge a value that is taken from a module, and return what stands for it."""
+        """Check a value that is read from a module; return it, or for a module a ``Reached`` in its place."""
         if self.is_judged(value):
             return value if isinstance(value, Reached) else Reached(value, self)
         if name == "__dict__":
@@ -46,7 +46,7 @@ class Judge:
         return value
 
     def builtins(self) -> dict[str, Any]:
-        """Built-in names for modules under test."""
+        """Return the built-in names for modules under test."""
 
         def getattr_(owner: Any, name: str, *default: Any) -> Any:
             value = getattr(owner, name, *default)
@@ -59,7 +59,7 @@ class Judge:
         return {**vars(builtins), "getattr": getattr_, "hasattr": hasattr_}
 
     def watch_imports(self, asks: Callable[[FrameType], bool]) -> None:
-        """From now on ``importlib.import_module`` judges; ``asks`` tells the code under test from other callers."""
+        """Replace ``importlib.import_module``; ``asks`` returns whether a frame is code under test."""
 
         def import_module(name: str, package: str | None = None) -> ModuleType:
             module = _IMPORT(name, package)
@@ -69,7 +69,7 @@ class Judge:
 
 
 class Reached(ModuleType):
-    """Stands for a module that was reached by a text."""
+    """Replaces a module that was reached through a text; reading its attributes is checked."""
 
     def __init__(self, module: ModuleType, judge: Judge) -> None:
         super().__init__(module.__name__)

@@ -1,6 +1,6 @@
-"""What is known of the code that a case runs: its kernels' machine code and what its host side does.
+"""The code that a case runs: machine code of its kernels, and the steps of its host side.
 
-Everything here is frozen and plain, so that it travels between processes and into files.
+All classes are frozen and hold plain values, so that they can be sent between processes and written to files.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ class CaseKey(NamedTuple):
 
 @dataclass(frozen=True)
 class MachineCode:
-    """A kernel as the assembler made it.
+    """A kernel as the assembler produced it.
 
     Attributes:
-        fingerprint: of instructions, constants and launch attributes; the same for two folders, and with or
-            without comments.
-        registers: a thread.
-        spill_bytes: local memory a thread, which is where registers are spilled to (the driver's n_spills × 4).
-        shared_bytes: shared memory a block.
-        mix: instruction class ("HGMMA", "TMA", "STL", …, "all") to how often it stands in the code; no zeros.
-        blocks: blocks that fit on a multiprocessor at once; 0: one does not fit.
-        limit: what keeps more from fitting: "registers", "shared memory", "warps", "blocks", "tensor memory", or
+        fingerprint: digest of instructions, constants and launch attributes; it does not depend on folder or comments.
+        registers: registers a thread.
+        spill_bytes: bytes of local memory a thread, which holds spilled registers (the driver's n_spills × 4).
+        shared_bytes: bytes of shared memory a block.
+        mix: number of instructions in the code, by class ("HGMMA", "TMA", "STL", …, "all"); no zeros.
+        blocks: blocks that fit on a multiprocessor at once; 0 if not even one fits.
+        limit: the resource that limits ``blocks``: "registers", "shared memory", "warps", "blocks", "tensor memory", or
             several of them, as in "registers and shared memory".
-        loaded: fingerprint of the file that Triton loads. From ``sm_100`` on it may be another one each time that the
-            same kernel is assembled (``lockstep.machine_code.reproducible_assembly``), so it compares with nothing.
+        loaded: fingerprint of the file that Triton loads. From ``sm_100`` on it may differ each time that the same
+            kernel is assembled (``lockstep.machine_code.reproducible_assembly``), so it is not compared.
     """
 
     fingerprint: str
@@ -52,12 +51,12 @@ class KernelCode:
     """One kernel, specialised and compiled for one target.
 
     Attributes:
-        name: of the function.
-        identity: of everything that the compiler is given (its intermediate code without lines and paths, options,
-            target, versions). The same identity is the same machine code; another one need not be another.
+        name: name of the function.
+        identity: digest of the compiler's input (intermediate code without lines and paths, options, target,
+            versions). Equal identities mean equal machine code; different identities may have equal code as well.
         source: file and line of the function, "kernels/linear/__init__.py:370"; relative to the tree.
-        options: "num_warps", "num_stages" and what else was chosen for it.
-        machine: None until it is compiled.
+        options: compile options: "num_warps", "num_stages" and others.
+        machine: its machine code; None until it is compiled.
         failure: why it does not compile, else "".
     """
 
@@ -69,21 +68,21 @@ class KernelCode:
     failure: str = ""
 
     def same_as(self, other: KernelCode) -> bool:
-        """Whether both are provably the same machine code."""
+        """Return whether both are proved to have the same machine code."""
         if self.identity == other.identity:
             return True
         return self.machine is not None and other.machine is not None and self.fingerprint == other.fingerprint
 
     @property
     def fingerprint(self) -> str:
-        """Of its machine code; "" if there is none (yet)."""
+        """Return the fingerprint of the machine code; "" if the kernel is not compiled."""
         return self.machine.fingerprint if self.machine else ""
 
 
 class Memory(NamedTuple):
-    """Device memory of a call: the number of allocations, and bytes held at once and after it.
+    """Device memory of a call: number of allocations, peak bytes held during the call, and bytes still held after it.
 
-    torch's allocator rounds up, and operators may take workspaces of their own; neither is counted.
+    torch's allocator rounds up, and operators may allocate workspaces of their own; neither is counted.
     """
 
     allocations: int
@@ -93,18 +92,18 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class CaseCode:
-    """What a variant runs at a shape, traced without a GPU.
+    """The code that a variant runs at a shape, traced without a GPU.
 
     Attributes:
-        kernels: the Triton and Gluon kernels, one entry a launch, in order.
-        host: what the host side does, a line a step: launches with grid and arguments (scalars, and tensors as
-            ``t0 bf16[8,4096]``, numbered by storage), calls of torch; preparation offline comes first.
-            A launch is spelled without its kernel's name, which is in ``kernels``.
-        unknown: why the trace cannot be trusted; "" if it can. An untrusted trace is never the same as another.
-        absent: the tree lacks what the variant imports; ``unknown`` names it.
-        environment: variables that the code under test read while it was imported and traced, and what they
-            answered; ``None`` where one was not set. With other answers the trace says nothing.
-        memory: device memory of the call; ``None`` where the trace ended before, or may lack steps.
+        kernels: the Triton and Gluon kernels, one entry for each launch, in order.
+        host: steps of the host side, one line each: launches with grid and arguments (scalars, and tensors as
+            ``t0 bf16[8,4096]``, numbered by storage), and calls of torch. Offline preparation comes first. A launch is
+            written without its kernel's name, which is in ``kernels``.
+        unknown: why the trace cannot be trusted; "" if it can. An untrusted trace is never equal to another.
+        absent: whether the tree lacks a name that the variant imports; ``unknown`` gives the name.
+        environment: variables that the code under test read while it was imported and traced, with their values;
+            ``None`` for a variable that was not set. The trace is valid only for these values.
+        memory: device memory of the call; ``None`` if the trace ended before the call did, or may lack steps.
     """
 
     kernels: tuple[KernelCode, ...] = ()
@@ -116,18 +115,18 @@ class CaseCode:
 
     @property
     def host_fingerprint(self) -> str:
-        """Of ``host``; "" where the trace cannot be trusted."""
+        """Return a digest of ``host``; "" if the trace cannot be trusted."""
         return "" if self.unknown else _digest("\n".join(self.host))
 
     @property
     def fingerprint(self) -> str:
-        """Of kernels and host together; "" where anything is unknown or not compiled."""
+        """Return a digest of kernels and host side; "" if any part is unknown or not compiled."""
         if self.unknown or not all(kernel.fingerprint for kernel in self.kernels):
             return ""
         return _digest("\n".join([*(kernel.fingerprint for kernel in self.kernels), *self.host]))
 
     def same_as(self, other: CaseCode) -> bool:
-        """Whether both provably do the same: every kernel and every step of the host."""
+        """Return whether both are proved to do the same: every kernel and every step of the host side."""
         return (
             not self.unknown
             and not other.unknown
@@ -138,34 +137,34 @@ class CaseCode:
         )
 
     def _agrees_with(self, other: CaseCode) -> bool:
-        """Whether no environment variable answered the two differently."""
+        """Return whether every environment variable that both read had the same value."""
         mine, its = dict(self.environment), dict(other.environment)
         return all(mine[name] == its[name] for name in mine.keys() & its.keys())
 
 
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:
-    """A case's code from what ``dataclasses.asdict`` made of it."""
+    """Return a case's code from a mapping that ``dataclasses.asdict`` made."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
     environment, memory = environment_from(row["environment"]), memory_from(row["memory"])
     return CaseCode(kernels, tuple(row["host"]), row["unknown"], environment, row["absent"], memory)
 
 
 def memory_from(row: Sequence[int] | None) -> Memory | None:
-    """Device memory of a call, from a list as JSON has it."""
+    """Return the device memory of a call from a JSON list."""
     return Memory(*row) if row is not None else None
 
 
 def environment_from(rows: Iterable[Sequence[Any]]) -> tuple[tuple[str, str | None], ...]:
-    """Environment variables and their answers, from pairs as JSON has them."""
+    """Return environment variables and their values from JSON pairs."""
     return tuple((name, value) for name, value in rows)
 
 
 def kernel_code_from(row: Mapping[str, Any]) -> KernelCode:
-    """A kernel's code from what ``dataclasses.asdict`` made of it."""
+    """Return a kernel's code from a mapping that ``dataclasses.asdict`` made."""
     machine = row["machine"]
     return KernelCode(**{**row, "machine": MachineCode(**machine) if machine else None})
 
 
 def _digest(text: str) -> str:
-    # 64 bits tell versions of one kernel apart, and every stored record carries some.
+    # 64 bits distinguish the versions of one kernel, and every stored record carries several fingerprints.
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""What the modules under test hold, and which of them may remember the answer to a question.
+"""Find modules under test that may have stored the answer to a question about the machine.
 
-A module that asked the world once may keep the answer and ask no more. Later cases that use it are unknown as well.
+A module that asked once may store the answer and not ask again. Later cases that use the module are then unknown too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from lockstep.machine_code.purity import top
 
 
 class ModuleState:
-    """Finds modules that changed in a case that asked something.
+    """Finds modules whose state changed during a case in which they asked a question.
 
     Args:
         packages: top-level packages under test.
 
     Attributes:
-        spoilt: why a module may remember an answer, by its name.
+        spoilt: why a module may have stored an answer, by the module's name.
     """
 
     def __init__(self, packages: frozenset[str]) -> None:
@@ -28,16 +28,16 @@ class ModuleState:
         self.spoilt: dict[str, str] = {}
 
     def begin_case(self) -> None:
-        """Forget what modules held before: what they hold when the case begins is what its calls may change."""
+        """Forget the recorded state of modules: the state when a case begins is what its calls may change."""
         self._before = None
 
     def begin_call(self) -> None:
-        """Note what modules hold, once a case."""
+        """Record the state of modules, once a case."""
         if self._before is None:
             self._before = self._held()
 
     def asked(self, reason: str) -> None:
-        """Blame a question on the modules that hold something else since the case began."""
+        """Blame a question on the modules whose state has changed since the case began."""
         former, self._before = self._before or {}, self._held()
         for name, content in self._before.items():
             if content != former.get(name):
@@ -52,12 +52,12 @@ class ModuleState:
 
 
 def _content(value: Any) -> Any:
-    """How much a value holds, and which objects."""
+    """Return the size of a value and the identities of its members."""
     if isinstance(value, dict):
         return len(value), [id(part) for part in value.values()]
     if isinstance(value, list | set):
         return len(value), [id(part) for part in value]
     if isinstance(value, ModuleType):
-        return None  # its own, where it is under test
+        return None  # a module has its own entry if it is under test
     inside = getattr(value, "__dict__", None)
     return [(name, id(part)) for name, part in list(inside.items())] if inside else None

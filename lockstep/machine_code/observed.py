@@ -1,7 +1,7 @@
-"""Which machine code was loaded and launched while a variant was measured, for its record.
+"""Record which machine code was loaded and launched while a variant was measured.
 
-Kernels are those that the GPU's driver loaded; what the static tools know of them besides (instructions, the host
-side) was found out when they were compiled ahead. Whatever cannot be had is left out: a measurement never fails for it.
+The kernels are those that the GPU's driver loaded. What static tools found when the kernels were compiled ahead
+(instructions, the host side) is added. Anything unavailable is left out: a measurement never fails for lack of it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from lockstep.record.model import Code, Kernel
 
 
 class Observer:
-    """Notes what each case launches, and tells it as a record's ``code``.
+    """Records what each case launches, and returns it as the ``code`` of a record.
 
     Args:
-        known: what was found out of this tree without a GPU.
+        known: code of this tree's cases that was found without a GPU.
     """
 
     def __init__(self, known: Mapping[CaseKey, CaseCode] | None = None) -> None:
@@ -32,7 +32,7 @@ class Observer:
 
     @contextlib.contextmanager
     def watch(self, key: CaseKey) -> Iterator[None]:
-        """Note the kernels that are launched within the block; they are this case's."""
+        """Record the kernels that are launched within the block, for this case."""
         try:
             # Start-up: Triton is slow to import.
             from triton.runtime.jit import JITFunction
@@ -55,14 +55,14 @@ class Observer:
             self._launched[key] = launched
 
     def code(self, key: CaseKey) -> Code | None:
-        """What ran for a case that was watched; None if nothing is known of it."""
+        """Return what ran for a watched case; None if nothing is known about it."""
         if key not in self._launched:
             return None
         kernels = list(dict.fromkeys(kernel for one in self._launched[key] if (kernel := self._kernel(one))))
         traced = self._known.get(key)
         host = ""
         if traced is not None and {one.fingerprint for one in traced.kernels} == {one.code for one in kernels}:
-            # Traced and run agree on the kernels, so the trace took the turns that the GPU's run took.
+            # Trace and run launched the same kernels, so both took the same branches.
             host = traced.host_fingerprint
         return Code(tuple(kernels), host) if kernels or host else None
 
@@ -73,7 +73,7 @@ class Observer:
         return self._kernels[identity]
 
     def _read(self, compiled: Any) -> Kernel | None:
-        """One of Triton's compiled kernels; None if it is none that can be read (an interpreted one, another GPU's)."""
+        """Return the record of a compiled kernel; None if it cannot be read (interpreted, or of another GPU)."""
         try:
             loaded = fingerprint(compiled.asm["cubin"], compiled.metadata)
             name, shared = str(compiled.metadata.name), int(compiled.metadata.shared)
@@ -81,7 +81,7 @@ class Observer:
         except (AttributeError, KeyError, TypeError, ValueError, IndexError):
             return None
         registers, spills = getattr(compiled, "n_regs", None), getattr(compiled, "n_spills", None)
-        # Triton's n_spills is the driver's bytes of local memory in registers of 4 bytes.
+        # Triton's n_spills is the driver's bytes of local memory divided by 4, the size of a register.
         spilled = None if spills is None else 4 * spills
         machine = self._machines.get(loaded)
         if machine is None:

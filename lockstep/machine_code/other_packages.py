@@ -1,6 +1,6 @@
-"""Values of packages that are not under test, where the code under test calls a function that reads them.
+"""Check values of packages that are not under test, if the code under test calls a function that reads them.
 
-Such a package is imported unwatched. So a value counts as known only if the statements that bind it do nothing but
+Such a package is imported without being watched. So a value counts as known only if the statements that bind it just
 operate on constants and ask what is installed.
 """
 
@@ -21,9 +21,9 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType, ModuleType, type, functools._lr
 
 
 def unknown_globals(code: CodeType, scope: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each value of its module that a function reads and that may be another one on a GPU.
+    """Yield a sentence for each global value that a function reads and that may differ on a GPU.
 
-    Functions, types and modules are left out: these are seen when they are used.
+    Functions, types and modules are left out: they are checked when they are used.
     """
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and step.argval in scope:
@@ -34,7 +34,7 @@ def unknown_globals(code: CodeType, scope: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_known(name: str, scope: Mapping[str, Any], asking: frozenset[str]) -> bool:
-    """Whether what binds a name in its module follows from constants and from what is installed."""
+    """Return whether a name's value follows from constants and from what is installed."""
     value = scope.get(name)
     home = getattr(value, "__module__", None)
     if isinstance(value, _FUNCTIONS):
@@ -70,9 +70,9 @@ def _is_plain(node: ast.AST | None, scope: Mapping[str, Any], asking: frozenset[
 
 
 def _is_allowed(called: ast.expr, scope: Mapping[str, Any]) -> bool:
-    """Whether a call is one of a pure function of a module, or of a method of a value that is known itself."""
+    """Return whether a call is of a module's pure function, or of a method of a known value."""
     if isinstance(called, ast.Name):
-        return True  # judged where its name is
+        return True  # the name itself is checked elsewhere
     if not isinstance(called, ast.Attribute):
         return False
     root: ast.expr = called
@@ -82,7 +82,7 @@ def _is_allowed(called: ast.expr, scope: Mapping[str, Any]) -> bool:
         root = root.value
     value: Any = scope.get(root.id) if isinstance(root, ast.Name) else None
     if not isinstance(value, ModuleType):
-        return True  # a method of what is judged by itself
+        return True  # a method; the value itself is checked separately
     for name in reversed(names):
         home = value
         value = getattr(value, name, None)
@@ -93,7 +93,7 @@ def _is_allowed(called: ast.expr, scope: Mapping[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _bindings(file: str) -> Mapping[str, list[ast.expr | None]]:
-    """Name to the values that the module's statements give it; ``None`` for a way that cannot be read."""
+    """Return the expressions that a module's statements assign to each name; ``None`` for one that cannot be read."""
     try:
         module = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -111,7 +111,7 @@ def _bindings(file: str) -> Mapping[str, list[ast.expr | None]]:
     for node in ast.walk(module):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if id(node) not in plain and name in found:
-                found[name].append(None)  # bound elsewhere as well, maybe in a function of its own
+                found[name].append(None)  # also bound in another scope, for example within a function
             case ast.Global(names=names):
                 for name in names:
                     found.setdefault(name, []).append(None)

@@ -1,4 +1,4 @@
-"""Files of the packages under test: which module a function belongs to, and whether a path lies among them."""
+"""Find which module of the packages under test a function belongs to, and whether a path is inside the packages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-#: Modules that look into files and folders: allowed inside the packages.
+#: Modules that access files and folders; such access is allowed inside the packages.
 FILES = frozenset({"pathlib", "posixpath", "genericpath", "glob", "os", "pkgutil", "shutil"})
-#: Their functions that work on names alone.
+#: Functions of these modules that use only names.
 _OF_NAMES = frozenset(
     {
         *("join", "dirname", "basename", "split", "splitext", "normpath", "isabs", "commonprefix", "normcase"),
@@ -26,11 +26,11 @@ _OF_NAMES = frozenset(
 
 
 class TreeFiles:
-    """Knows the files of the packages under test.
+    """The files of the packages under test.
 
     Args:
         root: folder that holds the packages.
-        packages: top-level packages. Other files of the folder are not part of what is compared.
+        packages: top-level packages. Other files of the folder are not compared.
     """
 
     def __init__(self, root: Path, packages: Iterable[str]) -> None:
@@ -39,9 +39,9 @@ class TreeFiles:
         self._modules: dict[int, tuple[CodeType, str]] = {}
 
     def module(self, frame: FrameType) -> str:
-        """Dotted name of the module that a function belongs to.
+        """Return the dotted name of the module that a function belongs to.
 
-        For code of the tree it is the name of its file: a module may assign its own ``__name__``.
+        For code of the tree the name is derived from its file, because a module may assign its own ``__name__``.
         """
         code = frame.f_code
         found = self._modules.get(id(code))
@@ -56,19 +56,19 @@ class TreeFiles:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def holds(self, path: Any) -> bool:
-        """Whether a path leads to a file or folder of the packages. A relative one may lead anywhere."""
+        """Return whether a path leads to a file or folder of the packages; False for a relative path, which may not."""
         text = os.fsdecode(path) if isinstance(path, bytes | str | os.PathLike) else ""
         real = os.path.realpath(text) if text.startswith(os.sep) else ""
         return real.startswith(self._places) or f"{real}{os.sep}" in self._places
 
     def allows(self, frame: FrameType) -> bool:
-        """Whether a call of a function on files works on names alone, or on files of the packages."""
+        """Return whether a call of a file function uses only names, or files of the packages."""
         if frame.f_code.co_name in _OF_NAMES:
             return True
         for name in ("self", "path", "filename", "p", "f", "s", "top"):
             value = frame.f_locals.get(name)
             if isinstance(value, str | os.PathLike):
                 return self.holds(value)
-            if isinstance(value, list | tuple):  # folders, as __path__ has them
+            if isinstance(value, list | tuple):  # a list of folders, like __path__
                 return all(map(self.holds, value))
         return False

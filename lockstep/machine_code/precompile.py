@@ -1,9 +1,10 @@
 """Compile a commit's kernels in parallel before anything is measured.
 
-A Triton kernel takes 0.2 to 3.5 s to compile; one after another in the measuring process that would
-cost more than measuring. They are compiled as ``lockstep code`` does it, on tensors without content:
-Triton's disk cache then has them for the worker, and lockstep's what the records say of them.
-What cannot be compiled this way (a variant that reads its data on the host) compiles at first use.
+A Triton kernel takes 0.2 to 3.5 s to compile. One after another in the measuring process, that would take longer than
+measuring. They are compiled as in ``lockstep code``, on tensors without content: Triton's disk cache then has the
+kernels for the worker, and Lockstep's cache has the facts for the records.
+
+A variant that cannot be compiled this way, because it reads its data on the host, compiles at first use.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from pathlib import Path
 from lockstep.machine_code.targets import Target
 from lockstep.processes.children import end_with_parent, reap, start
 
-#: Processes; more than this find no batch of kernels to take.
+#: Maximum number of processes; further processes would have no batch of kernels.
 MOST_PROCESSES = 12
 
 
 def precompile(
     benchmark_dir: Path, checkout: Path, packages: Sequence[str], host: Mapping[str, str], timeout: float = 300.0
 ) -> bool:
-    """Compile for the GPU of ``host`` (``host_facts``); False if the same sources were compiled before.
+    """Compile for the GPU of ``host`` (``host_facts``); return False if the same sources were compiled before.
 
-    A process that is not done after ``timeout`` seconds is ended: the worker compiles the rest.
+    A process that takes longer than ``timeout`` seconds is ended: the worker compiles the remaining kernels.
     """
     target = Target.of_host(host)
     done = _stamp(checkout, packages, target)
     if done.exists():
         return False
-    # Kernels that choose by the name of the GPU are compiled for this one, which that process does not see.
+    # Kernels that depend on the GPU's name are compiled for this GPU, which that process does not see.
     environment = {**os.environ, "LOCKSTEP_KERNEL_GPU": host["gpu"]}
     arguments = ["--benchmarks", str(benchmark_dir), "--checkout", str(checkout), "--packages", *packages]
     process = start(
@@ -64,16 +65,16 @@ def precompile(
 
 
 def compiler_processes() -> int:
-    """Return how many processes compile at once: one less than this process may use CPUs."""
+    """Return how many processes compile at once: one less than the number of CPUs that this process may use."""
     return max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
 
 
 def _stamp(checkout: Path, packages: Sequence[str], target: Target) -> Path:
-    """Return the file in Triton's cache that stands for these sources, this target and this Triton."""
+    """Return the file in Triton's cache that marks these sources as compiled, for this target and Triton version."""
     digest = hashlib.sha256(f"{target.spell()} {importlib.metadata.version('triton')}".encode())
     for package in packages:
         for path in sorted((checkout / package).rglob("*")):
-            if path.suffix in {".py", ".toml"}:  # code, and tables of what was tuned
+            if path.suffix in {".py", ".toml"}:  # code, and tables of tuned choices
                 digest.update(path.read_bytes())
     cache = Path(os.environ.get("TRITON_CACHE_DIR", Path.home() / ".triton" / "cache"))
     return cache / f"lockstep-{digest.hexdigest()[:24]}"
@@ -96,7 +97,7 @@ def _main() -> int:
     tree = Tree("this commit", options.checkout.resolve(), tuple(options.packages))
     try:
         codes_of(tree, suites, options.target, processes=compiler_processes(), anew=True)
-    except TracingFailed as error:  # whatever it is, the worker meets it again and reports it
+    except TracingFailed as error:  # the worker meets the same error and reports it
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -1,8 +1,8 @@
-"""What code under test may use without asking the world: a list of what is allowed, with everything else refused.
+"""Decide what code under test may use without asking the machine: listed names are allowed, all others refused.
 
-A name is allowed if what it answers follows from its arguments alone, from what is installed, or from the target
-(``lockstep.machine_code.simulated_target``). What is installed is part of the identity of a trace. Everything that
-this module does not know is refused, so a new way to ask the world makes a case unknown, never the same.
+A name is allowed if its result depends only on its arguments, on what is installed, or on the target
+(``lockstep.machine_code.simulated_target``). What is installed is part of a trace's identity. Everything not listed in
+this module is refused, so an unlisted way to ask the machine makes a case unknown, never the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from lockstep.machine_code.torch_purity import allowed_of_torch, allowed_of_triton, refused_call_of_torch
 
-#: Modules of the standard library and packaging whose answers follow from the arguments.
+#: Modules of the standard library and packaging whose results depend only on their arguments.
 PURE = frozenset(
     {
         *("__future__", "_abc", "_bisect", "_collections", "_collections_abc", "_contextvars", "_functools", "_heapq"),
@@ -29,7 +29,8 @@ PURE = frozenset(
         *("weakref", "zlib"),
     }
 )
-#: What of ``logging`` tells the code nothing. A record has the time and the process; a handler of its own gets it.
+#: Names of ``logging`` that return nothing about the machine. A record has the time and the process, but only a handler
+#: of the code's own would receive it.
 _LOGGING = frozenset(
     {
         *("getLogger", "getLevelName", "getLoggerClass", "critical", "fatal", "error", "exception", "warning", "warn"),
@@ -38,7 +39,7 @@ _LOGGING = frozenset(
     }
 )
 
-#: Functions and values of other modules that are allowed, and why.
+#: Allowed functions and values of other modules, with the reason.
 FACTS: Mapping[tuple[str, str], str] = {
     ("importlib", "util"): "a module",
     ("importlib.util", "find_spec"): "what is installed",
@@ -74,8 +75,8 @@ FACTS: Mapping[tuple[str, str], str] = {
     ("torch.xpu", "is_available"): "false for every CUDA build of torch (torch/xpu/__init__.py)",
 }
 
-#: Parts of modules above whose answers differ on tensors without content or from process to process, or which act
-#: past the trace.
+#: Parts of the modules above whose results differ on tensors without content or from process to process, or whose
+#: effects the trace cannot see.
 REFUSED = frozenset(
     {
         *(("_thread", name) for name in ("start_new_thread", "start_joinable_thread", "get_ident", "get_native_id")),
@@ -89,9 +90,9 @@ REFUSED = frozenset(
 #: Parts of NumPy that ask the machine.
 NOT_NUMPY = ("numpy.random", "numpy.f2py", "numpy.distutils", "numpy.ctypeslib", "numpy.testing", "numpy.__config__")
 
-#: Built-in functions that hide what is used, or whose answer differs from process to process.
+#: Built-in functions that hide what is used, or whose result differs from process to process.
 REFUSED_BUILTINS = frozenset({"eval", "exec", "compile", "input", "id", "hash", "breakpoint", "__import__"})
-#: Attributes through which code reaches what it does not name, or answers in torch's place.
+#: Attributes through which code reaches objects that it does not name, or replaces results of torch.
 HIDING_ATTRIBUTES = frozenset(
     {
         *("__builtins__", "__closure__", "__code__", "__globals__", "__loader__", "__subclasses__", "f_back"),
@@ -100,9 +101,9 @@ HIDING_ATTRIBUTES = frozenset(
     }
 )
 
-#: Modules that may be at hand: what is taken from them is looked at by itself.
+#: Modules that code may refer to: each name that is read from them is checked separately.
 HOLDERS = frozenset({"posixpath", "importlib", "importlib.util", "inspect", "pkgutil"})
-#: Types whose instances may be at hand: what they do is seen when it is done.
+#: Types whose instances code may hold: their methods are checked when called.
 HELD = frozenset(
     {
         ("os", "_Environ"),
@@ -112,7 +113,7 @@ HELD = frozenset(
     }
 )
 
-#: Packages whose parts this module knows, and those that torch calls itself (``Requires-Dist`` of its wheel).
+#: Packages whose parts this module lists, and packages that torch itself calls (``Requires-Dist`` of its wheel).
 KNOWN = frozenset(
     {
         *("torch", "triton", "numpy", "lockstep", "packaging", "typing_extensions", "__main__"),
@@ -122,12 +123,12 @@ KNOWN = frozenset(
 
 
 def top(module: str) -> str:
-    """The top-level package of a dotted name."""
+    """Return the top-level package of a dotted name."""
     return module.partition(".")[0]
 
 
 def allowed(module: str, name: str) -> bool:
-    """Whether a function or value of a module that is not under test may be used.
+    """Return whether a function or value of a module that is not under test may be used.
 
     Args:
         module: dotted name of the module that defines it.
@@ -147,12 +148,12 @@ def allowed(module: str, name: str) -> bool:
 
 
 def is_foreign(package: str) -> bool:
-    """Whether a top-level package is neither the standard library nor one that a trace knows by its parts."""
+    """Return whether a top-level package is neither in the standard library nor in ``KNOWN``."""
     return bool(package) and package not in sys.stdlib_module_names and package not in KNOWN
 
 
 def may_be_held(value: Any, own: frozenset[str]) -> bool:
-    """Whether a module, a type or an object may be at hand at all."""
+    """Return whether code may refer to a module, a type or an object at all."""
     if isinstance(value, ModuleType):
         name = value.__name__
         return top(name) in own | {"torch", "triton", "numpy", "lockstep"} or name in PURE or name in HOLDERS
@@ -162,7 +163,7 @@ def may_be_held(value: Any, own: frozenset[str]) -> bool:
 
 
 def refused_call(function: Any) -> str:
-    """Why a function written in C may not be called, else ""."""
+    """Return why a function written in C must not be called, or ""."""
     name = str(getattr(function, "__name__", function))
     holder = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None)
@@ -175,12 +176,12 @@ def refused_call(function: Any) -> str:
     if top(str(module)) in ("triton", "numpy"):
         return ""
     if allowed(str(module), name) or module in ("_io", "io", "_sre", "builtins"):
-        return ""  # what _io reads was opened before, and opening is seen
+        return ""  # _io reads only files that were opened before, and opening is checked
     return f"calls {module}.{name}"
 
 
 def refused_scope(scope: Mapping[str, Any], own: frozenset[str]) -> str:
-    """Why code that looks its names up at run time may not, else "": it could reach a module that asks the world."""
+    """Return why code must not look up names at run time, or "": it could reach a module that asks the machine."""
     for name, value in scope.items():
         if isinstance(value, ModuleType) and not may_be_held(value, own):
             return f"looks names up at run time, where {name} is one"
@@ -188,7 +189,7 @@ def refused_scope(scope: Mapping[str, Any], own: frozenset[str]) -> str:
 
 
 def spell(value: Any, name: str) -> str:
-    """Name a value that may not be used, with its type."""
+    """Return a description of a value that must not be used, with its type."""
     if isinstance(value, ModuleType):
         return f"the module {value.__name__}"
     kind = value if isinstance(value, type) else type(value)

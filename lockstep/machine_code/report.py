@@ -1,4 +1,4 @@
-"""Machine code and its differences as a person reads them: on a terminal, and as Markdown for a job's summary."""
+"""Format machine code and its differences: for a terminal, and as Markdown for the summary of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.machine_code.quantity_changes import QuantityChange
 from lockstep.record.terminal import plain_table
 
-#: What each kind of change is headed by.
+#: Heading of each kind of change.
 HEADINGS = {
     "kernel": "machine code",
     "host": "host side",
@@ -23,13 +23,13 @@ HEADINGS = {
     "removed": "removed",
 }
 
-#: Longest line of the host side, and ways in which one kernel changed, that are shown; the JSON has all.
+#: Maximum length of a line of the host side, and maximum number of changes of one kernel; the JSON has everything.
 WIDTH = 200
 SHOWN = 3
 
 
 def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
-    """A row for each kernel that differs from the others of its suite; cases that launch the same one share it."""
+    """Return a table with a row for each different kernel of a suite; cases that launch the same kernel share a row."""
     table = plain_table(("suite", "kernel"), title=title)
     table.add_column("used by")
     for name in ("warps", "stages", "registers", "spills", "shared", "blocks an SM"):
@@ -47,7 +47,7 @@ def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
 
 
 def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
-    """A line for each reason why a case's code is not known, or why it has none."""
+    """Yield a line for each reason why a case's code is unknown or missing."""
     reasons: dict[str, list[CaseKey]] = {}
     for key, code in codes.items():
         if code.unknown:
@@ -58,7 +58,7 @@ def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 
 
 def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
-    """The host side of each case, step by step, and its exact quantities."""
+    """Yield the host side of each case, step by step, and its exact quantities."""
     for key, code in codes.items():
         yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'unknown'}"
         yield from (f"  {step}" for step in code.host)
@@ -67,7 +67,7 @@ def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 
 
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
-    """What differs, kind by kind, then how much does not."""
+    """Yield the differences by kind, then the number of cases without differences."""
     yield f"{comparison.target.name}: {base} → {head}"
     for kind, heading in HEADINGS.items():
         changes = [change for change in comparison.changes if change.kind == kind]
@@ -98,7 +98,7 @@ def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
 
 
 def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
-    """ "linear triton at M=512,K=4096,N=2048 and 3 more"; the suite is left out where it is known."""
+    """Return "linear triton at M=512,K=4096,N=2048 and 3 more"; ``suite`` is left out of the names."""
     variants = ", ".join(
         dict.fromkeys(key.variant if key.suite == suite else f"{key.suite} {key.variant}" for key in keys)
     )
@@ -107,7 +107,7 @@ def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
 
 
 def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
-    """Changes by kernel, and those of the host side by variant: they differ in every case in numbers of their own."""
+    """Yield changes grouped by kernel, those of the host side by variant, whose numbers differ in every case."""
     groups: dict[object, list[CodeChange]] = {}
     for change in changes:
         users = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
@@ -117,7 +117,7 @@ def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
 
 
 def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
-    """One thing that changed: the worst of its ways, and how many more there are."""
+    """Yield the lines of one group of changes: the most severe change, and the number of the others."""
     shown = sorted(alike, key=_severity, reverse=True)[: SHOWN if alike[0].kernel else 1]
     for change in shown:
         if change.kernel:
@@ -131,7 +131,7 @@ def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
 
 
 def _severity(change: CodeChange) -> tuple[int, int]:
-    """Bytes spilled more, then registers taken more; whichever way the change goes."""
+    """Return how many spilled bytes and how many registers changed, in either direction, as a sort key."""
     before, after = (side.machine if side else None for side in (change.before, change.after))
     if before is None or after is None:
         return (0, 0)
@@ -155,12 +155,12 @@ def _cells(kernel: KernelCode) -> list[str]:
     ]
 
 
-#: Characters of all targets together; a summary holds 1 MiB, and nobody reads more.
+#: Maximum number of characters for all targets together; a job's summary holds 1 MiB.
 MOST_TEXT = 60_000
 
 
 def to_markdown(comparisons: Sequence[Comparison], base: str, head: str) -> str:
-    """A heading that says for how many targets something differs, and the lines of the terminal as they are."""
+    """Return a heading that names the targets with differences, and the lines of the terminal unchanged."""
     different = [one.target.name for one in comparisons if any(change.kind != "unknown" for change in one.changes)]
     found = f"differs on {', '.join(different)}" if different else "is the same"
     lines = [line for one in comparisons for line in diff_lines(one, base, head)]
@@ -168,7 +168,7 @@ def to_markdown(comparisons: Sequence[Comparison], base: str, head: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """A code block that the text cannot end: its fence is longer than any run of backticks in it."""
+    """Return a code block that the text cannot close: its fence is longer than any run of backticks in the text."""
     shown = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… cut; `lockstep code diff` shows all"
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)

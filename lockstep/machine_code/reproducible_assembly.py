@@ -1,8 +1,9 @@
-"""Assembling a kernel so that the same kernel gives the same machine code, whatever its lines and its folder.
+"""Assemble a kernel reproducibly: equal kernels give equal machine code, whatever their source lines and folder.
 
-The assembler of CUDA 13, which Triton takes from ``sm_100`` on, orders some registers by where things lie in its
-memory: of 20 runs on one PTX text 13 gave one naming and 7 another. With addresses that are not randomised all 20
-agree; a path of another length still moves things, so lines and paths are left out as well.
+CUDA 13's assembler, which Triton uses for ``sm_100`` and newer, assigns some registers depending on addresses in its
+own memory: 20 runs on the same PTX gave two register assignments, 13 times one and 7 times the other. With address
+randomisation off, all 20 runs agree. The length of the source path still moves allocations, so line information and
+paths are left out as well.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import ctypes
 import re
 from typing import Any
 
-#: From here on the assembler's output varies. Of 60 kernels for sm_90, each assembled five times, none did.
+#: First architecture for which the assembler's output varies. Of 60 kernels for sm_90, each assembled five times, none
+#: did.
 VARIES_FROM = 100
 
-#: ``personality(2)``: no randomised addresses in the programs that are started from here on.
+#: Flag of ``personality(2)``: programs that this process starts later get no randomised addresses.
 ADDR_NO_RANDOMIZE = 0x0040000
 
 _LINES = re.compile(
@@ -26,7 +28,7 @@ _LINES = re.compile(
 
 
 def fix_addresses() -> None:
-    """Programs started by this process lie at the same addresses every time, where the system allows to ask for it."""
+    """Turn off address randomisation for the programs that this process starts, where the system allows that."""
     personality = getattr(ctypes.CDLL(None, use_errno=True), "personality", None)
     if personality is not None:
         now = personality(0xFFFFFFFF)
@@ -35,19 +37,19 @@ def fix_addresses() -> None:
 
 
 def assemble(ptx: str, backend: Any, options: Any, arch: int) -> bytes:
-    """The cubin of a kernel's PTX, lines and paths left out.
+    """Return the cubin of a kernel's PTX, assembled without line information and paths.
 
     Args:
-        ptx: from Triton.
-        backend: Triton's for the target.
-        options: the kernel's.
-        arch: 100 for sm_100.
+        ptx: Triton's PTX of the kernel.
+        backend: Triton's backend for the target.
+        options: the kernel's compile options.
+        arch: the architecture; 100 for sm_100.
     """
     cubin: bytes = backend.make_cubin(without_lines(ptx), {}, options, arch)
     return cubin
 
 
 def without_lines(ptx: str) -> str:
-    """PTX without line numbers, comments and what a debugger wants; the same for two folders."""
+    """Return PTX without line numbers, comments and debug information; it does not depend on the source's folder."""
     code, _, _ = ptx.partition("\t.section\t.debug_")
     return _LINES.sub("", code)

@@ -1,4 +1,4 @@
-"""The parent's side of ``lockstep.machine_code.worker``: trace and compile one tree, without variants that kill it."""
+"""The parent's side of ``lockstep.machine_code.worker``: trace and compile one tree, skipping variants that kill it."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from lockstep.machine_code.model import (
 from lockstep.machine_code.targets import Target
 from lockstep.processes.watched import Watched, WorkerDied
 
-#: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less.
+#: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less time.
 SILENCE_S = 300.0
 
 
 class TracingFailed(RuntimeError):
-    """The worker does not start, or dies whatever it does; the message ends with what it printed last."""
+    """The worker does not start, or dies on every attempt; the message ends with the last line that it printed."""
 
 
 class TooSlow(RuntimeError):
-    """Tracing and compiling took longer than they may."""
+    """Tracing and compiling took longer than the limit."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Sources of the packages under test.
+    """The sources of the packages under test.
 
     Attributes:
-        name: as the user called it: "HEAD~1", "."; for messages.
+        name: the user's name for the tree, such as "HEAD~1" or "."; for messages.
         root: folder that holds the packages.
         packages: top-level packages under test.
-        trusted: further packages that they may call without leaving what is traced.
+        trusted: further packages that they may call; calls of these are traced too.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Tree:
 
 
 class Session:
-    """Traces and compiles one tree. The process starts when it is needed; ``close`` ends it."""
+    """Traces and compiles one tree. The worker process starts on demand; ``close`` ends it."""
 
     def __init__(
         self, tree: Tree, benchmark_dir: Path, processes: int, cases: Mapping[str, Sequence[str]] | None = None
     ) -> None:
-        """Args: the tree; today's suites; processes that compiling may use at once; cases of each suite, or all."""
+        """Args: the tree; today's suites; maximum number of compiling processes; case labels by suite, or all cases."""
         self.tree = tree
         self._cases = cases
         self._benchmark_dir = benchmark_dir
@@ -71,14 +71,14 @@ class Session:
         self.close()
 
     def trace(self, suites: Iterable[str], target: Target) -> dict[CaseKey, CaseCode]:
-        """Code of these suites' cases, nothing compiled.
+        """Return the code of these suites' cases, with no kernel compiled.
 
         Raises:
-            TracingFailed: the worker does not come up.
+            TracingFailed: the worker does not start.
         """
         asked = {"suites": list(suites), "target": target.spell()}
         if any(former["target"] != asked["target"] for former in self._traced):
-            self.close()  # what a module asked while it was imported was another target's answer
+            self.close()  # modules may have stored answers of the other target when they were imported
         while True:
             try:
                 event = self._ask({"trace": {**asked, "skip": self._skip, "cases": self._cases}}, "traced")
@@ -103,15 +103,15 @@ class Session:
             }
 
     def build(self, identities: Iterable[str], suites: Iterable[str], target: Target) -> dict[str, KernelCode]:
-        """Kernels with their machine code, by identity.
+        """Return kernels with their machine code, by identity.
 
         Args:
-            identities: of kernels that these suites launch.
-            suites: traced first, if this process has not yet.
-            target: that they were traced for.
+            identities: identities of kernels that these suites launch.
+            suites: traced first, unless this process has traced them.
+            target: the target that they were traced for.
 
         Raises:
-            TracingFailed: the worker does not come up, or dies.
+            TracingFailed: the worker does not start, or dies.
         """
         asked = {"suites": list(suites), "target": target.spell()}
         if asked not in self._traced:
@@ -124,14 +124,14 @@ class Session:
         return {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
 
     def stop(self) -> None:
-        """Let a request of another thread fail at once, and every further one; ``close`` still has to be called."""
+        """Make another thread's request, and every later request, fail at once; ``close`` must still be called."""
         self._stopped = True
         worker = self._worker  # the other thread may close it meanwhile
         if worker is not None:
             worker.kill()
 
     def close(self) -> None:
-        """End the process, if there is one, and whatever its compilers started."""
+        """End the worker process, if there is one, and the processes that its compilers started."""
         worker, self._worker = self._worker, None
         self._traced.clear()
         if worker is not None:

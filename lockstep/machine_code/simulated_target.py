@@ -1,7 +1,7 @@
-"""What the code under test hears where it asks about its GPU: the target's answers, or a doubt.
+"""Answer the code under test's questions about its GPU with the target's properties, or report a doubt.
 
-``torch.cuda`` answers from the target's table. A question that the table has no answer to is left to torch: ``watch``
-notes it, and the case is unknown. Tensors answer for themselves (``lockstep.machine_code.simulated_tensors``).
+``torch.cuda`` answers from the target's table. A question that the table cannot answer is passed to torch: ``watch``
+records it, and the case is unknown. Tensors answer for themselves (``lockstep.machine_code.simulated_tensors``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lockstep.machine_code.trace_listener import Listener
 
 
 class Properties:
-    """``torch.cuda.get_device_properties`` of the target; asking for what its table lacks is a doubt."""
+    """The target's ``torch.cuda.get_device_properties``; reading a property that its table lacks reports a doubt."""
 
     def __init__(self, target: Target) -> None:
         self.__dict__.update(target.properties())
@@ -34,7 +34,7 @@ class Properties:
 
 
 def answer_as(target: Target) -> None:
-    """From now on, for the rest of the process, code hears the answers of ``target``. Call it once."""
+    """Make torch answer as ``target`` for the life of the process. Call it once."""
     _answer_questions(target)
     answer_for_tensors()
     _spare_compiler()
@@ -71,7 +71,7 @@ def _answer_questions(target: Target) -> None:
     cuda.get_device_name, cuda.synchronize = get_device_name, synchronize
     cuda.is_available, cuda.is_initialized = constant(True), constant(True)
     cuda.current_device = constant(0)
-    cuda.is_bf16_supported = constant(True)  # since 8.0, the least that lockstep knows
+    cuda.is_bf16_supported = constant(True)  # since 8.0, the oldest architecture that Lockstep supports
     cuda.is_current_stream_capturing = lambda: Listener.capturing
     cuda.init = cuda._lazy_init = constant(None)
     cuda.set_device = lambda device: known(device)
@@ -80,10 +80,10 @@ def _answer_questions(target: Target) -> None:
 
 
 def _spare_compiler() -> None:
-    """Have torch's operators run on meta tensors without torch's compiler, whose import takes as long as torch's.
+    """Run torch's operators on meta tensors without torch's compiler, whose import takes as long as torch's.
 
-    A wrapper (``torch/_compile.py``) keeps the compiler off these operators, and imports it when it is first called.
-    Nothing is compiled here, so each wrapper is told to call its function as it is.
+    A wrapper (``torch/_compile.py``) excludes these operators from the compiler, and imports it when first called.
+    Nothing is compiled in this process, so each wrapper is replaced by the function that it wraps.
     """
     tables: list[Any] = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("torch._refs")]
     tables += torch._decomp.global_decomposition_table.values()
@@ -93,7 +93,7 @@ def _spare_compiler() -> None:
         function = found.pop()
         if isinstance(function, FunctionType) and id(function) not in seen:
             seen.add(id(function))
-            # Decorators hold what they wrap; not all of them name it in __wrapped__.
+            # Decorators hold the function that they wrap in a closure; not all of them set __wrapped__.
             held = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
             if function.__code__.co_filename == torch._compile.__file__:
                 for one in held:
@@ -103,7 +103,7 @@ def _spare_compiler() -> None:
 
 
 def _uncompiled(model: Any = None, **options: Any) -> Any:
-    """``torch.compile`` without compiling: what it returns runs as written, and is a doubt."""
+    """Replace ``torch.compile``: the function that it returns runs uncompiled and reports a doubt."""
     if model is None:
         return lambda function: _uncompiled(function, **options)
     if not callable(model):
@@ -117,7 +117,7 @@ def _uncompiled(model: Any = None, **options: Any) -> Any:
 
 
 class _OneDevice:
-    """``torch.cuda.device``: there is but one to choose."""
+    """Replaces ``torch.cuda.device``; there is only one device to choose."""
 
     def __init__(self, device: Any) -> None:
         self.idx = 0

@@ -1,9 +1,10 @@
-"""What a tensor answers to the code under test: that it is on the target, or a doubt.
+"""Make tensors answer the code under test as if they were on the target, or report a doubt.
 
-Tensors are on "meta" here and have no content. To the code under test they are on the target: ``device`` is
-``cuda:0``, ``is_cuda`` is true, and what is created on "cuda" comes on "meta". Torch's own code hears the truth.
-Attributes and methods written in C leave no trace that ``watch`` could see. Those that are neither operators of torch
-nor known to answer alike on "meta" and on a GPU are therefore doubts.
+Tensors are on "meta" and have no content. To the code under test they are on the target: ``device`` is ``cuda:0``,
+``is_cuda`` is true, and what is created on "cuda" is created on "meta". Torch's own code gets the true answers.
+
+Attributes and methods written in C leave no trace that ``watch`` could see. So a doubt is reported for those that are
+neither operators of torch nor known to answer equally on "meta" and on a GPU.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from lockstep.machine_code.tensor_contents import made_by
 from lockstep.machine_code.torch_purity import operators
 from lockstep.machine_code.trace_listener import TRANSPARENT, Listener
 
-#: The one GPU that there is.
+#: The only GPU that the code under test sees.
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 
-#: Packages that hear the truth about a tensor, and their folders.
+#: Packages that get the true answers about a tensor, and their folders.
 _INSIDERS = ("torch", "lockstep", "numpy")
 _FOLDERS = (
     *(f"{Path(str(package.__file__)).parent}/" for package in (torch, numpy)),
@@ -44,7 +45,7 @@ _ATTRIBUTES = frozenset(
         *("real", "imag", "grad_dtype"),
     }
 )
-#: Methods of a tensor that are not operators and answer alike, or act by operators.
+#: Methods of a tensor that are not operators but answer equally on both, or consist of operators.
 _METHODS = frozenset(
     {
         *("__new__", "__len__", "__getitem__", "__setitem__", "__delitem__", "__truediv__", "__floordiv__"),
@@ -52,26 +53,26 @@ _METHODS = frozenset(
         *("__long__", "__invert__", "__index__", "__complex__", "_is_view", "bfloat16", "byte", "char", "cpu"),
         *("element_size", "double", "cdouble", "float", "cfloat", "bool", "half", "int", "long", "short"),
         *("ndimension", "nelement", "new_tensor", "as_subclass", "_make_subclass", "_make_wrapper_subclass"),
-        # Operators of torch 2.13, not yet of 2.11.
+        # Operators in torch 2.13, but not yet in 2.11.
         *("dim", "numel", "is_contiguous", "storage_offset"),
     }
 )
 
 
 def answer_for_tensors() -> None:
-    """From now on, for the rest of the process, tensors on "meta" answer as on the target. Call it once."""
+    """Make tensors on "meta" answer as on the target, for the life of the process. Call it once."""
     _doubt_what_is_unknown()
     _place()
     _create_on_meta()
 
 
 def _outsider(depth: int = 2) -> bool:
-    """Whether it is the code under test, or a package that it calls, that asks."""
+    """Return whether the caller is the code under test, or a package that it calls."""
     frame: FrameType = sys._getframe(depth)
     while frame.f_code in TRANSPARENT and frame.f_back is not None:
         frame = frame.f_back
     file = frame.f_code.co_filename
-    if file.startswith("<"):  # made at run time
+    if file.startswith("<"):  # code made at run time
         return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _INSIDERS
     return not file.startswith(_FOLDERS)
 
@@ -87,7 +88,7 @@ def _doubt_what_is_unknown() -> None:
 
 
 def _names(method: str) -> set[str]:
-    """How the operator of a method may be called: ``__iadd__`` is "add_", and ``__and__`` goes by its own name."""
+    """Return the possible operator names of a method: ``__iadd__`` is "add_", and ``__and__`` keeps its own name."""
     bare = method.strip("_")
     return {method, bare, bare[1:]} if method.startswith("__") else {method}
 
@@ -115,7 +116,7 @@ def _doubted_method(name: str, value: Any) -> Callable[..., Any]:
 
 
 class _Address(int):
-    """Address of a tensor, of which alignment and equality are known and the distance to another tensor is not."""
+    """Address of a tensor: its alignment and equality are known, its distance to another tensor is not."""
 
     def __sub__(self, other: int) -> int:
         return int(self._compared(other, int.__sub__))
@@ -188,7 +189,7 @@ def _place() -> None:
 
 
 def _create_on_meta() -> None:
-    """What is created on or sent to "cuda" comes on "meta"."""
+    """Create on "meta" what the code creates on or sends to "cuda"."""
     # Start-up: torch is slow to import.
     from torch.utils._device import _device_constructors
 

@@ -1,8 +1,8 @@
-"""Which files a module stands on, found by reading its imports: where none of them differs, nothing else can.
+"""Find the files that a module depends on, by reading its imports: if none of them differs, its code is the same.
 
-Imports are followed wherever they stand, also inside functions, and so are texts and attributes that name a module. A
-module whose imports cannot be read (a name made up at run time) stands on all packages. Files of the packages that are
-not Python count always: any of them may be read. Where code may read files outside the packages, nothing is ever equal.
+Imports are followed wherever they are, also inside functions, and so are texts and attributes that name a module. If a
+module composes a name at run time, it depends on all packages. Files of the packages that are not Python always count,
+because code may read any of them. If code may read files outside the packages, two trees are never equal.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lockstep.suite.syntax import without_docstrings
 
 
 def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, bytes]:
-    """Return the files under ``root`` that modules stand on, by relative path, with what they hold.
+    """Return the contents of the files under ``root`` that modules depend on, by relative path.
 
     Args:
         root: folder that holds the packages.
-        packages: top-level packages; imports of others are not followed.
-        modules: dotted names, in these packages.
+        packages: top-level packages; imports of other packages are not followed.
+        modules: dotted names of modules in these packages.
 
     Returns:
-        Nothing if there are no such modules.
+        An empty dict if there are no such modules.
     """
     found: dict[str, bytes] = {}
     read: dict[str, Facts] = {}
@@ -41,7 +41,7 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
         seen.add(name)
         # Importing a.b.c runs a/__init__.py and a/b/__init__.py first.
         waiting += [name.rpartition(".")[0]] if "." in name else []
-        # A folder goes before a file of the same name, and either may be the one that counts.
+        # Python prefers a folder to a file of the same name; both are read, because either may be imported.
         stem = name.replace(".", "/")
         for file in (one for one in (f"{stem}/__init__.py", f"{stem}.py") if one in listed and (root / one).is_file()):
             found[file] = (root / file).read_bytes()
@@ -55,12 +55,12 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
     return found
 
 
-#: Stands for files outside the packages, which code may read: unlike any other tree's.
+#: Entry for files outside the packages, which code may read; it differs between any two trees.
 OUTSIDE = "files outside the packages"
 
 
 def same_code(base: dict[str, bytes], head: dict[str, bytes]) -> bool:
-    """Whether two closures are the same but for comments, layout and docstrings, or the same where code reads these."""
+    """Return whether two closures differ at most in comments, layout and docstrings, unless code reads these."""
     if base == head:
         return True
     return (
@@ -74,7 +74,7 @@ def same_code(base: dict[str, bytes], head: dict[str, bytes]) -> bool:
 
 
 def reads_its_text(files: Mapping[str, bytes]) -> bool:
-    """Whether a module of these may read the text of a module, and with it comments and docstrings."""
+    """Return whether a module may read the text of a module, including comments and docstrings."""
     return any(facts(content, *module_of(name)).reads_text for name, content in files.items() if name.endswith(".py"))
 
 
@@ -86,7 +86,7 @@ def module_of(file: str) -> tuple[str, bool]:
 
 
 def _leaves_the_packages(read: Mapping[str, Facts]) -> bool:
-    """Whether a module of these may read a file outside the packages, or import from another folder."""
+    """Return whether a module may read a file outside the packages, or import from another folder."""
     placed = any(one.placed for one in read.values())
     opens = any(one.opens for one in read.values())
     return any(
@@ -99,7 +99,7 @@ def _leaves_the_packages(read: Mapping[str, Facts]) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _code(text: bytes) -> str:
-    """Digest of the syntax tree of a module without docstrings; "" if the text is not Python."""
+    """Return a digest of a module's syntax tree without docstrings; "" if the text is not Python."""
     try:
         return digest(ast.dump(without_docstrings(ast.parse(text))))
     except (SyntaxError, ValueError):
@@ -107,7 +107,7 @@ def _code(text: bytes) -> str:
 
 
 def digest(*parts: bytes | str | dict[str, bytes]) -> str:
-    """Of texts and of files with their names."""
+    """Return a digest of texts and of files with their names."""
     total = hashlib.sha256()
     for part in parts:
         items = sorted(part.items()) if isinstance(part, dict) else [("", part)]
@@ -118,7 +118,7 @@ def digest(*parts: bytes | str | dict[str, bytes]) -> str:
 
 
 def _listed(root: Path, packages: Sequence[str]) -> dict[str, bool]:
-    """Relative path of each file and link of the packages, and whether it is a link. Links are not followed."""
+    """Return the path of each file and link of the packages, and whether it is a link; links are not followed."""
     found = {f"{package}.py": False for package in packages if (root / f"{package}.py").is_file()}
     folders = [package for package in packages if (root / package).is_dir()]
     while folders:
@@ -134,7 +134,7 @@ def _listed(root: Path, packages: Sequence[str]) -> dict[str, bool]:
 
 
 def _data(root: Path, listed: Mapping[str, bool]) -> Iterator[tuple[str, bytes]]:
-    """Files of a package that are not Python sources, compiled ones that Python may take for a module among them."""
+    """Yield files of a package that are not Python sources, including compiled files that Python may import."""
     for name, is_link in listed.items():
         path = root / name
         if is_link:
@@ -147,7 +147,7 @@ def _data(root: Path, listed: Mapping[str, bool]) -> Iterator[tuple[str, bytes]]
 
 
 def _may_be_loaded(path: Path) -> bool:
-    """Whether Python may load a compiled file that is not its source's: one beside it, or one that is never checked."""
+    """Return whether Python may load a compiled file without its source: outside __pycache__, or never checked."""
     with path.open("rb") as file:
         flags = file.read(8)[4:]
     return path.parent.name != "__pycache__" or flags[:1] == b"\x01"

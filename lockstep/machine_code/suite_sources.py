@@ -1,7 +1,7 @@
-"""The files that a suite's variants stand on: those of its definition, which are today's, and those of a tree.
+"""Find the files that a suite's variants depend on: those of its definition, which is today's, and those of a tree.
 
-A suite's own variants import the packages under test when they are called. What the text of the definition may import
-is followed into the tree.
+A suite's own variants import the packages under test when they are called. Modules that the definition's text may
+import are followed into the tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lockstep.machine_code.sources import closure, module_of
 from lockstep.machine_code.syntax import facts, parsed
 from lockstep.suite.model import Suite
 
-#: The harness may lie beside an adopter's suites; its changes are no part of a definition.
+#: Lockstep may lie beside an adopter's suites; it is not part of their definitions.
 HARNESS = "lockstep"
 
 
@@ -23,24 +23,24 @@ def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...
     """Return the top-level packages and modules of the project that a suite's definition consists of.
 
     Args:
-        suite: whose definition.
-        packages: those under test, which are not followed.
+        suite: the suite.
+        packages: packages under test; they are not followed.
     """
     return _definition(suite, packages)[0]
 
 
 def definition_files(suite: Suite, packages: Sequence[str]) -> dict[str, bytes]:
-    """Return the files of the project, by path, that a suite's definition stands on; none is under test."""
+    """Return the project's files, by path, that a suite's definition depends on; none of them is under test."""
     return _definition(suite, packages)[1]
 
 
 def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, bytes]:
-    """Return the files of a tree, by path, that the variants of a suite stand on.
+    """Return the files of a tree, by path, that the variants of a suite depend on.
 
     Args:
         root: folder that holds the packages under test.
         packages: their names.
-        suite: whose variants.
+        suite: the suite.
     """
     found = closure(root, packages, suite.module) if suite.module else {}
     return found | (own_variants_files(root, packages, suite) if suite.adapters else {})
@@ -49,8 +49,8 @@ def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, b
 def own_variants_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, bytes]:
     """Return the files of a tree, by path, that a suite's own variants may import.
 
-    A module or name that the tree lacks has an entry that no other tree's files equal: nothing shows then what runs.
-    Arguments as of ``tree_files``.
+    A module or name that the tree lacks has an entry that differs from every other tree's, because the sources do not
+    show what then runs. Arguments are those of ``tree_files``.
     """
     definition = definition_files(suite, packages)
     names: set[str] = set()
@@ -89,13 +89,13 @@ def _definition(suite: Suite, packages: Sequence[str]) -> tuple[tuple[str, ...],
 
 
 def _is_own(root: Path, top: str, packages: Sequence[str]) -> bool:
-    """Return whether a top-level name is the project's own and not under test."""
+    """Return whether a top-level name is the project's own but not under test."""
     own = (root / f"{top}.py").is_file() or (root / top / "__init__.py").is_file()
     return own and top not in packages and top != HARNESS
 
 
 def _imported(content: bytes) -> Iterator[tuple[str, str]]:
-    """Yield module and name of each absolute import; the name is "" where a whole module is imported."""
+    """Yield module and name of each absolute import; the name is "" if a whole module is imported."""
     tree = parsed(content)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Import):
@@ -105,7 +105,7 @@ def _imported(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _has(files: dict[str, bytes], module: str, name: str) -> bool:
-    """Return whether a tree's files have a module and, as far as its text shows, the name in it."""
+    """Return whether a tree's files contain a module and, as far as the text shows, a name in it."""
     stem = module.replace(".", "/")
     texts = [files[file] for file in (f"{stem}.py", f"{stem}/__init__.py") if file in files]
     submodule = any(file in files for file in (f"{stem}/{name}.py", f"{stem}/{name}/__init__.py"))

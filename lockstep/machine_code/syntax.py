@@ -1,6 +1,6 @@
-"""What the text of one module shows: what it may import, which files it may read, and whether it reads its own text.
+"""Find what the text of one module shows: its imports, the files it may read, and whether it reads its own text.
 
-A module is parsed and walked once in a process, however many families stand on it.
+A module is parsed and walked once in a process, however many families depend on it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-#: Functions that import what their first argument names.
+#: Functions that import the module that their first argument names.
 IMPORTERS = frozenset(
     {
         *("import_module", "__import__", "iter_modules", "walk_packages", "exec_module", "resolve_name", "run_module"),
@@ -19,9 +19,9 @@ IMPORTERS = frozenset(
         *("attach", "attach_stub", "LazyLoader", "_LazyModule", "exec", "eval"),
     }
 )
-#: Modules whose functions import what a text or a stored object names; they have common names (``loads``).
+#: Modules whose functions import what a text or a stored object names; the functions have common names (``loads``).
 LOADERS = frozenset({"pydoc", "hydra", "pickle", "marshal", "shelve", "dill", "cloudpickle"})
-#: Names by which code reads its own text: comments, docstrings and lines then decide something.
+#: Names by which code reads its own text; comments, docstrings and lines can then affect what it does.
 TEXT_READERS = frozenset(
     {
         *("__doc__", "getdoc", "getsource", "getsourcelines", "getsourcefile", "findsource", "getcomments"),
@@ -30,11 +30,11 @@ TEXT_READERS = frozenset(
         *("get_data", "getsize", "st_size", "st_mtime", "getmtime", "file_digest"),
     }
 )
-#: Names by which code learns where its files lie.
+#: Names by which code finds the paths of its files.
 PLACES = frozenset(
     {"__file__", "__path__", "__spec__", "__loader__", "getfile", "getabsfile", "co_filename", "find_spec", "files"}
 )
-#: Functions that open a file or look into a folder.
+#: Functions that open a file or list a folder.
 OPENERS = frozenset(
     {
         *("open", "read_text", "read_bytes", "iterdir", "listdir", "scandir", "glob", "rglob", "fromfile", "loadtxt"),
@@ -42,9 +42,9 @@ OPENERS = frozenset(
         *("LoadLibrary", "load_library", "walk", "isfile", "is_file", "exists", "isdir", "is_dir"),
     }
 )
-#: Imports by a function under another name, or one that is handed on, are unseen.
+#: Functions whose calls cannot be seen if they are renamed or passed on.
 _PASSED_ON = frozenset({"import_module", "__import__"})
-#: A text that may be the name of a file, found from the working folder: "tables/h200.json".
+#: A text that may be the name of a file, relative to the working folder: "tables/h200.json".
 _FILE_NAME = re.compile(
     r"(?:[\w.-]+/)*[\w.*-]*\.(?:json\w*|txt|[ct]sv|ya?ml|toml|ini|cfg|conf|bin|np[yz]|pth?|safetensors|pi?c?kle?|cuh?"
     r"|cubin|fatbin|ptx|hp?p?|c|cc|cpp|so|dat|parquet|xml|db|sqlite\d?|pkl)"
@@ -54,17 +54,17 @@ _DOTTED = re.compile(r"\.*[A-Za-z_]\w*([.:][A-Za-z_]\w*)*")
 
 @dataclass(frozen=True)
 class Facts:
-    """What the text of a module shows.
+    """Facts that the text of a module shows.
 
     Attributes:
         imports: dotted names that may be modules.
-        any_import: a name of a module is made up at run time.
-        placed: the module learns where its files lie.
-        climbs: how many folders up the paths in it lead at most, together.
-        changes_path: it uses ``sys.path``.
-        reads_text: it may read the text of a module, and with it comments and docstrings.
-        opens: it may open a file.
-        names_files: a text of it may be the name of a file, relative to the working folder.
+        any_import: whether the module composes a module's name at run time.
+        placed: whether the module finds the paths of its files.
+        climbs: maximum number of folders that its paths lead up, added together.
+        changes_path: whether it uses ``sys.path``.
+        reads_text: whether it may read the text of a module, including comments and docstrings.
+        opens: whether it may open a file.
+        names_files: whether one of its texts may be the name of a file, relative to the working folder.
     """
 
     imports: frozenset[str] = frozenset()
@@ -79,22 +79,22 @@ class Facts:
 
 @functools.lru_cache(maxsize=8192)
 def facts(text: bytes, module: str, is_package: bool) -> Facts:
-    """Read a module.
+    """Read the facts of a module.
 
     Args:
-        text: of the file.
+        text: content of the file.
         module: dotted name.
-        is_package: it is the ``__init__`` of a package, so its relative imports begin there.
+        is_package: whether it is the ``__init__`` of a package; its relative imports then start at the package.
 
     Returns:
-        No facts for a text that is not Python: it cannot be imported either.
+        The facts; empty for a text that is not Python, because it cannot be imported.
     """
     tree = parsed(text)
     return _Reading(tree, module, is_package).facts() if tree is not None else Facts()
 
 
 def parsed(text: bytes) -> ast.Module | None:
-    """The syntax tree of a module; ``None`` if the text is not Python."""
+    """Return the syntax tree of a module; ``None`` if the text is not Python."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):
@@ -102,7 +102,7 @@ def parsed(text: bytes) -> ast.Module | None:
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes, each before its parts; ``ast.walk`` takes twice the time and yields contexts (load, store) besides."""
+    """Yield all nodes, each before its children; ``ast.walk`` takes twice the time and also yields contexts (load)."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -116,12 +116,12 @@ def nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def word(node: ast.AST) -> str:
-    """The last part of a name: "c" of ``a.b.c``; "" of anything else."""
+    """Return the last part of a name, "c" for ``a.b.c``; "" for anything else."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def passes_on(tree: ast.AST, names: frozenset[str]) -> bool:
-    """Whether a function of one of these names is used otherwise than in a call by this name: its calls are unseen."""
+    """Return whether a function with one of these names is renamed or passed on, so that calls of it cannot be seen."""
     called: set[int] = set()
     for node in nodes(tree):
         if isinstance(node, ast.Call):
@@ -163,7 +163,7 @@ class _Reading:
                 handler(node)
 
     def facts(self) -> Facts:
-        """What the walk found."""
+        """Return the facts that the walk found."""
         imports = frozenset(self._imports)
         return Facts(
             imports, self._any_import, self._placed, self._climbs, self._changes_path, self._reads_text,
@@ -224,8 +224,8 @@ class _Reading:
         if node.attr == "parent":
             self._climbs += 1
         elif node.attr == "parents" and id(node) not in self._numbered:
-            self._climbs = float("inf")  # without a number it may lead up to the root
-        # "import toy" reaches toy.helpers once anything has imported it.
+            self._climbs = float("inf")  # without a number the path may lead up to the root
+        # "import toy" can reach toy.helpers if any module has imported it.
         if dotted := _dotted(node):
             self._imports.update((dotted, f"{self._home}.{dotted}"))
 
@@ -245,13 +245,13 @@ class _Reading:
         self._climbs += text.split("/").count("..")
         self._names_files |= _FILE_NAME.fullmatch(text) is not None
         if _DOTTED.fullmatch(text):
-            # A module may be named by a text, as lazy imports do: in full, or in its package.
+            # A text may name a module, as lazy imports do: by its full name, or relative to its package.
             dotted = text.replace(":", ".").lstrip(".")
             self._imports.update((dotted, dotted.rpartition(".")[0], f"{self._home}.{dotted}"))
 
 
 def _dotted(node: ast.expr) -> str:
-    """ "a.b.c" of attributes of a name, else ""."""
+    """Return "a.b.c" for attributes of a name, else ""."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

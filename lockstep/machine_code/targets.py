@@ -1,9 +1,10 @@
-"""What kernels are compiled for, and how many blocks of one fit on a multiprocessor there.
+"""Describe the GPUs that kernels are compiled for, and compute how many blocks fit on a multiprocessor.
 
-Sources. Blocks and shared memory a multiprocessor, allocation units: ``cuda_occupancy.h`` of the CUDA toolkit (13.5).
-Threads a multiprocessor: the CUDA Programming Guide, "Compute Capabilities"; for 8.7 and 12.0 PyTorch's
-``torch/headeronly/macros/Macros.h``, and 12.1 is taken as 12.0. Multiprocessors: NVIDIA's architecture whitepapers
-(A100, H100, RTX Blackwell), the data sheets of B200, Jetson AGX Orin (2048 cores, 128 each) and GB10 (6144 cores).
+Sources. Blocks and shared memory of a multiprocessor, allocation units: ``cuda_occupancy.h`` of the CUDA toolkit
+(13.5). Threads of a multiprocessor: the CUDA Programming Guide, "Compute Capabilities"; for 8.7 and 12.0 PyTorch's
+``torch/headeronly/macros/Macros.h``; 12.1 is assumed to equal 12.0. Number of multiprocessors: NVIDIA's architecture
+whitepapers (A100, H100, RTX Blackwell), the data sheets of B200, Jetson AGX Orin (2048 cores, 128 each) and GB10
+(6144).
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-#: Registers of a multiprocessor, all architectures since 3.5; handed to a warp in units of ``REGISTER_UNIT``.
+#: Registers of a multiprocessor, for all architectures since 3.5; allocated to warps in units of ``REGISTER_UNIT``.
 REGISTERS = 65536
 REGISTER_UNIT = 256
-#: Each quarter of a multiprocessor has its own registers: warps come in fours.
+#: Each quarter of a multiprocessor has its own registers, so warps are allocated in groups of four.
 WARP_UNIT = 4
 SHARED_UNIT = 128
-#: Shared memory that the driver keeps of each block, since 8.0.
+#: Bytes of shared memory that the driver reserves for each block, since 8.0.
 SHARED_RESERVED = 1024
-#: Columns of tensor memory a multiprocessor has (PTX ISA, tcgen05); only 10.x has it.
+#: Columns of tensor memory of a multiprocessor (PTX ISA, tcgen05); only 10.x has tensor memory.
 TENSOR_COLUMNS = 512
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a multiprocessor holds: warps, blocks, bytes of shared memory; and bytes that one block may have."""
+    """What a multiprocessor holds: warps, blocks, bytes of shared memory; and the maximum bytes of one block."""
 
     warps: int
     blocks: int
@@ -35,8 +36,8 @@ class Limits:
     shared_block: int
 
 
-#: By compute capability. These are the architectures that ``Target.parse`` accepts. A GPU at hand may be newer: it
-#: takes the limits of the nearest architecture below.
+#: Limits by compute capability, for the architectures that ``Target.parse`` accepts. A machine's GPU may be newer: the
+#: limits of the nearest older architecture are then used.
 LIMITS = {
     80: Limits(64, 32, 164 << 10, 163 << 10),
     86: Limits(48, 16, 100 << 10, 99 << 10),
@@ -49,15 +50,15 @@ LIMITS = {
     121: Limits(48, 24, 100 << 10, 99 << 10),
 }
 
-#: Multiprocessors of one usual GPU for each architecture; ``NAMES`` has its name.
+#: Number of multiprocessors of a common GPU of each architecture; ``NAMES`` has its name.
 PROCESSORS = {80: 108, 86: 82, 87: 16, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188, 121: 48}
 
 
 class TargetError(ValueError):
-    """Not a target that kernels can be compiled for; the message says what is."""
+    """The text is not a target that kernels can be compiled for; the message lists the targets."""
 
 
-#: Names of these GPUs as their driver spells them.
+#: Names of these GPUs as the driver reports them.
 NAMES = {
     80: "NVIDIA A100-SXM4-80GB",
     86: "NVIDIA GeForce RTX 3090",
@@ -73,13 +74,13 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Target:
-    """A GPU to compile for, and what it answers.
+    """A GPU to compile for, and its properties.
 
     Attributes:
         arch: its architecture; 90 for sm_90.
-        processors: its multiprocessors, which kernels shape grids by.
-        gpu: its name; "" for the GPU one thinks of first.
-        measured: name and value of further device properties that the GPU at hand answered, as torch spells them.
+        processors: its number of multiprocessors, which kernels use to choose grids.
+        gpu: its name; "" for the common GPU of the architecture.
+        measured: names and values of further device properties that this machine's GPU reported, as torch names them.
     """
 
     arch: int
@@ -89,15 +90,15 @@ class Target:
 
     @property
     def name(self) -> str:
-        """ "sm_90"."""
+        """Return "sm_90"."""
         return f"sm_{self.arch}"
 
     def properties(self) -> dict[str, int | str]:
-        """Device properties by torch's names; sizes in bytes.
+        """Return device properties by torch's names; sizes in bytes.
 
         Sources: the tables of this module, and for ``shared_memory_per_block`` and the block limits the CUDA
-        Programming Guide, "Compute Capabilities". What differs between GPUs of one architecture (memory, caches,
-        clocks) is there only if the GPU at hand answered it.
+        Programming Guide, "Compute Capabilities". Properties that differ between GPUs of one architecture (memory,
+        caches, clocks) are included only if this machine's GPU reported them.
         """
         limits = self.limits
         return {
@@ -116,32 +117,32 @@ class Target:
 
     @property
     def limits(self) -> Limits:
-        """What one of its multiprocessors holds."""
+        """Return the limits of one of its multiprocessors."""
         return LIMITS[max(arch for arch in LIMITS if arch <= self.arch)]
 
     @classmethod
     def of_host(cls, facts: Mapping[str, str]) -> Target:
-        """The GPU of ``lockstep.record.provenance.host_facts``."""
+        """Return the GPU of ``lockstep.record.provenance.host_facts``."""
         arch, processors = int(facts["capability"].replace(".", "")), int(facts["sm_count"])
         l2 = (("L2_cache_size", int(facts["l2_bytes"])),) if facts.get("l2_bytes") else ()
         return cls(arch, processors, facts.get("gpu", ""), l2)
 
     @classmethod
     def spelled(cls, text: str) -> Target:
-        """The target that ``spell`` made text of."""
+        """Return the target from the text that ``spell`` returned."""
         row = json.loads(text)
         return cls(row["arch"], row["processors"], row["gpu"], tuple((name, value) for name, value in row["measured"]))
 
     def spell(self) -> str:
-        """Itself as text, for another process."""
+        """Return the target as text, to send it to another process."""
         return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """A target from "sm_90", or "sm_90:114" with its number of multiprocessors.
+        """Return a target from "sm_90", or from "sm_90:114", where 114 is the number of multiprocessors.
 
         Raises:
-            TargetError: the text has another form, or ``LIMITS`` does not have the architecture.
+            TargetError: the text has another form, or ``LIMITS`` lacks the architecture.
         """
         match = re.fullmatch(r"sm_([1-9]\d+)(?::([1-9]\d*))?", text.strip())
         arch = int(match[1]) if match else 0
@@ -156,16 +157,16 @@ class Target:
 def occupancy(
     target: Target, num_warps: int, registers: int, shared_bytes: int, tensor_columns: int = 0
 ) -> tuple[int, str]:
-    """How many blocks fit on a multiprocessor at once, and what keeps another from fitting.
+    """Return how many blocks fit on a multiprocessor at once, and the resources that limit that number.
 
     The rules are those of ``cudaOccMaxActiveBlocksPerMultiprocessor`` in ``cuda_occupancy.h``.
 
     Args:
         target: the GPU.
-        num_warps: warps a block.
-        registers: a thread.
-        shared_bytes: shared memory a block.
-        tensor_columns: tensor memory a block; 0 where there is none.
+        num_warps: warps of a block.
+        registers: registers of a thread.
+        shared_bytes: bytes of shared memory of a block.
+        tensor_columns: columns of tensor memory of a block; 0 without tensor memory.
     """
     limits = target.limits
     by: dict[str, int] = {"blocks": limits.blocks, "warps": limits.warps // num_warps}

@@ -1,7 +1,8 @@
-"""What tensors hold, as far as it decides what a kernel does: indices, loop bounds, tables.
+"""Record what tensors hold, if that decides what a kernel does: indices, loop bounds, tables.
 
-A tensor on the CPU has its bytes. A tensor on "meta" has none; it stands for the operators that made it, where no step
-of a trace shows them: while a module is imported, and in the first call, which fills what the code keeps.
+A tensor on the CPU is identified by its bytes. A tensor on "meta" has no bytes, so it is identified by the operators
+that made it, unless a trace already shows them as steps. A trace does not while a module is imported, nor in the first
+call, which fills what the code stores.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
-#: Storages by identity, with the digest of what made them. A weak reference keeps the identity from any other storage.
+#: Digest of what made each storage, by identity. A weak reference prevents reuse of the identity by another storage.
 _made: dict[int, tuple[StorageWeakRef | None, str]] = {}
 
 
 def content_of(tensor: torch.Tensor) -> str:
-    """Digest of what a tensor on the CPU or on "meta" holds, of its whole storage; "" where a trace shows it."""
+    """Return a digest of the whole storage of a tensor on the CPU or on "meta"; "" if a trace shows its content."""
     storage = tensor.untyped_storage()
     if tensor.device.type == "meta":
         return _made.get(storage._cdata, (None, ""))[1]
@@ -28,11 +29,11 @@ def content_of(tensor: torch.Tensor) -> str:
 
 
 def made_by(description: str | bytes, result: Any) -> None:
-    """Remember what made the tensors of a result.
+    """Record what made the tensors of a result.
 
     Args:
-        description: of the operator and its arguments.
-        result: a tensor, or several.
+        description: description of the operator and its arguments.
+        result: a tensor, or several tensors.
     """
     for tensor in result if isinstance(result, list | tuple) else [result]:
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "meta":

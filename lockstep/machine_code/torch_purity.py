@@ -1,7 +1,7 @@
-"""Parts of torch and Triton that code under test may use: those that answer by their arguments or by the target.
+"""List the parts of torch and Triton that code under test may use: their results depend on arguments or the target.
 
-Torch's operators are written in C and noted as they are called (``lockstep.machine_code.trace``). Of everything else
-the tables below name what is allowed.
+Torch's operators are written in C and recorded when they are called (``lockstep.machine_code.trace``). For everything
+else the tables below list what is allowed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-#: Modules of torch that answer by their arguments, with their submodules.
+#: Modules of torch whose results depend only on their arguments, with their submodules.
 _MODULES = (
     *("torch.nn", "torch.autograd", "torch.functional", "torch._tensor", "torch._tensor_str", "torch.amp"),
     *("torch._ops", "torch._library", "torch._jit_internal", "torch._compile", "torch.utils._contextlib"),
@@ -21,14 +21,14 @@ _MODULES = (
     *("torch.utils._device", "torch._classes", "torch._utils", "torch.ops", "torch.return_types"),
     *("torch._vmap_internals", "torch.distributed.tensor", "torch.torch_version"),
 )
-#: Modules of those above that choose kernels by the device, give operators other kernels, or measure.
+#: Modules within those above that choose kernels by the device, register other kernels for operators, or measure.
 _NOT_MODULES = (
     *("torch.nn.attention", "torch.nn.modules.transformer", "torch.nn.parallel", "torch.library"),
     *("torch.autograd.profiler", "torch.autograd.anomaly_mode", "torch.autograd.gradcheck"),
 )
 #: Modules of torch that hold operators written in C.
 _OPERATORS = frozenset({"torch._C", "torch._C._nn", "torch._C._linalg", "torch._C._special", "torch._C._fft"})
-#: Python functions of the module torch itself.
+#: Python functions of the module ``torch`` itself.
 _FUNCTIONS = frozenset(
     {
         *("sym_not", "sym_float", "sym_int", "sym_max", "sym_min", "sym_sum", "sym_sqrt", "sym_ite", "is_tensor"),
@@ -37,7 +37,7 @@ _FUNCTIONS = frozenset(
         *("cond", "_running_with_deploy", "compiled_with_cxx11_abi"),
     }
 )
-#: Functions of the module torch that are written in C and are not operators.
+#: Functions of the module ``torch`` that are written in C but are not operators.
 _BUILTINS = frozenset(
     {
         *("as_tensor", "asarray", "from_numpy", "frombuffer", "tensor", "get_default_dtype", "is_grad_enabled"),
@@ -46,7 +46,7 @@ _BUILTINS = frozenset(
         *("is_anomaly_enabled", "is_anomaly_check_nan_enabled", "parse_schema", "clear_autocast_cache"),
     }
 )
-#: Types of the module torch. An event or a generator answers by time or chance.
+#: Types of the module ``torch``. Events and generators are left out: their results depend on time or chance.
 _TYPES = frozenset(
     {
         *("Size", "dtype", "finfo", "iinfo", "layout", "memory_format", "qscheme", "device", "Tag", "Tensor"),
@@ -56,9 +56,9 @@ _TYPES = frozenset(
         *("BFloat16Tensor",),
     }
 )
-#: Values and modules of torch itself that are refused.
+#: Values and modules of ``torch`` itself that are refused.
 _NOT_VALUES = frozenset({"_C", "_dynamo"})
-#: Methods of a tensor that are written in Python and work by operators (``torch/_tensor.py``).
+#: Methods of a tensor that are written in Python and call operators (``torch/_tensor.py``).
 _OF_TENSOR = frozenset(
     {
         *("__deepcopy__", "backward", "index", "register_hook", "register_post_accumulate_grad_hook", "reinforce"),
@@ -69,7 +69,7 @@ _OF_TENSOR = frozenset(
         *("unflatten", "to_sparse_coo", "dim_order", "_clear_non_serializable_cached_data"),
     }
 )
-#: Methods of torch's operators as Python sees them (``torch/_ops.py``).
+#: Methods of torch's Python objects for operators (``torch/_ops.py``).
 _OF_OPERATORS = frozenset(
     {
         *("__call__", "__getattr__", "__init__", "__new__", "__hash__", "__eq__", "__str__", "__repr__", "__iter__"),
@@ -77,9 +77,9 @@ _OF_OPERATORS = frozenset(
         *("_schemas", "_get_dispatch", "is_view"),
     }
 )
-#: What a custom operator may be given. Where it is called, the case is unknown.
+#: Functions that may be registered for a custom operator. A case that calls the operator is unknown.
 _REGISTERED = ("register_fake", "register_autograd", "register_vmap", "register_torch_dispatch", "register_kernel")
-#: Functions of ``torch._C`` that answer by what the code itself has set, and not by the machine.
+#: Functions of ``torch._C`` whose results depend on what the code itself has set, not on the machine.
 _STATE = frozenset(
     {
         *("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cache_enabled"),
@@ -89,13 +89,13 @@ _STATE = frozenset(
         *("_has_torch_function_variadic", "_is_tracing", "_get_tracing_state", "_functionalization_reapply_views_tls"),
     }
 )
-#: Parts of Triton that measure or ask more than its driver, for which a stand-in answers.
+#: Parts of Triton that measure, or that ask the machine in ways other than through its driver, which is replaced.
 _NOT_TRITON = ("triton.testing", "triton.profiler", "triton.runtime.build", "triton.knobs")
 
 
 @functools.cache
 def operators() -> frozenset[str]:
-    """Names of torch's own operators, those of its first import: "add", "_softmax"."""
+    """Return the names of torch's own operators that exist after its import: "add", "_softmax"."""
     # Start-up: torch is slow to import.
     import torch
 
@@ -104,7 +104,7 @@ def operators() -> frozenset[str]:
 
 
 def allowed_of_torch(module: str, name: str) -> bool:
-    """Whether a function or value of torch may be used; arguments as of ``lockstep.machine_code.purity.allowed``."""
+    """Return whether a function or value of torch may be used; arguments are those of ``purity.allowed``."""
     last = name.rpartition(".")[2]
     if module == "torch":
         return _allowed_of_the_module(name)
@@ -133,12 +133,12 @@ def _allowed_of_the_module(name: str) -> bool:
 
 
 def refused_call_of_torch(module: str, name: str, holder: Any) -> str:
-    """Why a function of torch that is written in C may not be called, else "".
+    """Return why a function of torch that is written in C must not be called, or "".
 
     Args:
-        module: that it belongs to.
-        name: of the function.
-        holder: what it is bound to: a module, a type, or an object.
+        module: module that it belongs to.
+        name: name of the function.
+        holder: object that it is bound to: a module, a type, or another object.
     """
     if module == "torch._C" or (isinstance(holder, ModuleType) and holder.__name__ == "torch._C"):
         # Functions of the module itself; operators are methods of other objects.
@@ -151,5 +151,5 @@ def refused_call_of_torch(module: str, name: str, holder: Any) -> str:
 
 
 def allowed_of_triton(module: str) -> bool:
-    """Whether what a module of Triton offers may be used."""
+    """Return whether names of a module of Triton may be used."""
     return not module.startswith(_NOT_TRITON)

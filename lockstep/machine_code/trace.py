@@ -1,12 +1,12 @@
-"""What the host side of a kernel does, step by step, on tensors that have a shape and no content.
+"""Trace the host side of a kernel, step by step, on tensors that have a shape but no content.
 
-A variant is called on meta tensors. Launches are noted (``driver_stand_in``), and calls of torch pass through a
-dispatch mode. Views and allocations are not steps: they cost nothing on the device, and what they lead to shows in the
-arguments. Memory is finite, so the trace reports at its end how many gigabytes were allocated.
+A variant is called on meta tensors. Launches are recorded (``driver_stand_in``), and calls of torch pass through a
+dispatch mode. Views and allocations are not steps: they cost nothing on the device, and their effect shows in the
+arguments. Memory is finite, so the end of a trace states how many gigabytes were allocated.
 
-To the code under test the tensors are on the target (``simulated_target``). Whatever it asks of the world is watched
-(``watch``). A question without an answer here makes the trace untrusted, with a reason; ``docs/machine-code.md`` lists
-them.
+To the code under test the tensors are on the target (``simulated_target``). Every question that it asks about the
+machine is watched (``watch``). A question that has no answer without a GPU makes the trace untrusted, with a reason;
+``docs/machine-code.md`` lists them.
 """
 
 from __future__ import annotations
@@ -48,33 +48,34 @@ ALLOCATIONS = frozenset(
 )
 
 
-#: Allocations of a case are told in whole units of this many bytes.
+#: Allocations of a case are stated in whole units of this many bytes.
 GIGABYTE = 1 << 30
 
 
 def is_setting(reason: str) -> bool:
-    """Return whether a trace is distrusted for asking Triton's own settings alone.
+    """Return whether a trace is distrusted only because it read Triton's own settings.
 
-    They may be assigned, so they prove nothing. But Triton compiles here as on a GPU: its interpreter does not run.
+    Code may assign these settings, so the trace proves nothing. But its steps are those of a GPU: Triton compiles as on
+    a GPU, because its interpreter does not run.
     """
     return " asks triton.knobs.runtime" in reason or " asks triton.knobs.env_base.__get__" in reason
 
 
 class Trace:
-    """The steps of one case. Tensors are numbered by the storage that they lie in, in order of appearance.
+    """The steps of one case. Tensors are numbered by their storage, in order of appearance.
 
     Attributes:
-        steps: one line each.
-        requests: what the launches among them need compiled, in order.
-        unknown: why it cannot be trusted, or "".
-        complete: whether its steps are those of a GPU all the same, see ``is_setting``.
-        muted: launches are not noted.
-        allocated: bytes, by the code under test itself.
-        memory: of the call; ``None`` until it has ended, and of an incomplete trace.
+        steps: one line for each step.
+        requests: requests to compile for the launches among the steps, in order.
+        unknown: why the trace cannot be trusted, or "".
+        complete: whether an untrusted trace still has the steps of a GPU; see ``is_setting``.
+        muted: whether launches are ignored.
+        allocated: bytes allocated by the code under test itself.
+        memory: device memory of the call; ``None`` until the call has ended, and for an incomplete trace.
     """
 
     def __init__(self, *, contents: bool = False) -> None:
-        """Args: whether the contents of tensors are shown."""
+        """Args: whether steps show the contents of tensors."""
         self._contents = contents
         self.steps: list[str] = []
         self.requests: list[Request] = []
@@ -87,16 +88,16 @@ class Trace:
         self._traced: set[Any] = set()
         self._numbers: dict[int, int] = {}
         self._places: dict[int, int] = {}
-        # A storage that is gone could leave its identity to another, which a weak reference prevents.
+        # A weak reference prevents reuse of a freed storage's identity by another storage.
         self._seen: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def distrust(self, reason: str) -> None:
-        """Note why this trace cannot be trusted; the first reason stays."""
+        """Record why this trace cannot be trusted; only the first reason is stored."""
         self.unknown = self.unknown or reason
         self.complete = self.complete and is_setting(reason)
 
     def launch(self, launch: Launch) -> None:
-        """Note a launch."""
+        """Record a launch."""
         if self.muted:
             self._first.append(launch)
         else:
@@ -104,7 +105,7 @@ class Trace:
             self._add(launch, "launch")
 
     def end(self) -> None:
-        """Add what the first call alone launches: it may fill tensors that later calls read."""
+        """Add the launches that only the first call makes: it may fill tensors that later calls read."""
         for launch in self._first:
             if _identity(launch) not in self._traced:
                 self._add(launch, "first call: launch")
@@ -112,7 +113,7 @@ class Trace:
 
     @property
     def storages(self) -> dict[int, int]:
-        """Storages in the steps so far that are still alive: identity to bytes on the device."""
+        """Return the storages in the steps so far that are still alive: bytes on the device by identity."""
         return {identity: size for identity, (reference, size) in self._seen.items() if not reference.expired()}
 
     def _add(self, launch: Launch, what: str) -> None:
@@ -121,18 +122,18 @@ class Trace:
         self.steps.append(f"{what} [{grid}] ({', '.join(self.spell(one) for one in launch.arguments)})")
 
     def step(self, step: str) -> None:
-        """Note what the host does besides launches and calls of torch's operators."""
+        """Record a step of the host side that is neither a launch nor a call of a torch operator."""
         if not self.muted:
             self.steps.append(step)
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Note a call of torch."""
+        """Record a call of a torch operator."""
         given = [self.spell(one) for one in args]
         given += [f"{key}={self.spell(one)}" for key, one in kwargs.items() if key != "device"]
         self.steps.append(f"{name}({', '.join(given)}) → {self.spell(result)}")
 
     def make(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Remember what made tensors in a call of torch that is no step."""
+        """Record what made the tensors of a torch call that is not a step."""
         new = [one for one in _tensors(result) if one.untyped_storage()._cdata not in self._numbers]
         if new:
             alone = Trace(contents=True)
@@ -140,7 +141,7 @@ class Trace:
             made_by(alone.steps[0], new)
 
     def spell(self, value: Any) -> str:
-        """A value without addresses: ``t0 bf16[8,4096]``, with strides and offset where they are not the usual."""
+        """Return a value as text without addresses: ``t0 bf16[8,4096]``, with unusual strides or offset."""
         if isinstance(value, torch.Tensor):
             return self._spell_tensor(value)
         if isinstance(value, list | tuple):
@@ -152,7 +153,7 @@ class Trace:
         return getattr(value, "__name__", type(value).__name__) if " at 0x" in text else text
 
     def place(self, tensor: torch.Tensor) -> int:
-        """An address that the tensor could have: storages lie far apart and begin at round ones."""
+        """Return a possible address of the tensor: storages are far apart and begin at round addresses."""
         number = self._places.setdefault(self._storage(tensor), len(self._places) + 1)
         return (number << 40) + int(tensor.storage_offset()) * tensor.element_size()
 
@@ -178,7 +179,7 @@ class Trace:
 
 
 def _identity(launch: Launch) -> Any:
-    """The same for launches that differ at most in the tensors that they are given, of the same shapes."""
+    """Return a key that is equal for launches that differ only in their tensors, if these have equal shapes."""
     alone = Trace()
     spelled = [alone.spell(one).partition(" ")[2] if isinstance(one, torch.Tensor) else alone.spell(one)
                for one in launch.arguments]  # fmt: skip
@@ -186,7 +187,7 @@ def _identity(launch: Launch) -> Any:
 
 
 def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Of a new tensor; ``is_contiguous`` leaves out dimensions of one element, whose strides choose layouts too."""
+    """Return the strides of a new tensor. ``is_contiguous`` ignores dimensions of size 1, whose strides matter too."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -195,15 +196,15 @@ def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: Target, watch: Watch) -> Trace:
-    """What ``variant`` does at ``case`` for ``target``: its preparation offline, then the call.
+    """Return the trace of ``variant`` at ``case`` for ``target``: its offline preparation, then the call.
 
     Args:
-        suite: whose inputs.
+        suite: suite that draws the inputs.
         case: the shape.
-        family: of the tree at hand.
-        variant: one of the family's.
-        target: what Triton is to compile for.
-        watch: over the code under test.
+        family: family of the traced tree.
+        variant: name of a variant in the family.
+        target: the target that Triton compiles for.
+        watch: the watch over the code under test.
 
     Raises:
         NotInCommit: the tree lacks what the variant imports.
@@ -224,14 +225,14 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             given = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
             trace.steps.append(f"given {given}")
             known = trace.storages
-            # Once to fill what the code itself keeps between calls; then as every further call will be.
+            # The first call fills what the code stores between calls; the second is like every later call.
             trace.muted = True
             with watch.calls(trace.distrust), _Calls(trace):
                 call(**arguments)
             trace.muted, allocations = False, Allocations()
             with watch.calls(trace.distrust), capturing(), _Calls(trace, allocations):
                 call(**arguments)
-            # What a call uses that it neither got nor made was kept by the code, be it before this case.
+            # A tensor that the call uses but neither got nor made was stored by the code, perhaps before this case.
             used = {one for one in trace.storages if one not in known and one not in allocations}
             trace.end()
             kept = {one: size for one, size in trace.storages.items() if one in used} | allocations.live
@@ -243,7 +244,7 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
         raise
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and _raised_in(error) in watch.packages:
-            # It says itself that it is not for this shape or GPU, and on a GPU it would say the same.
+            # The variant itself refuses this shape or GPU, and would do so on a GPU as well.
             trace.steps.append(f"refuses: {_first_line(error)}")
         else:
             trace.distrust(f"cannot be followed without a GPU ({type(error).__name__}: {_first_line(error)})")
@@ -253,14 +254,14 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
 
 
 def _forget(packages: frozenset[str], modules: int) -> None:
-    """Empty the caches of the code under test: what they remember of an earlier case must not show in this one."""
+    """Empty the caches of the code under test, so that results stored in an earlier case do not affect this one."""
     for clear in _caches(packages, modules):
         clear()
 
 
 @functools.lru_cache(maxsize=1)
 def _caches(packages: frozenset[str], modules: int) -> list[Callable[[], None]]:
-    """``cache_clear`` of the packages' functions; ``modules``, the number of loaded ones, says when to look again."""
+    """Return ``cache_clear`` of the packages' functions; ``modules``, the number of loaded modules, keys the cache."""
     mine = [module for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     values = [value for module in mine for value in vars(module).values()]
     held = [part for value in values if isinstance(value, type) for part in vars(value).values()]
@@ -269,7 +270,7 @@ def _caches(packages: frozenset[str], modules: int) -> list[Callable[[], None]]:
 
 
 def _raised_in(error: BaseException) -> str:
-    """The top-level package of the function that raised it."""
+    """Return the top-level package of the function that raised an error."""
     last = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         last = frame
@@ -281,7 +282,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Mode(TorchDispatchMode):
-    """A mode in which nothing is compiled, so that torch need not import its compiler: that takes as long as torch."""
+    """A mode in which nothing is compiled, so that torch does not import its compiler, which takes as long as torch."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -289,7 +290,7 @@ class _Mode(TorchDispatchMode):
 
 
 class _Calls(_Mode):
-    """Notes each operator that reaches a device, and what it allocates there."""
+    """Records each operator that runs on a device, and what it allocates there."""
 
     def __init__(self, trace: Trace, allocations: Allocations | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -300,7 +301,7 @@ class _Calls(_Mode):
         try:
             result = func(*args, **(kwargs or {}))
         except Exception as error:
-            # Said aloud, because the caller may take it for a refusal and go another way.
+            # Recorded at once, because the caller may treat the error as a refusal and take another branch.
             self._trace.distrust(f"cannot be followed without a GPU ({_first_line(error)})")
             raise
         if torch.Tag.nondeterministic_seeded in func.tags and "cpu" in _device_types(result):
@@ -319,7 +320,7 @@ class _Calls(_Mode):
 
 
 class Importing(_Mode):
-    """Remembers what makes the tensors of modules that are imported."""
+    """Records what makes the tensors of modules while they are imported."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -329,7 +330,7 @@ class Importing(_Mode):
 
 
 def _device_types(result: Any) -> set[str]:
-    """Where the tensors of a result lie; what no operator returned lies nowhere."""
+    """Return the devices of the tensors of a result, for those that an operator returned."""
     return {part.device.type for part in _tensors(result)}
 
 

@@ -1,4 +1,4 @@
-"""Who hears what the code under test asks while a case is traced: doubts, steps of the host, addresses of tensors."""
+"""Forward what the code under test asks while a case is traced to its listener: doubts, steps, tensor addresses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     import torch
 
 
-#: Code that stands between the code under test and what it asks; whoever looks for the asker looks through it.
+#: Code between the code under test and what it asks; a search for the asker skips these frames.
 TRANSPARENT: set[CodeType] = set()
 
 
 class Listener:
-    """Who hears of doubts, steps and addresses now."""
+    """The functions that now receive doubts, steps and requests for addresses."""
 
     doubt: Callable[[str], None] = staticmethod(lambda reason: None)
     step: Callable[[str], None] = staticmethod(lambda step: None)
@@ -28,7 +28,7 @@ class Listener:
 def heard_by(
     doubt: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int]
 ) -> Iterator[None]:
-    """Within the block, who hears of doubts and of steps of the host, and who gives tensors their addresses."""
+    """Set the functions that receive doubts and steps and that assign addresses to tensors, for the block."""
     former = Listener.doubt, Listener.step, Listener.place
     Listener.doubt, Listener.step, Listener.place = doubt, step, place
     try:
@@ -39,7 +39,7 @@ def heard_by(
 
 @contextlib.contextmanager
 def doubted_by(doubt: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, who hears of doubts; steps and addresses go where they went."""
+    """Set the function that receives doubts, for the block; the functions for steps and addresses stay the same."""
     former, Listener.doubt = Listener.doubt, doubt
     try:
         yield
@@ -49,7 +49,7 @@ def doubted_by(doubt: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def capturing() -> Iterator[None]:
-    """Within the block a CUDA graph is being captured, as in a measurement."""
+    """Make ``is_current_stream_capturing`` true within the block, as while a CUDA graph is captured for measuring."""
     Listener.capturing = True
     try:
         yield

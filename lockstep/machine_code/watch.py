@@ -1,9 +1,9 @@
-"""A watch over the code under test: whatever it asks of the world is noted, in all its packages and while they load.
+"""Watch the code under test: record every question that it asks about the machine, while it is imported and called.
 
-The watch is a profiling function of the thread (``sys.setprofile``) and an audit hook of the process. It looks at each
-function of the code under test once for what it mentions (``mentions.refused_mentions``), at each call of a Python or C
-function by what it is, and at each file, process, socket and foreign library by the audit event. The backward of an
-autograd function runs in the same thread: tensors here are on "meta", whose backward torch runs in the caller's thread.
+The watch is a profiling function of the thread (``sys.setprofile``) and an audit hook of the process. It checks each
+function of the code under test once for what it mentions (``bytecode_mentions.refused_mentions``). It checks each call
+of a Python or C function by the function, and each file, process, socket and foreign library by its audit event. The
+backward pass of an autograd function runs in the same thread: torch runs that of "meta" tensors in the caller's thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lockstep.machine_code.package_files import FILES, TreeFiles
 from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_scope, top
 from lockstep.machine_code.trace_listener import TRANSPARENT, doubted_by
 
-#: Audit events that tell nothing of the world; https://docs.python.org/3/library/audit_events.html. All others do.
+#: Audit events that reveal nothing about the machine (https://docs.python.org/3/library/audit_events.html).
 HARMLESS_EVENTS = frozenset(
     {
         "import",
@@ -40,28 +40,28 @@ HARMLESS_EVENTS = frozenset(
         "object.__delattr__",
     }
 )
-#: Events by which text becomes code, and modules of the standard library that do so with texts of their own.
+#: Events by which text becomes code, and modules of the standard library that evaluate only texts of their own.
 EVALUATING = frozenset({"compile", "exec"})
 GENERATORS = frozenset({"ast", "collections", "dataclasses", "enum", "inspect", "typing"})
-_EXECUTE = SourceFileLoader.exec_module  # Python's own, whatever watches there were before
-#: Parts of the standard library that look for what is installed.
+_EXECUTE = SourceFileLoader.exec_module  # Python's own method, whatever replaced it before
+#: Parts of the standard library that look up what is installed.
 INSTALLED = ("importlib._bootstrap", "importlib.metadata", "importlib.util")
 _LOOKING_UP = (globals, locals, vars)
-#: Environment variables that differ here from what a measuring process sees.
+#: Environment variables whose values differ from those in a measuring process.
 OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONSAFEPATH", "TRITON_INTERPRET"})
 
 
 class Watch:
-    """Watches the code under test for as long as the process runs; at most one in a process.
+    """Watches the code under test for the life of the process; there may be one watch in a process.
 
     Args:
         packages: top-level packages under test.
         trusted: further packages that they may call.
-        root: folder of the tree; its files are part of what is compared.
+        root: folder of the tree; its files are compared, so reading them is allowed.
 
     Attributes:
-        loading: reasons to distrust what was loaded, by the file of each module that was running.
-        environment: variables that were read and what they answered, by name.
+        loading: reasons to distrust imported modules, by the file of the module that was running.
+        environment: values of the variables that were read, by name.
     """
 
     def __init__(self, packages: Iterator[str] | tuple[str, ...], trusted: frozenset[str], root: Path) -> None:
@@ -88,12 +88,12 @@ class Watch:
             self._doubt(reason)
 
     def begin_case(self) -> None:
-        """Say that another case begins."""
+        """Start a new case."""
         self._state.begin_case()
 
     @contextlib.contextmanager
     def calls(self, doubt: Callable[[str], None]) -> Iterator[None]:
-        """Within the block, tell ``doubt`` why what runs cannot be trusted."""
+        """Call ``doubt`` within the block with each reason why what runs cannot be trusted."""
         self._forget()
         before, self._doubt = self._doubt, doubt
         self._state.begin_call()
@@ -114,7 +114,7 @@ class Watch:
 
     @contextlib.contextmanager
     def loads(self) -> Iterator[None]:
-        """Within the block modules of the code under test are imported; ``loading`` has what they asked."""
+        """Watch imports of modules under test within the block; their reasons go into ``loading``."""
         self._forget()
         before, self._doubt = self._doubt, self._doubt_loading
         with doubted_by(self._doubt_loading), _profiled(self._event):
@@ -124,12 +124,12 @@ class Watch:
                 self._doubt = before
 
     def _forget(self) -> None:
-        """Empty the caches of other packages' functions: they answer unseen from them."""
+        """Empty the caches of other packages' functions, because an answer from a cache cannot be seen."""
         for cached in self._caches:
             cached.cache_clear()
 
     def _leave_imports_out(self) -> None:
-        """Stop watching while a module is imported that is not under test: that is the same on both sides, and slow."""
+        """Do not watch imports of modules not under test: they are the same for both trees, and slow to watch."""
 
         def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
             watched = self._doubt is not None and top(module.__name__) in self.packages
@@ -180,7 +180,7 @@ class Watch:
                 self.loading.setdefault(frame.f_code.co_filename, f"{self._files.module(frame)} {reason}")
 
     def _judge(self, frame: FrameType, known: _Known) -> None:
-        """A function that is not known to be harmless was called: doubt it if the code under test called it."""
+        """Doubt a function that is not known to be harmless, if the code under test called it."""
         assert self._doubt is not None
         if known.module == "os" and frame.f_code.co_qualname == "_Environ.__getitem__":
             if self._caller(frame, any_library=True) is not None:
@@ -207,15 +207,15 @@ class Watch:
         if not isinstance(name, str) or name in OURS:
             self._doubt(f"reads the environment variable {name}, which is another one here")
             return
-        answers = vars(os.environ)["_data"]  # asking os.environ itself would be seen
+        answers = vars(os.environ)["_data"]  # the watch would see a read of os.environ itself
         raw = answers.get(os.fsencode(name))
         self.environment[name] = None if raw is None else os.fsdecode(raw)
 
     def _caller(self, frame: FrameType, *, any_library: bool = False, any_package: bool = False) -> FrameType | None:
-        """The function under test that called, maybe through the standard library; None if another did.
+        """Return the function under test that made a call, perhaps through the standard library; None if none did.
 
-        A call on the way into a part of the standard library that is not pure was judged itself, and so answers for
-        what it calls; ``any_library`` looks through it all the same, and ``any_package`` through torch and NumPy.
+        A call into an impure part of the standard library was itself checked, so what it calls further is not.
+        ``any_library`` looks through such parts nevertheless, and ``any_package`` through torch and NumPy.
         """
         caller = frame.f_back
         while caller is not None:
@@ -235,12 +235,12 @@ class Watch:
                 caller = caller.f_back
                 continue
             if module in ("linecache", "warnings") or not (any_library or module in PURE):
-                return None  # the first two: to print a line of the source
+                return None  # the first two functions read files only to print a source line
             caller = caller.f_back
         return None
 
     def _follows(self, frame: FrameType) -> bool:
-        """Whether a function of another package runs for the code under test, and not while a module is imported."""
+        """Return whether another package's function runs for the code under test, and not during an import."""
         caller = frame.f_back
         while caller is not None:
             module = self._files.module(caller)
@@ -284,7 +284,7 @@ class Watch:
             for cached in self._caches[before:]:
                 cached.cache_clear()
         if code.co_name == "<module>":
-            reasons = ()  # looked at when it has run
+            reasons = ()  # checked after it has run
         elif foreign:
             reasons += tuple(unknown_globals(code, frame.f_globals))
         loading = module.startswith("importlib._bootstrap")
@@ -293,7 +293,7 @@ class Watch:
 
 
 def _failed(function: Any) -> str:
-    """Why the failure of a function written in C is a doubt: one of torch may fail here and not on a GPU."""
+    """Return why the failure of a C function is a doubt: a function of torch may fail only without a GPU."""
     holder = getattr(function, "__self__", None)
     homes = (getattr(function, "__module__", None), getattr(type(holder), "__module__", None))
     if any(top(str(home)) == "torch" for home in homes):
@@ -303,7 +303,7 @@ def _failed(function: Any) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a function."""
+    """Facts about a function, found when it was first seen."""
 
     module: str
     name: str

@@ -1,6 +1,6 @@
-"""The process that traces and compiles one tree; ``lockstep.machine_code.session`` is its parent's side.
+"""The process that traces and compiles one tree; ``lockstep.machine_code.session`` is the parent's side.
 
-``lockstep.processes.worker`` has the protocol. Requests: ``{"trace": {"suites", "target", "skip", "cases"}}``,
+``lockstep.processes.worker`` describes the protocol. Requests: ``{"trace": {"suites", "target", "skip", "cases"}}``,
 ``{"build": {"target", "identities"}}``. Events: ``ready``, ``stage`` (before a variant is traced), ``traced``,
 ``built``.
 """
@@ -24,8 +24,8 @@ from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.missing_files import without_tree
 from lockstep.suite.model import Suite
 
-#: Suite, variant, case; then steps of the host, what is to be compiled, why it cannot be trusted, whether the tree
-#: lacks what the variant imports, and the device memory of the call.
+#: Suite, variant, case; then the steps of the host side, requests to compile, the reason for distrust, whether the tree
+#: lacks a name that the variant imports, and the device memory of the call.
 Row = tuple[str, str, str, tuple[list[str], list[Request], str, bool, Memory | None]]
 
 
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 class Tracer:
-    """Traces suites of one tree, and keeps what their kernels are compiled from."""
+    """Traces suites of one tree, and stores the requests from which their kernels are compiled."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Tracer:
         self._suites = suites
         self._tree = tree
         self._packages = tuple(packages)
-        # A suite's own variants are code under test as well: what they ask of the world decides what they do.
+        # A suite's own variants are code under test as well: their questions about the machine decide what they do.
         own = {
             name for suite in suites.values() if suite.adapters for name in definition_packages(suite, self._packages)
         }
@@ -96,10 +96,10 @@ class Tracer:
         """Trace the cases of these suites.
 
         Args:
-            suites: names.
-            target: spelled.
-            skip: variants not to touch ("suite variant"), and why.
-            cases: labels of each suite; all cases if ``None``.
+            suites: names of the suites.
+            target: text of ``Target.spell``.
+            skip: reasons for variants ("suite variant") that must not be traced.
+            cases: labels of the cases by suite; ``None`` for all cases.
         """
         # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.build import identify
@@ -122,7 +122,7 @@ class Tracer:
         )
 
     def build(self, target: str, identities: Iterable[str]) -> None:
-        """Compile kernels that were traced."""
+        """Compile kernels that this process has traced."""
         # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.build import build
 
@@ -131,7 +131,7 @@ class Tracer:
         self._process.emit("built", kernels=[asdict(kernel) for kernel in built])
 
     def _answer_as(self, target: str) -> None:
-        """Have torch and Triton answer as the target; modules that ask while they are imported hear it."""
+        """Make torch and Triton answer as the target, also to modules that ask while they are imported."""
         if self._answering is None:
             # Start-up: torch and Triton, after the process is tied to its parent.
             from lockstep.machine_code.driver_stand_in import stand_in
@@ -141,7 +141,7 @@ class Tracer:
             answer_as(Target.spelled(target))
             self._answering = target
         if self._answering != target:
-            raise ValueError("one process answers for one target: modules remember what they asked")
+            raise ValueError("one process answers for one target, because modules store the answers")
 
     def _suite(
         self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None
@@ -169,7 +169,7 @@ class Tracer:
             self._process.stage("trace", f"{suite.name} {variant}")
             for case in suite.cases:
                 if skip_reason(suite, variant, case) or (labels is not None and case.label not in labels):
-                    continue  # never measured, or not asked for
+                    continue  # never measured, or not requested
                 try:
                     trace = trace_case(suite, case, family, variant, target, self._watch)
                 except NotInCommit as error:
@@ -180,7 +180,7 @@ class Tracer:
                 yield suite.name, variant, case.label, found
 
     def _doubt_of_loading(self, suite: Suite) -> str:
-        """Why what a suite's modules found when they were imported cannot be trusted, else ""."""
+        """Return why what a suite's modules asked during their import cannot be trusted, or ""."""
         if not self._watch.loading:
             return ""
         files = tree_files(self._tree, self._packages, suite)

@@ -177,7 +177,7 @@ def test_a_configuration_that_is_no_object(run, tmp_path, text):
 def test_a_configuration_that_is_not_there(run):
     status, said = run("changes", "--config", "other.json")
     assert status == 4
-    assert "no configuration" in said
+    assert "does not exist" in said
 
 
 @pytest.mark.parametrize("words", [("changes",), ("gate",), ("ingest", "--config", "asv.conf.json")])

@@ -257,7 +257,7 @@ def test_lock_that_does_not_hold_under_load_is_undone_at_once(machine: Machine, 
     taken, locked = machine.run(UNLOCKED.format(target=target, memory=None), STAND_IN_SAG="1200").splitlines()
     label, detail = taken.split(" | ")
     assert label == "unlocked(does not hold)"
-    assert "saw 1200 MHz" in detail
+    assert "measured 1200 MHz" in detail
     assert "power cap" in detail
     assert locked == "False"
     assert machine.records == []
@@ -609,7 +609,7 @@ def test_lost_lock_does_not_verify(machine: Machine) -> None:
     (machine.folder / "sm-0").unlink()
     code, out, _ = machine.cli("status", "--verify")
     assert code == 1
-    assert "unlocked(does not hold): asked for locked@1500, saw 1980 MHz" in out
+    assert "unlocked(does not hold): requested locked@1500, measured 1980 MHz" in out
 
 
 def test_cli_relocks_to_another_clock(machine: Machine) -> None:

@@ -431,7 +431,7 @@ def test_a_family_may_lie_deeper_in_its_package(tmp_path, monkeypatch):
 def test_a_baseline_that_is_no_variant_is_refused(load):
     # Measuring would have it "not in this commit", and no speedup of anything.
     with pytest.raises(
-        SuiteError, match=r"its baseline 'plane' is not in VARIANTS of toy\.thing, there is plain, op\.fast"
+        SuiteError, match=r"its baseline 'plane' is not in VARIANTS of toy\.thing, only plain, op\.fast"
     ):
         load(changed('baseline = "plain"', 'baseline = "plane"'))
 
@@ -518,7 +518,7 @@ def test_a_suite_of_its_own_variants_needs_no_module(load):
     assert suite.variants() == ("own",)
     family = load_family(suite)
     assert (family.variants["own"](3), list(inspect.signature(family.variants["own"]).parameters)) == (6, ["x"])
-    with pytest.raises(SuiteError, match=r"its baseline 'op' is not marked @variant in Thing, there is own"):
+    with pytest.raises(SuiteError, match=r"its baseline 'op' is not marked @variant in Thing, only own"):
         load(alone.replace('"own"', '"op"'))
     # Nothing of it names the package, so that asv.conf.json alone does.
     assert packages_under_test(SimpleNamespace(lockstep={"packages": ["toy"]}), {"thing": suite}) == ("toy",)
@@ -594,7 +594,7 @@ def test_a_function_gets_the_arguments_that_it_names():
     assert bind(lambda a, c=3: None, {"a": 1, "b": 2}) == {"a": 1}
     assert bind(lambda **rest: None, {"a": 1, "b": 2}) == {"a": 1, "b": 2}
     assert bind(lambda a, *, out: None, {"a": 1}) == {"a": 1}
-    with pytest.raises(SuiteError, match=r"needs weight; there is a, b"):
+    with pytest.raises(SuiteError, match=r"needs weight; available: a, b"):
         bind(lambda a, weight: None, {"a": 1, "b": 2})
 
 

@@ -103,7 +103,7 @@ WRONG = {
     "[rule]\nmin_effect = 0.1": r"rule must be written \[\[rule\]\]",
     "[[rule]]\nmin_effect = 0.1": r"\[\[rule\]\] no. 1: match is missing; write a table of globs",
     "[[rule]]\nmatch = {suite='a'}": "is the only key: add min_effect",
-    "[[rule]]\nmatch = {kernel='a'}\nowner = 'me'": "match: kernel is no key here",
+    "[[rule]]\nmatch = {kernel='a'}\nowner = 'me'": "match: kernel is not a key of this table",
     "[[rule]]\nmatch = {suite=3}\nowner = 'me'": "match: suite is 3; write a glob",
     "[[mute]]\nmatch = {suite='a'}\nbecause='noise'": "until is missing; write a day",
     "[[mute]]\nmatch = {suite='a'}\nuntil = 'soon'\nbecause='noise'": "until is 'soon'; write a day",

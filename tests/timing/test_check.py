@@ -37,7 +37,7 @@ def test_a_file_that_a_commits_tree_lacks_is_explained(tmp_path):
     tree = tmp_path / f"{TREE_PREFIX}x"
     with pytest.raises(FileNotFoundError) as missing:
         (tree / "n.txt").read_text()
-    assert "; of a commit only the tracked files of its packages are taken out" in brief(missing.value)
+    assert "; only the tracked files of a commit's packages are unpacked" in brief(missing.value)
     with pytest.raises(FileNotFoundError) as elsewhere:
         (tmp_path / "n.txt").read_text()
     assert brief(elsewhere.value).endswith("n.txt'")
@@ -276,7 +276,7 @@ def test_the_length_of_the_sums_decides_in_float32():
     with pytest.raises(WrongResult, match=r"is off by 1e-05 of its norm .*, accepted is 1\.11e-06"):
         by_default(lambda x: 2 * x, summands=lambda M, N: 8 * M, **off)
     for wrong in (0, 1.5, None):
-        with pytest.raises(SuiteError, match=f"summands at M=8,N=4 is {wrong!r}; return a whole number from 1 on"):
+        with pytest.raises(SuiteError, match=f"summands at M=8,N=4 is {wrong!r}; return a whole number above 0"):
             by_default(lambda x: 2 * x, summands=lambda wrong=wrong: wrong)
 
 
