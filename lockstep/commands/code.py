@@ -1,9 +1,9 @@
 """``lockstep code show``, ``diff BASE HEAD`` and ``history RANGE``: code of the kernels, compiled without a GPU.
 
 Exit codes: 0 done, 1 something differs (``--exit-code``) or a quantity is worse (``--worse``), 3 no verdict, 4 wrong
-usage. There is no verdict if neither tree has a family, a tree's process does not start, there is no code to show, or all
-code is unknown. With ``--exit-code`` there is none either if some code is unknown and everything else is equal; with
-``--worse``, if quantities known in base are unknown in head.
+usage. There is no verdict if neither tree has a family, a tree's process does not start, there is no code to show, or
+all code is unknown. With ``--exit-code`` there is none either if some code is unknown and everything else is equal;
+with ``--worse``, if quantities known in base are unknown in head.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.tolerance import coarsest, default_tolerance, refusal
 
 #: Parts of error messages on a machine without a GPU, and the package that raises each: Triton at the first launch
-#: (``triton/runtime/driver.py``), torch at the first question about a GPU (``torch/cuda/__init__.py``), as autotuners ask.
+#: (``triton/runtime/driver.py``), torch at the first question about a GPU (``torch/cuda/__init__.py``), as autotuners
+#: ask.
 _NO_GPU = {
     "0 active drivers": "Triton",
     "Torch not compiled with CUDA enabled": "torch",

@@ -465,7 +465,7 @@ def test_a_measured_package_must_come_from_the_commit(load):
     suites = {"thing": load()}
     assert packages_under_test(SimpleNamespace(lockstep={"packages": ["helpers", "toy"]}), suites) == ("helpers", "toy")
     for conf, there in [(SimpleNamespace(), "kernels"), (SimpleNamespace(lockstep={"packages": ["toi"]}), "toi")]:
-        with pytest.raises(SuiteError, match=rf'needs "lockstep": {{"packages": \["toy"\]}}, there is {there}'):
+        with pytest.raises(SuiteError, match=rf'needs "lockstep": {{"packages": \["toy"\]}}, but has {there}'):
             packages_under_test(conf, suites)
 
 
