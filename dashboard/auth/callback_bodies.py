@@ -15,6 +15,8 @@ from werkzeug.exceptions import BadRequest
 #: Path to which Dash's renderer sends the values of a page.
 PATH = "/_dash-update-component"
 
+_UNDECLARED = "The request's inputs, state or outputs are not those that this callback declares."
+
 
 def add_checks(app: Dash) -> None:
     """Answer 400 to a callback request whose form or types match none of the app's callbacks."""
@@ -69,7 +71,7 @@ def _check(body: dict[str, Any], callback: Mapping[str, Any]) -> None:
     given = [*_parts(body, "inputs", callback["inputs"]), *_parts(body, "state", callback["state"])]
     changed = body.get("changedPropIds", [])
     if not fits(changed, list[str]) or not fits(body.get("outputs", []), dict[str, Any] | list[Any]):
-        raise BadRequest("This callback is called with other parts.")
+        raise BadRequest(_UNDECLARED)
     function = inspect.unwrap(callback["callback"])
     for (name, value), hint in zip(given, _hints(function), strict=False):
         if not fits(value, hint):
@@ -80,11 +82,11 @@ def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]])
     """Return names and values of the inputs or states."""
     parts = body.get(kind, [])
     if not isinstance(parts, list) or len(parts) != len(wanted):
-        raise BadRequest("This callback is called with other parts.")
+        raise BadRequest(_UNDECLARED)
     found = []
     for part, one in zip(parts, wanted, strict=True):
         if not isinstance(part, dict) or (part.get("id"), part.get("property")) != (one["id"], one["property"]):
-            raise BadRequest("This callback is called with other parts.")
+            raise BadRequest(_UNDECLARED)
         found.append((f"{one['id']}.{one['property']}", part.get("value")))
     return found
 

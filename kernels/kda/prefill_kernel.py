@@ -116,7 +116,9 @@ def prefill(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, f
     """
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
     if R != 128 or 3 * D % BIG or H > SMALL:
-        raise NotImplementedError(f"persistent needs rank 128, 3·D % {BIG} == 0 and H ≤ {SMALL}, got {R}, D = {D}, {H}")
+        raise NotImplementedError(
+            f"persistent needs rank R = 128, 3·D % {BIG} == 0 and H ≤ {SMALL}, got R = {R}, D = {D}, H = {H}"
+        )
     if x.element_size() != 2 or K % 8:
         raise NotImplementedError(f"persistent needs 16-bit elements and K % 8 == 0 for TMA, got {x.dtype} and K = {K}")
     if K <= BLOCK_K:  # Triton 3.6 cannot compile loops over K that have one iteration.

@@ -44,11 +44,11 @@ class Source:
     """Where a machine's points lie, and which of them are its own.
 
     Attributes:
-        parts: parquet files; they may hold points of runs that count no more, or are another machine's.
-        ids: numbers of the machine's runs, rising.
-        runs: index of each in ``Results.runs``.
-        commits: index of each one's commit in ``Results.commits(machine)``.
-        ranks: 0, or for a repeated measurement of a commit how many there were before it.
+        parts: parquet files; they may also hold points of superseded runs or of other machines.
+        ids: this machine's run numbers, ascending.
+        runs: for each id, its index in ``Results.runs``.
+        commits: for each id, the index of its commit in ``Results.commits(machine)``.
+        ranks: for each id, how many earlier measurements of the same commit there are (0 for the first).
     """
 
     parts: tuple[Path, ...]
