@@ -49,9 +49,7 @@ class AnalysisRunner:
         self._turn = turn
         digest = blake2b("\0".join((*options, state)).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
         self._path = turn.with_name(f"analysis-{digest}.json")
-        program = "from lockstep.processes.children import end_with_parent, stand_back\n"
-        # Readers come first: the analysis takes the time that the pages leave.
-        program += "end_with_parent(); stand_back()\n"
+        program = "from lockstep.processes.children import end_with_parent; end_with_parent()\n"
         program += "from lockstep.commands.cli import main; main()"
         self._command = [sys.executable, "-c", program, "alerts", "list", "--no-list", *options]
         self._environment = os.environ | {STATE: state}

@@ -35,10 +35,7 @@ PARENT = "LOCKSTEP_PARENT"
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
-#: Niceness of a background process: it gets a tenth of the time of another process that wants the same processor.
-_STAND_BACK = 10
-
-#: Seconds between two checks of the parent, on systems whose kernel does not signal its end.
+#: Seconds between two looks at the parent, where the kernel has no signal for its end.
 _LOOK_S = 0.5
 
 
@@ -61,18 +58,6 @@ def end_with_parent(parent: int | None = None) -> None:
         os._exit(1)
     if prctl is not None and os.getpgrp() == os.getpid():
         _guard(os.getpid(), prctl)
-
-
-def stand_back() -> None:
-    """Run this process and its children in the background: other processes get the processor first.
-
-    Call it in a process that ``start`` or ``run`` started. Linux schedules the session of such a process as one group
-    (sched(7), autogroup) and ignores nice(2) between groups, so the group gets the same niceness.
-    """
-    os.nice(_STAND_BACK)
-    # The file does not exist on systems without such groups.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(_STAND_BACK))
 
 
 def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:

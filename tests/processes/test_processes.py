@@ -195,14 +195,6 @@ def test_run_answers_like_subprocess():
     assert run([sys.executable, "-c", "import sys; sys.exit(3)"]).returncode == 3
 
 
-def test_a_process_that_stands_back_does_so_with_its_whole_session():
-    program = "from lockstep.processes.children import stand_back; import os; stand_back(); print(os.nice(0))"
-    program += "; print(open('/proc/self/autogroup').read() if os.path.exists('/proc/self/autogroup') else 'none')"
-    nice, group = run([sys.executable, "-c", program], text=True).stdout.split(maxsplit=1)
-    assert int(nice) == min(os.nice(0) + 10, 19)
-    assert group.strip() == "none" or group.rstrip().endswith(" nice 10")
-
-
 def test_a_leader_that_is_killed_takes_its_group_with_it():
     """Also while its own parent is busy and reaps nobody."""
     process = start([sys.executable, "-c", textwrap.dedent(CHILD)], stdout=subprocess.PIPE)
