@@ -135,7 +135,7 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
 
 
 def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
-    """Return the noisy series among those that were asked for, by machine with any."""
+    """Return the noisy series among those that were asked for, by machine; machines without any are left out."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import noise_scales

@@ -51,7 +51,7 @@ class ClockState:
 
     @property
     def label(self) -> str:
-        """Return ``locked@1500``, ``base``, ``unlocked`` or ``unlocked(no permission)``; memory as ``…+mem3201``."""
+        """Return ``locked@1500``, ``base`` or ``unlocked(no permission)``; ``+mem3201`` is added for memory."""
         if self.target is None:
             return f"unlocked({self.reason})" if self.reason else "unlocked"
         sm = "base" if self.target == "base" else f"locked@{self.target}"

@@ -34,7 +34,7 @@ def cost_of(suite: Suite, case: Case) -> Cost:
 
 
 def summands_of(suite: Suite, case: Case) -> int:
-    """Return the terms of the longest sum behind one element of an output.
+    """Return the number of terms of the longest sum behind one element of an output.
 
     Raises:
         SuiteError: the suite returns something other than a positive integer.

@@ -123,9 +123,10 @@ class Suite(ABC):
         """Return the operations and bytes of the task."""
 
     def summands(self, *args: Any, **axes: Any) -> int:
-        """Return the terms of the longest sum behind one element of an output; a product over K has K terms.
+        """Return the number of terms of the longest sum behind an output element; a product over K has K.
 
-        They decide the default tolerance if all tensors are float32 or float64; otherwise rounding to 16 bits does.
+        The number decides the default tolerance if all tensors are float32 or float64; otherwise rounding to 16 bits
+        does.
         """
         return MANY_SUMMANDS
 

@@ -31,7 +31,8 @@ MOST_PROBES = 1024
 def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> tuple[float, R]:
     """Return the rough seconds of a call, and the replay that measured it.
 
-    Hold the replay until there is another: a pool whose last graph is gone cannot be captured into again (torch 2.11).
+    The caller must hold the replay until it has another: a pool whose last graph is gone cannot be captured into again
+    (torch 2.11).
 
     Args:
         capture: returns a replay of the given number of rotations.

@@ -88,7 +88,7 @@ def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
 
 
 def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
-    """Return a family of the variant with its current and with each new configuration, all prepared by one function."""
+    """Return a family: the variant with its current and with each new configuration; one ``prepare`` serves all."""
     family = load_family(suite)
     function = family.variants[variant]
     rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in space.configs}
