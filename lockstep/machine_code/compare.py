@@ -77,7 +77,7 @@ class Comparison:
         base, head = self.base.get(key), self.head.get(key)
         if base is None or head is None:
             return "new" if head else "removed" if base else "unknown"
-        if base.unknown or head.unknown:
+        if base.unknown or head.unknown or base.bypass != head.bypass:
             return "unknown"
         return "same" if base.same_as(head) else "changed"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.launch_bypass import bypassing
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
 from lockstep.machine_code.session import Session, Tree
 from lockstep.machine_code.sources import digest
@@ -80,7 +81,9 @@ class Reader:
         self._cases = cases
         # Read now rather than on demand: two readers run in parallel, and in CPython 3.11 (seen in 3.11.7) two threads
         # that parse at once sometimes fail with "AST constructor recursion depth mismatch" (gh-106905).
-        self._sources = {suite.name: _sources_of(tree, suite) for suite in suites}
+        files = {suite.name: family_sources(tree, suite) for suite in suites}
+        self._sources = {one.name: digest(files[one.name], definition_files(one, tree.packages)) for one in suites}
+        self._bypass = {name: bypassing(found) for name, found in files.items()}
         self._cache = cache
         self._say = say
         home = suites[0].home if suites else tree.root
@@ -110,7 +113,7 @@ class Reader:
             for name in missing:
                 rows = [[key.variant, key.case, asdict(code)] for key, code in fresh.items() if key.suite == name]
                 self._cache.put({missing[name]: rows})
-            codes |= fresh
+            codes |= self._with_bypass(fresh)
         return codes
 
     def built(
@@ -138,8 +141,11 @@ class Reader:
             if not all(map(_still_so, found.values())):
                 known.pop(key)
                 continue
-            codes |= found
+            codes |= self._with_bypass(found)
         return codes, {name: key for name, key in keys.items() if key not in known}
+
+    def _with_bypass(self, codes: Mapping[CaseKey, CaseCode]) -> dict[CaseKey, CaseCode]:
+        return {key: replace(code, bypass=self._bypass[key.suite]) for key, code in codes.items()}
 
     def _kept_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
         return {one: kernel_code_from(row) for one, row in self._cache.get(identities).items()}
@@ -169,11 +175,6 @@ def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode
         return replace(kernel, machine=found.machine, failure=found.failure) if found else kernel
 
     return {key: replace(code, kernels=tuple(complete(one) for one in code.kernels)) for key, code in codes.items()}
-
-
-def _sources_of(tree: Tree, suite: Suite) -> str:
-    """Return a digest of the files that a suite's family and the suite itself depend on."""
-    return digest(family_sources(tree, suite), definition_files(suite, tree.packages))
 
 
 def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:

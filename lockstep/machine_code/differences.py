@@ -100,6 +100,8 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
         yield CodeChange("", "unknown", base.unknown if both else "; ".join(sides))
         if not base.kernels or not head.kernels:
             return  # the trace may have ended early, so a missing kernel may still be launched
+    if other := sorted({file for file, _ in set(base.bypass) ^ set(head.bypass)}):
+        yield CodeChange("", "unknown", f"{', '.join(other)} may launch kernels unseen by a trace, and differ")
     for before, after in _matched(base.kernels, head.kernels):
         if before is None or after is None:
             (there,) = (kernel for kernel in (before, after) if kernel)

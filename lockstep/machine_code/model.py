@@ -104,6 +104,8 @@ class CaseCode:
         environment: variables that the code under test read while it was imported and traced, with their values;
             ``None`` for a variable that was not set. The trace is valid only for these values.
         memory: device memory of the call; ``None`` if the trace ended before the call did, or may lack steps.
+        bypass: files that may decide what is launched where no trace sees it, and their digests
+            (``lockstep.machine_code.launch_bypass``).
     """
 
     kernels: tuple[KernelCode, ...] = ()
@@ -112,6 +114,7 @@ class CaseCode:
     environment: tuple[tuple[str, str | None], ...] = ()
     absent: bool = False
     memory: Memory | None = None
+    bypass: tuple[tuple[str, str], ...] = ()
 
     @property
     def host_fingerprint(self) -> str:
@@ -131,6 +134,7 @@ class CaseCode:
             not self.unknown
             and not other.unknown
             and self.host == other.host
+            and self.bypass == other.bypass
             and self._agrees_with(other)
             and len(self.kernels) == len(other.kernels)
             and all(mine.same_as(its) for mine, its in zip(self.kernels, other.kernels, strict=True))
