@@ -10,8 +10,10 @@ of ``kernels.common.workspace``, or from memory that the call allocates, and its
 
 A call runs as it is written, without a plan, if
 
+- the environment variable ``LOCKSTEP_KERNEL_PLANS`` is 0 when this module is imported;
 - Triton's launches are traced, observed or hooked, Triton's interpreter runs, or Triton's version is unknown here
   (``kernels.common.triton_launcher``);
+- ``torch.compile`` traces it;
 - an argument is not a CUDA tensor, a number, a string, a dtype, None, or a named tuple of such;
 - its first run did anything else than allocate, view, launch by ``launch_kernel`` and call torch by ``call_library``.
 
@@ -23,6 +25,7 @@ modules that kernels use.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -37,7 +40,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Plans that a function keeps; then all are forgotten and made again.
+#: Whether any call is planned.
+ON = os.environ.get("LOCKSTEP_KERNEL_PLANS", "1") != "0"
+
+#: Plans that a function keeps; then they are forgotten and made again.
 MOST_PLANS = 4096
 
 #: Type of the devices whose calls are planned.
@@ -49,8 +55,9 @@ UNPLANNED = object()
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _FIRST = object()
 _NO_GPU = ("no GPU",)
-_NOWHERE = torch.device("meta")
 _PLANS: list[dict[Any, Any]] = []
+#: How often the plans were forgotten: a call that was recorded meanwhile may have asked the old tables.
+_forgotten = [0]
 
 
 class _Recording(threading.local):
@@ -64,19 +71,22 @@ _recording = _Recording()
 
 def planned(function: Callable[P, T]) -> Callable[P, T]:
     """Return ``function`` with a plan for each set of facts; results and errors are those of ``function``."""
-    plans: dict[Any, Any] = {_NO_GPU: None}
+    if not ON:
+        return function
+    plans: dict[Any, Any] = {}
     _PLANS.append(plans)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if _recording.recorder is not None or not undisturbed():
+        # The compiler first: what follows is nothing that it can trace.
+        if torch.compiler.is_compiling() or _recording.recorder is not None or not undisturbed():
             return function(*args, **kwargs)
         tensors: list[Any] = []
         addresses: list[int] = []
-        key = _facts(args, kwargs, tensors, addresses)
         try:
-            plan = plans.get(key, _FIRST)
-        except TypeError:  # an argument has no hash
+            key = _facts(args, kwargs, tensors, addresses)
+            plan = None if key is _NO_GPU else plans.get(key, _FIRST)
+        except (TypeError, RuntimeError):  # an argument has no hash, or a tensor no address
             plan = None
         if plan is _FIRST:
             return _first_call(function, args, kwargs, tensors, plans, key)
@@ -92,14 +102,14 @@ def planned(function: Callable[P, T]) -> Callable[P, T]:
 def launch_kernel(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> None:
     """Launch ``kernel[grid](*arguments, **options)``; a planned function launches in no other way."""
     compiled = kernel[grid](*arguments, **options)
-    recorder = _recording.recorder
+    recorder = None if torch.compiler.is_compiling() else _recording.recorder
     if recorder is not None:
         recorder.launch(kernel, compiled, grid, arguments, options)
 
 
 def call_library(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return ``function(*args, **kwargs)``, which computes with torch; a plan calls it in the same way."""
-    recorder = _recording.recorder
+    recorder = None if torch.compiler.is_compiling() else _recording.recorder
     if recorder is not None:
         return recorder.library(function, args, kwargs)
     return function(*args, **kwargs)
@@ -107,29 +117,28 @@ def call_library(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 def forget() -> None:
     """Forget every plan, because the tables that they were made by have changed."""
+    _forgotten[0] += 1
     for plans in _PLANS:
         plans.clear()
-        plans[_NO_GPU] = None
 
 
 def _facts(args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any], addresses: list[int]) -> tuple[Any, ...]:
     """Return what a plan depends on, or ``_NO_GPU``; append the tensors and their addresses."""
     facts: list[Any] = [0, len(args), *kwargs]
-    device = _NOWHERE
     for value in (*args, *kwargs.values()) if kwargs else args:
         kind = type(value)
         if kind in _TENSORS:
-            if value.layout is not torch.strided:
+            device = value.device
+            if device.type != GPU or value.layout is not torch.strided:
                 return _NO_GPU
             address = value.data_ptr()
             tensors.append(value)
             addresses.append(address)
-            device = value.device
             facts += (kind, value.shape, value.stride(), value.dtype, device, address & 15)
         else:
             # Numbers that compare equal are not the same: -0.0 and 0.0, 1 and True.
             facts += (kind, value.hex() if kind is float else value)
-    if device.type != GPU:
+    if not tensors:
         return _NO_GPU
     facts[0] = current_device()
     return tuple(facts)
@@ -144,7 +153,7 @@ def _first_call(
     # Only here, so that code that is traced without a GPU never imports it.
     from kernels.common.call_recorder import Recorder
 
-    recorder = Recorder(tensors)
+    recorder, forgotten = Recorder(tensors), _forgotten[0]
     _recording.recorder = recorder
     try:
         with recorder:
@@ -153,8 +162,9 @@ def _first_call(
         _recording.recorder = None
     plan = recorder.plan(result)
     if len(plans) >= MOST_PLANS:
-        forget()
-    plans[key] = plan
+        plans.clear()
+    if forgotten == _forgotten[0]:
+        plans[key] = plan
     return result
 
 

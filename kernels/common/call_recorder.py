@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.common import workspace
 from kernels.common.call_plan import UNPLANNED
-from kernels.common.triton_launcher import Described, Place, Start, Unsupported
+from kernels.common.triton_launcher import Described, Place, Start, Unsupported, is_plain
 
 T = TypeVar("T")
 _aten = torch.ops.aten
@@ -95,6 +95,9 @@ class Recorder(TorchDispatchMode):
         self, kernel: Any, compiled: Any, grid: Sequence[int], arguments: Sequence[Any], options: dict[str, Any]
     ) -> None:
         """Note a launch that has been made."""
+        if not is_plain(kernel) or callable(grid):
+            self._refuse(f"it launches a {type(kernel).__name__}, or by a grid that is a function")
+            return
         bound = dict(zip(kernel.arg_names, arguments, strict=False))
         bound |= {name: value for name, value in options.items() if name in kernel.arg_names}
         self._steps.append(_Launch(kernel, compiled, tuple(grid), bound))
@@ -117,15 +120,15 @@ class Recorder(TorchDispatchMode):
             return None
         try:
             return self._plan(result)
-        except Unsupported as error:
-            self._refuse(str(error))
+        except Exception as error:  # the call itself has succeeded, so whatever fails here must not fail it
+            self._refuse(f"{type(error).__name__}: {error}")
             return None
 
     def _plan(self, result: Any) -> Plan:
         roots = _Roots(self._inputs)
         used = {id(one) for step in self._steps for one in _tensors_of(step)} | {id(one) for one in _tensors(result)}
         buffers = []
-        for key, buffer in workspace.BUFFERS.items():
+        for key, buffer in list(workspace.BUFFERS.items()):
             if id(buffer) in used and not roots.has(buffer):
                 roots.add(buffer)
                 buffers.append((key, buffer.data_ptr() & 15))
@@ -140,6 +143,8 @@ class Recorder(TorchDispatchMode):
         kernels = []
         for step in self._steps:
             if isinstance(step, _Launch):
+                if any(roots.is_made(one) for one in _tensors_of(step)):
+                    raise Unsupported("a kernel reads what a library call returned")
                 values = {name: roots.argument(value) for name, value in step.arguments.items()}
                 start = Start(step.compiled, step.grid, values)
                 steps.append(_starting(start))
@@ -150,7 +155,7 @@ class Recorder(TorchDispatchMode):
                 makes = isinstance(step.result, torch.Tensor) and not roots.has(step.result)
                 steps.append(_calling(step.function, args, kwargs, makes))
                 if makes:
-                    roots.add(step.result)
+                    roots.add(step.result, made=True)
         returns = tuple if type(result) is tuple else list if type(result) is list else None
         if returns is None and not isinstance(result, torch.Tensor):
             raise Unsupported(f"it returns a {type(result).__name__}")
@@ -170,12 +175,19 @@ class _Roots:
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         self._roots: list[torch.Tensor] = []
         self._numbers: dict[int, int] = {}
+        self._made: set[int] = set()
         for one in inputs:
             self.add(one)
 
-    def add(self, tensor: torch.Tensor) -> None:
+    def add(self, tensor: torch.Tensor, *, made: bool = False) -> None:
+        if made:
+            self._made.add(len(self._roots))
         self._numbers[id(tensor)] = len(self._roots)
         self._roots.append(tensor)
+
+    def is_made(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor lies in what a library call returned, whose alignment no later call checks."""
+        return self._root(tensor) in self._made
 
     def has(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._numbers

@@ -4,8 +4,9 @@
 ``Start`` does this once. It then calls the C function that Triton itself calls last, with the same arguments: grid,
 stream, function, launch attributes (programmatic dependent launch among them) and kernel arguments.
 
-That C function differs between versions of Triton, so only versions that were read are used: 3.6 and 3.7. For any other
-version, and for a kernel that needs more than its arguments (scratch memory, a hook), ``Start`` raises ``Unsupported``.
+That C function differs between versions of Triton, so only versions are used with which every family was compared,
+launch by launch (``tests/kernels/call_plans/families.py``): 3.6.0 and 3.7.1. For any other version, and for a kernel
+that needs more than its arguments (scratch memory, a hook), ``Start`` raises ``Unsupported``.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ import triton
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-#: Versions of Triton whose launcher is known here, by the beginning of their number.
-KNOWN = ("3.6.", "3.7.")
+#: Versions of Triton whose launcher is known here.
+KNOWN = ("3.6.0", "3.7.1")
 
 #: Encoded tensor descriptors that a launch keeps for each descriptor argument, one an address.
 MOST_ENCODED = 1024
 
 #: Triton's own way to launch; another function stands here while a tool observes or traces launches.
 _RUN = JITFunction.run
-_OWN = _RUN.__module__ == JITFunction.__module__ and triton.__version__.startswith(KNOWN)
+_OWN = _RUN.__module__ == JITFunction.__module__ and triton.__version__ in KNOWN
 
 
 class Unsupported(Exception):
@@ -51,6 +52,11 @@ class Described(NamedTuple):
 def undisturbed() -> bool:
     """Return whether launches go to the GPU as Triton starts them: nothing traces, observes or hooks them."""
     return _OWN and JITFunction.run is _RUN and _unhooked()
+
+
+def is_plain(kernel: Any) -> bool:
+    """Return whether launching a kernel is Triton's ``JITFunction.run`` alone: it is neither tuned nor interpreted."""
+    return isinstance(kernel, JITFunction) and type(kernel).run is _RUN
 
 
 def _unhooked() -> bool:
@@ -142,7 +148,7 @@ class Start:
         self._launch = launch
         head = [*(int(size) for size in grid), 0, compiled.function, run.launch_cooperative_grid, run.launch_pdl]
         # No scratch memory, no metadata for hooks, no hooks: ``undisturbed`` says that there are none.
-        if triton.__version__.startswith("3.6."):
+        if triton.__version__ == "3.6.0":
             self._head = [*head, None, None, compiled.packed_metadata, None, None, None]
             self._one_list = False
         else:

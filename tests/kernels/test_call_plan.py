@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import triton
+
+from kernels import linear
 
 HERE = Path(__file__).parent / "call_plans"
 CHECKS = re.findall(r"^def (check_\w+)", (HERE / "checks.py").read_text(encoding="utf-8"), re.MULTILINE)
@@ -49,3 +52,10 @@ def test_kernels_launch_in_no_other_way():
                 name = ast.unparse(node.func.value)  # names in capitals are dicts of functions
                 found += [f"{path.name}: {name}"] if name.isidentifier() and name.islower() else []
     assert found == ["call_plan.py: kernel"]
+
+
+def test_a_caller_is_compiled_as_one_graph():
+    """What decides whether a call is planned is nothing that torch.compile could trace."""
+    x, weight = torch.randn(2, 16), torch.randn(4, 16)
+    compiled = torch.compile(lambda x, weight: linear.linear(x, weight) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x, weight), linear.linear(x, weight) + 1)

@@ -176,6 +176,9 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield "to its series' reference clock. Under a power cap the quotient of the times in the table differs from the"
     yield "ratio by up to some percent. In brackets: the stretch target. ≈ marks a ratio below a target that lies in"
     yield "the interval."
+    yield ""
+    yield "A call with the shapes of an earlier one skips that one's checks and look-ups (`kernels/common/call_plan.py`);"
+    yield "`LOCKSTEP_KERNEL_PLANS=0` runs every call as it is written."
 
 
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:

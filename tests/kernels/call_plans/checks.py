@@ -1,139 +1,25 @@
-"""Checks of planned calls, run by test_call_plan.py in a process of its own: Triton's driver on a stand-in for libcuda.
+"""Checks of planned calls, run by test_call_plan.py in a process of its own on ``stand_in``."""
 
-Everything is real but the GPU: torch, Triton's compiler, its launcher and the kernels. Tensors lie on the CPU and claim
-to be on ``cuda:0``. The stand-in keeps the grid, stream, attributes and argument bytes of each launch.
-"""
-
-import ctypes
-import sys
+import gc
+import os
 import threading
 import traceback
-from types import SimpleNamespace
+import weakref
 
 import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.backends.nvidia.driver import CudaDriver
+from stand_in import BF16, DRIVER, Launches, _run, ordinary
 from triton.runtime.jit import JITFunction
 
-LIBCUDA = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
-CUDA = torch.device("cuda", 0)
-BF16 = torch.bfloat16
-
-
-class Driver(CudaDriver):
-    """Triton's, with a current device and a stream for each thread."""
-
-    def __init__(self):
-        super().__init__()
-        self.device, self.local = 0, threading.local()
-        self.get_current_device = lambda: self.device
-        self.get_current_stream = lambda device: getattr(self.local, "stream", 7)
-        self.get_device_capability = lambda device=None: (9, 0)
-
-
-DRIVER = Driver()
-triton.runtime.driver.set_active(DRIVER)
-torch.Tensor.device = property(lambda self: CUDA)
-
-
-def _on_cpu(make):
-    return lambda *args, device=None, **kwargs: make(*args, **kwargs)
-
-
-for made in ("empty", "zeros", "full"):
-    setattr(torch, made, _on_cpu(getattr(torch, made)))
-torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
-torch.cuda.get_device_capability = lambda device=None: (9, 0)
-torch.cuda.get_device_name = lambda device=None: "NVIDIA H200"
-torch.cuda.is_current_stream_capturing = lambda: False
-
-from kernels import linear  # noqa: E402
-from kernels.common import call_plan, workspace  # noqa: E402
-
-SIZES = {"i32": 4, "i64": 8, "fp32": 4}
-
-
-class Launches:
-    """What the stand-in was given in a block, by ``lines()``; addresses are named after the tensors that have them."""
-
-    def __init__(self, **tensors):
-        self.tensors = tensors
-
-    def __enter__(self):
-        self.take()
-        return self
-
-    def __exit__(self, *_):
-        self.found = self.take()
-
-    def take(self):
-        buffer = ctypes.create_string_buffer(1 << 16)
-        length = LIBCUDA.stand_in_take(buffer)
-        return buffer.raw[:length]
-
-    def named(self, address):
-        for name, tensor in self.tensors.items():
-            start = tensor.untyped_storage().data_ptr()
-            if start <= address < start + tensor.untyped_storage().nbytes():
-                return f"{name}+{address - start}"
-        return "fresh" if address else "null"
-
-    def lines(self):
-        found, at, raw = [], 0, self.found
-        while at < len(raw):
-            head = raw[at : at + 28]
-            stream, function = (int.from_bytes(raw[at + 28 + 8 * i :][:8], "little") for i in range(2))
-            attributes = int.from_bytes(raw[at + 44 :][:4], "little")
-            start = at + 48 + 8 * attributes
-            launch = [head, raw[at + 48 : start], stream, function]
-            at = start
-            for size in LAYOUTS[function]:
-                part = raw[at : at + size]
-                at += size
-                if size in (8, 128):
-                    address = int.from_bytes(part[:8], "little")
-                    # A size of a descriptor is no address: it is small.
-                    launch.append((self.named(address) if address > 1 << 20 or not address else address, part[8:]))
-                else:
-                    launch.append(part)
-            found.append(launch)
-        return found
-
-
-LAYOUTS = {}
-_run = JITFunction.run
-
-
-def _laid_out(self, *args, **kwargs):
-    """Tell the stand-in how many bytes each argument of a kernel has."""
-    compiled = _run(self, *args, **kwargs)
-    sizes = []
-    for kind in compiled.src.signature.values():
-        if kind.startswith("tensordesc"):
-            rank = kind[kind.index("[") : kind.index("]")].count(",") + 1
-            sizes += [128, *[4] * rank, *[8] * rank]
-        elif kind != "constexpr":
-            sizes.append(8 if kind.startswith("*") else SIZES[kind])
-    sizes += [8, 8]
-    LAYOUTS[compiled.function] = sizes
-    LIBCUDA.stand_in_layout(ctypes.c_uint64(compiled.function), (ctypes.c_int * len(sizes))(*sizes), len(sizes))
-    return compiled
-
-
-def ordinary(function, *args, **kwargs):
-    """Call a planned function while its launches are observed, which is without a plan."""
-    JITFunction.run = _laid_out
-    try:
-        return function(*args, **kwargs)
-    finally:
-        JITFunction.run = _run
+from kernels import linear
+from kernels.common import call_plan, call_recorder, triton_launcher, workspace
 
 
 def plans_of(function):
     cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
-    return {key: plan for key, plan in cells["plans"].cell_contents.items() if key != call_plan._NO_GPU}
+    return dict(cells["plans"].cell_contents)
 
 
 def planned(function):
@@ -396,7 +282,7 @@ def check_views_of_the_output_lie_in_it():
     assert left.data_ptr() == out.data_ptr()
     assert right.data_ptr() == out.data_ptr() + 400
     lines = assert_same(halves, x, out=out)
-    assert [line[5][0] for line in lines] == ["argument 1+400", "argument 1+800"]
+    assert [line[5][0] for line in lines] == ["argument 1+0", "argument 1+400"]
 
 
 def check_new_tables_are_followed():
@@ -405,6 +291,160 @@ def check_new_tables_are_followed():
     call_plan.forget()
     assert not planned(linear.stream)
     assert_same(linear.stream, x, weight)
+
+
+def check_an_allocation_that_fails_leaves_the_plan_as_it_was():
+    x, weight = inputs()
+    assert_same(linear.split_k, x, weight)
+
+    def fail(*_, **__):
+        raise torch.OutOfMemoryError("full")
+
+    allocate = torch.Tensor.new_empty
+    torch.Tensor.new_empty = fail
+    try:
+        with Launches() as launches, pytest.raises(torch.OutOfMemoryError):
+            linear.split_k(x, weight)
+    finally:
+        torch.Tensor.new_empty = allocate
+    assert not launches.lines()
+    assert_same(linear.split_k, x, weight)
+
+
+def check_plans_keep_no_tensor():
+    given = [*inputs(), torch.zeros(8, 2048, dtype=BF16)]
+    results = [linear.stream(*given[:2], out=given[2]), *(linear.split_k(*given[:2]) for _ in range(3))]
+    assert planned(linear.stream)
+    assert planned(linear.split_k)
+    known = [weakref.ref(one) for one in (*given, *results)]
+    given.clear()
+    results.clear()
+    gc.collect()
+    assert [one() for one in known] == [None] * 7
+
+
+def check_the_number_of_plans_is_bounded():
+    weight = torch.zeros(2048, 512, dtype=BF16)
+    most, call_plan.MOST_PLANS = call_plan.MOST_PLANS, 3
+    try:
+        for M in range(1, 9):
+            linear.split_k(torch.zeros(M, 512, dtype=BF16), weight)
+            assert len(plans_of(linear.split_k)) <= 3
+    finally:
+        call_plan.MOST_PLANS = most
+
+
+def check_a_call_that_new_tables_overtake_has_no_plan():
+    @call_plan.planned
+    def copies(x):
+        out = torch.empty_like(x)
+        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
+        call_plan.forget()
+        return out
+
+    copies(torch.zeros(100))
+    assert not plans_of(copies)
+
+
+def check_a_call_without_a_gpu_has_no_plan():
+    on_gpu = torch.Tensor.device
+    torch.Tensor.device = property(lambda self: torch.device("cpu"))
+    try:
+        for _ in range(2):
+            assert linear.linear(torch.zeros(2, 16), torch.zeros(4, 16)).shape == (2, 4)
+    finally:
+        torch.Tensor.device = on_gpu
+    assert not plans_of(linear.linear)
+
+
+def check_a_planner_that_fails_leaves_the_call_its_result():
+    @call_plan.planned
+    def copies(x):
+        out = torch.empty_like(x)
+        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
+        return out
+
+    describe, call_recorder.Start = call_recorder.Start, None
+    try:
+        assert copies(torch.zeros(100)).shape == (100,)
+    finally:
+        call_recorder.Start = describe
+    assert list(plans_of(copies).values()) == [None]
+
+
+def check_a_kernel_that_is_tuned_or_sizes_its_grid_has_no_plan():
+    tuned = triton.autotune([triton.Config({}, num_warps=4)], [])(_copy)
+
+    @call_plan.planned
+    def copies(x, how):
+        out = torch.empty_like(x)
+        grid = (1,) if how == "tuned" else lambda sizes: (1,)
+        call_plan.launch_kernel(tuned if how == "tuned" else _copy, grid, x, out, x.numel(), BLOCK=128)
+        return out
+
+    for how in ("tuned", "grid"):
+        copies(torch.zeros(100), how)
+    assert list(plans_of(copies).values()) == [None, None]
+
+
+def check_a_version_of_triton_that_was_not_compared_is_never_planned():
+    known, triton_launcher._OWN = triton_launcher._OWN, False
+    try:
+        linear.stream(*inputs())
+    finally:
+        triton_launcher._OWN = known
+    assert known
+    assert not plans_of(linear.stream)
+
+
+def check_plans_can_be_turned_off():
+    call_plan.ON = False
+    try:
+        assert call_plan.planned(_linear) is _linear
+    finally:
+        call_plan.ON = True
+
+
+def _linear(x, weight):
+    return call_plan.call_library(torch.nn.functional.linear, x, weight)
+
+
+def check_gradients_are_those_of_the_ordinary_call():
+    function = call_plan.planned(_linear)
+    x, weight = torch.zeros(2, 16), torch.zeros(4, 16, requires_grad=True)
+    for _ in range(2):
+        assert function(x, weight).grad_fn is not None
+        assert not function(x, weight.detach()).requires_grad
+        with torch.no_grad():
+            assert not function(x, weight).requires_grad
+        with torch.inference_mode():
+            assert function(x, weight).is_inference()
+    assert planned(function)
+    function(x, weight).sum().backward()
+    assert weight.grad.shape == (4, 16)
+
+
+def check_a_forked_process_calls_by_the_plans():
+    x, weight = inputs()
+    linear.stream(x, weight)
+    child = os.fork()
+    if not child:
+        os._exit(0 if linear.stream(x, weight).shape == (8, 2048) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert_same(linear.stream, x, weight)
+
+
+def check_a_captured_call_allocates_and_launches_as_it_is_captured():
+    x, weight = inputs()
+    linear.stream(x, weight)
+    torch.cuda.is_current_stream_capturing = lambda: True
+    DRIVER.local.stream = 99
+    try:
+        lines = assert_same(linear.stream, x, weight)
+    finally:
+        torch.cuda.is_current_stream_capturing = lambda: False
+        del DRIVER.local.stream
+    assert {line[2] for line in lines} == {99}
 
 
 if __name__ == "__main__":
