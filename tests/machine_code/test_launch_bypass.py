@@ -72,11 +72,11 @@ def tree(root, factor, sums=SUMS):
 
 def test_a_change_of_what_is_launched_unseen_proves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "ruler").mkdir()
-    (tmp_path / "ruler/__init__.py").write_text("")
-    (tmp_path / "ruler/sums.py").write_text(textwrap.dedent(SUITE))
+    (tmp_path / "gauge").mkdir()
+    (tmp_path / "gauge/__init__.py").write_text("")
+    (tmp_path / "gauge/sums.py").write_text(textwrap.dedent(SUITE))
     base, head = tree(tmp_path, 2), tree(tmp_path / "head", 3)
-    [suite] = load_suites(tmp_path / "ruler").values()
+    [suite] = load_suites(tmp_path / "gauge").values()
     compared = compare(base, head, [suite], Target.parse("sm_90"), cache=Cache())
     key = CaseKey(suite.name, "plain", "M=256")
     assert compared.base[key].host == compared.head[key].host
