@@ -286,6 +286,18 @@ WORLD: dict[str, tuple[str, str, bool]] = {
         "({n} if f(x) else 5)",
         False,
     ),
+    "compiled kernel": (
+        _KERNEL + "def f(x):\n    c = k.warmup(x, N={n}, grid=(1,))\n    return c[(1, 1, 1)](x, {n}) or 0\n",
+        "f(x)",
+        False,
+    ),
+    "launcher of a compiled kernel": (
+        _KERNEL
+        + "def f(x):\n    c = k[(1,)](x, N=1)\n    c.run(1, 1, {n}, 0, c.function, c.packed_metadata, None, None, None, x)\n"
+        "    return 0\n",
+        "f(x)",
+        False,
+    ),
     "best configuration": (
         _TUNED + "def f(x):\n    k[(1,)](x, N=1)\n    return getattr(k, 'best_config', None)\n",
         "({n} if f(x) else 5)",
@@ -407,7 +419,7 @@ def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[lis
     if os.environ.get("ANSWERING"):
         tracer._answering = target.spell()
     tracer._answer_as(target.spell())
-    [(_, _, _, (steps, requests, unknown, _))] = tracer._suite(suite, target, {})
+    [(_, _, _, (steps, requests, unknown, _, _))] = tracer._suite(suite, target, {}, None)
     return steps + [request.function.src for request in requests], unknown
 
 
