@@ -177,7 +177,7 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield "ratio by up to some percent. In brackets: the stretch target. ≈ marks a ratio below a target that lies in"
     yield "the interval."
     yield ""
-    yield "A call with the shapes of an earlier one skips that one's checks and look-ups (`kernels/common/call_plan.py`);"
+    yield "A call with the shapes of an earlier one skips its checks and look-ups (`kernels/common/call_plan.py`);"
     yield "`LOCKSTEP_KERNEL_PLANS=0` runs every call as it is written."
 
 
