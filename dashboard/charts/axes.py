@@ -53,6 +53,13 @@ def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
     return {"type": "linear", "range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
 
 
+def scientific(axis: dict[str, Any]) -> None:
+    """Label an axis in powers of ten, as errors are written; Plotly's own labels are ``500μ``."""
+    axis["exponentformat"], axis["minexponent"] = "e", 2
+    if "ticktext" in axis:
+        axis["ticktext"] = [f"{tick:.1e}".replace(".0e", "e") for tick in axis["tickvals"]]
+
+
 def log_axis(low: float, high: float, unit: str = "") -> dict[str, Any]:
     """A logarithmic axis between two positive ends, labelled at 1, 2, 5 (and between, within less than a decade)."""
     steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)

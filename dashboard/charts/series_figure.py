@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.charts.axes import commit_axis, value_axis, within
+from dashboard.charts.axes import commit_axis, scientific, value_axis, within
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import beside
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
@@ -63,6 +63,8 @@ def series_figure(
     positive = [value for value in values if value > 0]
     if positive and len(positive) == len(values):
         layout["yaxis"] |= value_axis(min(positive), max(positive), what.unit if what.unit in "×%" else "")
+    if what.name == "error":
+        scientific(layout["yaxis"])
     small = {"size": 11, "color": neutral(scheme)}
     title = f"{what.label} {what.unit}".replace("% of floor %", "% of floor")
     layout["yaxis"]["title"] = {"text": escape(title), "font": small}
@@ -264,7 +266,8 @@ def _failures(
 
 def _hover(point: Point, number: Measured, what: Quantity, commit: Commit) -> str:
     ends = f" [{number.ends(', ')}]" if number.ends("") else ""
-    lines = [f"<b>{significant(number.value, 5)} {escape(what.unit)}</b>{ends}", commit_line(commit)]
+    value = f"{number.value:.3e}" if what.name == "error" else f"{significant(number.value, 5)} {escape(what.unit)}"
+    lines = [f"<b>{value}</b>{ends}", commit_line(commit)]
     return "<br>".join([*lines, wrapped(point.note)] if point.note else lines)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.charts.axes import commit_axis, value_axis
+from dashboard.charts.axes import commit_axis, scientific, value_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.thinning import envelope, telling_points
 from lockstep.compare.number_format import THIN, decimals
@@ -135,6 +135,8 @@ def finished(
     layout["yaxis"]["fixedrange"] = True
     if ends and ends[0] > 0:
         layout["yaxis"] |= value_axis(*ends, what.unit if what.unit in "×%" else "")
+    if what.name == "error":
+        scientific(layout["yaxis"])
     levels = [_level(1.0, scheme)] if what.name == "speedup" else []
     layout["shapes"] = [*levels, *(_upright(mark) for mark in marks)]
     below = [_crosses(failed, scheme) | _height(layout, 0.03, len(failed))] if failed else []
@@ -253,6 +255,8 @@ def hover_text(row: Row, value: Measured, what: Quantity, where: str) -> str:
     digits = decimals(value.value, 4) if value.value else 0
     interval = f" [{value.low:,.{digits}f} … {value.high:,.{digits}f}]" if value.low and value.high else ""
     number = f"<b>{value.value:,.{digits}f} {what.unit}</b>{interval}".replace(",", THIN)
+    if what.name == "error":
+        number = f"<b>{value.value:.3e}</b>"
     lines = [f"<b>{escape(row.variant or row.suite)}</b>", number, where]
     if row.sm_mhz:
         reasons = f", {', '.join(map(escape, row.clock_reasons))}" if row.clock_reasons else ""

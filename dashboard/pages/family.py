@@ -233,7 +233,9 @@ def trends(
             heading = [mono(case), f"{what.label} {what.unit}".replace("% of floor %", "% of floor")]
             figure = None
             if len(measured):
-                figure = trend(own, commits, what, drawn, scheme, marked, address.zoom, columns if long else 0)
+                # The changes that were found are of times.
+                of = marked if name != "error" else ()
+                figure = trend(own, commits, what, drawn, scheme, of, address.zoom, columns if long else 0)
             chart: Any
             if figure is not None:
                 identity = {"type": "family-chart", "at": len(charts)}

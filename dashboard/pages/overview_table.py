@@ -35,6 +35,9 @@ FILE_COLUMNS = (
     *("own_change", "baseline_change", "mde", "why"),
 )
 
+#: Quantities of the table.
+_SHOWN = (*(name for name in QUANTITIES if name != "error"), VALUE)
+
 #: Order of the verdicts that stand first, and of the states within a shape.
 _LOUD: dict[Verdict, int] = {"slower": 1, "faster": 2, "failed": 3}
 _FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
@@ -126,7 +129,7 @@ def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, l
 def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
     row = one.row
     numbers: dict[str, float | None] = {}
-    for quantity in (*QUANTITIES, VALUE):
+    for quantity in _SHOWN:
         measured = row.measured(quantity)
         numbers[quantity] = measured.value if measured else None
         if quantity in ("latency", "speedup"):
@@ -229,7 +232,7 @@ def _measured(quantity: str) -> Callable[[Statuses], list[float | None]]:
 #: Values by column; those that rows of the grid have are the same.
 VALUES: Values[Statuses] = {
     **key_values(),
-    **{name: _measured(name) for name in (*QUANTITIES, VALUE)},
+    **{name: _measured(name) for name in _SHOWN},
     "unit": lambda every: every.rows.units,
     "change": lambda every: percents(every.worse),
     "mde": lambda every: or_none(100 * every.rows.columns["mde"]),

@@ -60,7 +60,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
         tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
         rows,
         what,
-        found_of(results, key, picture),
+        found_of(results, key, picture) if what.name != "error" else (),
         picture.behaviour(name) if picture and name else None,
         name,
         _page_quantity(name.quantity) if name else "",

@@ -24,7 +24,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
 #: Columns that a row takes from its point as they are.
-SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "measured_at"), *TEXTS)
+SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "check_error", "measured_at"), *TEXTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +135,9 @@ class RowTable(Sequence[Row]):
             value, low, high = (np.where(timed, time, other) for time, other in own)
             first = np.where(value > 0, self._first(value), np.nan)
             return value / first, low / first, high / first
+        if quantity == "error":
+            error = np.where(np.isnan(value), np.nan, self.column("check_error"))
+            return error, np.full_like(error, np.nan), np.full_like(error, np.nan)
         numerators = {
             "floor": 100 * self.columns["floor_s"],
             "bandwidth": self.columns["bytes"] / 1e9,
@@ -275,6 +278,7 @@ class RowTable(Sequence[Row]):
             higher_is_better=benchmark.higher_is_better,
             axes=case_axes(key.case) if benchmark.ours else _other_axes(series),
             baseline=self.at("baseline", place),
+            check_error=self.number("check_error", place),
         )
 
     def _measured(self, part: Part, place: int) -> Measured | None:

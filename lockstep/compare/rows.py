@@ -66,6 +66,7 @@ QUANTITIES: dict[str, Quantity] = {
         Quantity("floor", "% of floor", "%", True),
         Quantity("bandwidth", "Bandwidth", "GB/s", True),
         Quantity("compute", "Compute", "TFLOP/s", True),
+        Quantity("error", "Error", "", False),
     )
 }
 
@@ -96,6 +97,7 @@ class Row:
         floor_s: seconds at the machine's own rates.
         bound: which rate makes the floor, "bandwidth" or "compute"; "" unknown.
         mde: smallest relative change that the measurement could tell.
+        check_error: norm of the check's error over the reference's norm.
         measured_at: when, milliseconds since 1970; 0 unknown.
     """
 
@@ -121,6 +123,7 @@ class Row:
     higher_is_better: bool = False
     axes: tuple[tuple[str, str], ...] = ()
     baseline: str = ""
+    check_error: float | None = None
 
     @property
     def machine(self) -> str:
@@ -156,6 +159,8 @@ class Row:
             return self.speedup
         if latency is None or quantity == RELATIVE:
             return None
+        if quantity == "error":
+            return None if self.check_error is None else Measured(self.check_error)
         if quantity == "latency":
             return latency.times(1e6)
         numerators = {

@@ -6,18 +6,20 @@ from served import words
 from showcase import COMMITS, FAST, SLOW
 from test_dashboard_app import CASE, call, golden
 from test_pages_overview import shown
-from trees import MACHINE, open_store, record, write_measurement
+from trees import DATE, MACHINE, open_store, record, write_measurement
 
 from dashboard.address import SeriesAddress, parse_series
 from dashboard.pages import series, series_view
 from dashboard.server.app import create_app, page
 from lockstep.alerts.findings import Findings
+from lockstep.compare.rows import series_of
 from lockstep.record.model import Accuracy, Clocks
 
 __all__ = ["shown"]
 
 ACCURACY = Accuracy(3e-4, 5e-4, 4e-4, 4e-4, 3e-4, 6e-4, 0.0)
 
+ONE_CASE = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
 ONE = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
 
 
@@ -154,3 +156,30 @@ def test_the_table_tells_a_lower_speedup_as_more_time(shown):
     commits = results.commits(FAST)
     [table] = series.commit_table(commits, FAST, seen.points, seen.what, zoom)
     assert '"children": "+6.' in words(table) or '"children": "+7.' in words(table)
+
+
+def error_at(tmp_path, *errors):
+    """The page of a series whose checks had these errors, its chart of them, and the results."""
+    for place, error in enumerate(errors):
+        write_measurement(tmp_path / "r", [record(check_error=error)], commit=f"{place + 1:x}" * 40, date=DATE + place)
+    results = open_store(tmp_path / "r").current()
+    address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "error")
+    seen = series_view.view(results, address, None)
+    return seen, series_view.chart(results, address, seen, "light"), results
+
+
+def test_the_error_of_the_check_is_charted_over_the_commits(tmp_path):
+    seen, figure, results = error_at(tmp_path, 1.6e-3, 1.7e-3, 8e-3)
+    assert [(number.value, number.low) for _, number in seen.points] == [(1.6e-3, None), (1.7e-3, None), (8e-3, None)]
+    [line] = [trace for trace in figure["data"] if trace.get("name") == "value"]
+    assert line["y"] == [1.6e-3, 1.7e-3, 8e-3]
+    assert "<b>8.000e-03</b>" in line["text"][-1]
+    assert {"2e-03", "5e-03"} <= set(figure["layout"]["yaxis"]["ticktext"])
+    [key] = series_of(results, "linear")
+    assert "error" in [one.name for one in series_view.offered(results, ONE_CASE, key)]
+
+
+def test_an_error_of_zero_is_a_point_and_an_unknown_one_none(tmp_path):
+    seen, figure, _ = error_at(tmp_path, 0.0, None, 0.0)
+    assert [number and number.value for _, number in seen.points] == [0.0, None, 0.0]
+    assert "log" not in str(figure["layout"]["yaxis"].get("type"))
