@@ -97,19 +97,19 @@ def mlp_train_tma(
     out: Five | None = None,
     config: Tile | None = None,
 ) -> Five:
-    """Compute ``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
+    """Compute ``mlp_train`` in six launches: gate and up weights are packed, so that their two products are one.
 
     Args:
-        x: as in ``mlp_tma``; so are the weights and ``offsets``.
-        w_gate_up: [G, K, 2·H], packed.
+        x: [T, K], see ``linear``.
+        w_gate_up: [G, K, 2·H], contiguous: gate and up weights, packed.
         w_down: [G, H, K].
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: int32 [G + 1] or None.
         out: buffers for the five results.
-        config: tile of the product whose epilogue is the gradient of the activation; by default the table's.
+        config: tile of the launch that applies the activation's gradient in its epilogue; by default the table's.
 
     Returns:
-        As ``mlp_train``: the gradients of the gate and up weights apart, each [G, K, H].
+        As ``mlp_train``. The gradients of the gate and the up weights are separate, each [G, K, H].
 
     Raises:
         ValueError: as ``linear``.

@@ -129,14 +129,13 @@ def share(
 
     Raises:
         NotImplementedError: the table has no tile for the shape, ``stream`` refuses it, or it needs more programs than
-        the
-            GPU has multiprocessors.
+            the GPU has multiprocessors.
     """
     out = checked(x, weight, bias, out)
     _require_hopper("share", x, weight)
     config = config or linear_share.SHARE(x.device, *x.shape, len(weight))
     if config is None:
-        raise NotImplementedError(f"share has no tile for {len(x)} rows of K={x.shape[1]} and N={len(weight)}")
+        raise NotImplementedError(f"share has no tile for {len(x)} rows at K={x.shape[1]}, N={len(weight)}")
     linear_share.launch(x, weight, bias, out, config)
     return out
 

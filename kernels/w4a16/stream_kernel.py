@@ -1,10 +1,10 @@
-"""Variant "stream" of ``kernels.w4a16``: int4 weights in planes times few tokens (Gluon, Hopper).
+"""Variant "stream" of ``kernels.w4a16``: multiply int4 weights, stored as planes, by few tokens (Gluon, Hopper).
 
-The tensor memory accelerator fills a ring in shared memory, beginning before the preceding kernel has ended: weights
-and scales are constants in inference, so that kernel does not write them. If rings take at most half of the shared
-memory, the programs of the next launch fill theirs while those of this one add up their partial sums. Warps unpack into
-registers and multiply there (``mma.sync``): with few tokens Hopper's asynchronous products would mostly wait for each
-other.
+The tensor memory accelerator starts to fill a ring buffer in shared memory before the preceding kernel has ended. This
+is safe because weights and scales are constants in inference, which the preceding kernel does not write. If the ring
+takes at most half of the shared memory, the next launch can fill its ring while this launch adds up its partial sums.
+Warps unpack the weights into registers and multiply them by ``mma.sync``: with few tokens the fences and waits of
+Hopper's asynchronous products cost more than these products gain (``docs/kernels/w4a16.md``).
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.

@@ -1,7 +1,7 @@
-"""Findings of the last analysis for the pages.
+"""Give the pages the findings of the latest analysis.
 
-The detector never runs in the process that serves pages: it takes seconds and hundreds of megabytes. If there are no
-findings yet, an analysis is requested, pages say so, and ``version`` changes when the findings arrive.
+The detector takes seconds and hundreds of megabytes, so it never runs in the process that serves pages. If there are no
+findings yet, an analysis is requested and pages say that findings are pending. ``version`` changes when they arrive.
 """
 
 from __future__ import annotations

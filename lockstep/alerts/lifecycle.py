@@ -2,11 +2,11 @@
 
 ::
 
-    new ──ack──▶ acknowledged          any open one ──mute──▶ muted ──its day is over──▶ reopened
-     └──resolve──▶ resolved ◀──resolve──┘                        └──resolve──▶ resolved
-    resolved ──it is back, or reopen──▶ reopened ──ack──▶ acknowledged …
+    new ──ack──▶ acknowledged          any open alert ──mute──▶ muted ──day passed, or reopen──▶ reopened
+     └──resolve──▶ resolved ◀──resolve──┘                          └──resolve──▶ resolved
+    resolved ──regression returns, or reopen──▶ reopened ──ack──▶ acknowledged …
 
-Muting a muted alert sets another last day.
+Each mute has a last day; muting a muted alert replaces that day. An acknowledged alert can be reopened.
 """
 
 from __future__ import annotations

@@ -71,10 +71,14 @@ class Worker(Watched):
         twins: Sequence[str] = (),
         reference_mhz: Mapping[str, float] | None = None,
     ) -> tuple[list[Record], dict[str, dict[str, float | str]], dict[str, float]]:
-        """Measure a case; return its records, the controls so far, and the seconds of each stage.
+        """Measure a case in the worker.
+
+        Returns:
+            The records, a summary of the worker's control timings so far (``lockstep.timing.controls``), and the
+            seconds spent in each stage.
 
         Raises:
-            WorkerDied: it hung, died or lost its CUDA context; start another worker.
+            WorkerDied: the worker hung, died or lost its CUDA context; start another one.
         """
         asked: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
         asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}

@@ -71,14 +71,14 @@ class CommitComparison(Sequence[Compared]):
 def compare_commit(
     results: Results, machine: str, commit: str, findings: MachineFindings | None, thresholds: Thresholds
 ) -> CommitComparison:
-    """Compare every series of a commit with the last commit before it at which its suite was measured.
+    """Compare every series of a commit with the newest of the 20 commits before it that measured the same suite.
 
     Args:
-        results: of all machines.
-        machine: whose series.
-        commit: full hash; of an unknown one there are no series.
-        findings: what the detector found on the machine, which knows the noise; ``None``: the noise is not known.
-        thresholds: which change matters.
+        results: results of all machines.
+        machine: the machine whose series are compared.
+        commit: full hash; an unknown hash gives an empty comparison.
+        findings: the detector's findings for this machine, with the noise of each series; None if it is unknown.
+        thresholds: how large a change must be to count.
     """
     commits = results.commits(machine)
     place = next((at for at, known in enumerate(commits) if known.hash == commit), None)

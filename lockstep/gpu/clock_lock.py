@@ -79,17 +79,20 @@ def locked(
 
 
 def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
-    """Unlock the clocks, whoever locked them, and the memory clock and persistence mode if a lock changed them.
+    """Unlock the SM clocks, even if another tool locked them.
+
+    The memory clock and the persistence mode are restored if the recorded lock changed them.
 
     Args:
         gpu: the GPU.
         force: reset even if the process that set the lock still runs.
 
     Returns:
-        The state recorded before the reset; unlocked if there was no record or it was damaged.
+        The state recorded before the reset, or unlocked if there was no readable record.
 
     Raises:
-        ClocksHeld: the process that set the lock still runs, and ``force`` is not set.
+        ClocksHeld: the process that set the lock still runs, the lock is not meant to outlive it, and ``force`` is not
+            set.
         Refused: the driver refused; the message gives the command that root must run.
     """
     try:

@@ -41,7 +41,9 @@ def summands_of(suite: Suite, case: Case) -> int:
     """
     count = suite.summands(**bind(suite.summands, case))
     if not isinstance(count, int) or count < 1:
-        raise SuiteError(f"suite {suite.name}: summands at {case.label} is {count!r}; return a whole number above 0")
+        raise SuiteError(
+            f"suite {suite.name}: summands() returned {count!r} at {case.label}; it must return an integer above 0"
+        )
     return count
 
 

@@ -96,8 +96,9 @@ class Device(Protocol):
         """Run the replays one after another and time each.
 
         Raises:
-            Mistimed: the device's clocks disagree about one replay.
-            Disqualified: the clocks disagree about all replays, or the device goes on working after the last replay.
+            Mistimed: for one of the replays, CUDA's events and the GPU's timer disagree at every run.
+            Disqualified: the host's clock contradicts the total time of the replays, or the device is still working
+                after the last one.
         """
 
     def synchronize(self) -> None:

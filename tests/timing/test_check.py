@@ -276,7 +276,7 @@ def test_the_length_of_the_sums_decides_in_float32():
     with pytest.raises(WrongResult, match=r"is off by 1e-05 of its norm .*, accepted is 1\.11e-06"):
         by_default(lambda x: 2 * x, summands=lambda M, N: 8 * M, **off)
     for wrong in (0, 1.5, None):
-        with pytest.raises(SuiteError, match=f"summands at M=8,N=4 is {wrong!r}; return a whole number above 0"):
+        with pytest.raises(SuiteError, match=rf"summands\(\) returned {wrong!r} at M=8,N=4; it must return"):
             by_default(lambda x: 2 * x, summands=lambda wrong=wrong: wrong)
 
 
