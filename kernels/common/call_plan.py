@@ -44,7 +44,7 @@ T = TypeVar("T")
 ON = os.environ.get("LOCKSTEP_KERNEL_PLANS", "1") != "0"
 
 #: Plans that a function keeps; then they are forgotten and made again.
-MOST_PLANS = 4096
+MOST_PLANS = 1024
 
 #: Type of the devices whose calls are planned.
 GPU = "cuda"

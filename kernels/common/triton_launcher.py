@@ -24,7 +24,7 @@ from triton.runtime.jit import JITFunction
 KNOWN = ("3.6.0", "3.7.1")
 
 #: Encoded tensor descriptors that a launch keeps for each descriptor argument, one an address.
-MOST_ENCODED = 1024
+MOST_ENCODED = 128
 
 #: Triton's own way to launch; another function stands here while a tool observes or traces launches.
 _RUN = JITFunction.run
