@@ -62,7 +62,7 @@ def test_cold_caches_are_emptied_by_ncu_too():
         (("product", "twise", "M=2,K=1024,N=512"), "did you mean twice?"),
         (("product", "twice", "M=5"), "has no case 'M=5'"),
         (("product", "twice"), "has no case ''"),
-        (("product",), "has no variant None"),
+        (("product",), "name a variant of product"),
         (("produkt", "twice", "M=2,K=1024,N=512"), "did you mean product?"),
         (("product", "twice", "M=2,K=1024,N=512", "--calls", "0"), "at least one"),
     ],
