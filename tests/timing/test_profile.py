@@ -41,7 +41,7 @@ def test_without_a_gpu_the_commands_are_printed_and_the_reason_told(project):
     assert nsys.startswith("nsys profile -t cuda,nvtx --capture-range cudaProfilerApi")
     for command in (ncu, nsys):
         assert command.endswith(" lockstep profile product twice M=2,K=1024,N=512 --l2 warm --calls 2")
-    assert "no GPU here" in reason
+    assert "There is no GPU" in reason
 
 
 def test_an_ordinary_benchmark_goes_to_asv(project):
@@ -64,7 +64,7 @@ def test_cold_caches_are_emptied_by_ncu_too():
         (("product", "twice"), "has no case ''"),
         (("product",), "name a variant of product"),
         (("produkt", "twice", "M=2,K=1024,N=512"), "did you mean product?"),
-        (("product", "twice", "M=2,K=1024,N=512", "--calls", "0"), "at least one"),
+        (("product", "twice", "M=2,K=1024,N=512", "--calls", "0"), "must be at least 1"),
     ],
 )
 def test_a_wrong_name_is_told(project, arguments, message):
