@@ -170,10 +170,12 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
 def match_cases(suite: Suite, text: str) -> list[Case]:
     """Return the cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
 
+    The whole label of a case picks this case alone, and no case that has a flag besides.
+
     Raises:
         SuiteError: no case has them; the message lists the labels of all cases.
     """
-    return [case for case in suite.all_cases if _has(case, text)] or [suite.case(text)]
+    return _matching(suite, text) or [suite.case(text)]
 
 
 def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, list[str] | None]:
@@ -184,18 +186,21 @@ def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, lis
     """
     if not texts:
         return dict.fromkeys((suite.name for suite in suites), None)
-    found: dict[str, list[str] | None] = {
-        suite.name: [case.label for case in suite.all_cases if any(_has(case, text) for text in texts)]
-        for suite in suites
-    }
+    found: dict[str, list[str] | None] = {}
+    for suite in suites:
+        picked = {case for text in texts for case in _matching(suite, text)}
+        found[suite.name] = [case.label for case in suite.all_cases if case in picked]
     for text in texts:
-        if suites and not any(_has(case, text) for suite in suites for case in suite.all_cases):
+        if suites and not any(_matching(suite, text) for suite in suites):
             match_cases(suites[0], text)
     return found
 
 
-def _has(case: Case, text: str) -> bool:
-    return {part.strip() for part in text.split(",") if part.strip()} <= set(case.label.split(","))
+def _matching(suite: Suite, text: str) -> list[Case]:
+    wanted = {part.strip() for part in text.split(",") if part.strip()}
+    having = [(case, set(case.label.split(","))) for case in suite.all_cases]
+    exact = [case for case, parts in having if parts == wanted]
+    return exact or [case for case, parts in having if wanted <= parts]
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -12,11 +12,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from made_suites import changed_suite
+from made_suites import changed_suite, make_suite
 
 from lockstep import Case, grid
 from lockstep.asv.benchmark import LockstepBenchmark, series_of
-from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.discovery import (
+    load_suites,
+    match_cases,
+    match_labels,
+    nearest,
+    packages_folder,
+    packages_under_test,
+    pick_suites,
+)
 from lockstep.suite.family import load_family
 from lockstep.suite.model import PROTOCOL_VERSION, SuiteError, bind
 
@@ -624,3 +632,12 @@ def test_this_repositorys_suites_are_discovered_without_torch():
         [sys.executable, "-c", textwrap.dedent(program)], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_whole_label_of_a_case_picks_no_case_with_a_flag_besides():
+    plain, flagged, other = Case(M=1, K=64), Case(M=1, K=64, bias=True), Case(M=2, K=64)
+    suite = make_suite(cases=(flagged, plain, other))
+    assert match_cases(suite, "M=1,K=64") == [plain]
+    assert match_cases(suite, "K=64, M=1") == [plain]
+    assert match_cases(suite, "M=1") == [flagged, plain]
+    assert match_labels([suite], ["M=2", "M=1,K=64"]) == {"thing": ["M=1,K=64", "M=2,K=64"]}
