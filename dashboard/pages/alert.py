@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import CommitAddress, SeriesAddress, link
 from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
+from dashboard.pages.alert_actions import DOINGS, do, form
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.lifecycle import Act, LifecycleError, possible
+from lockstep.alerts.lifecycle import LifecycleError, possible
 from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
-from lockstep.alerts.stored_alert import Event, NoSuchAlert, Tracked, today_utc
+from lockstep.alerts.stored_alert import Event, NoSuchAlert, Tracked
 from lockstep.alerts.text import change, culprits, headline, numbers, search_command, span, status
 from lockstep.compare.status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
@@ -32,19 +32,7 @@ from lockstep.history.store import Store
 #: Series and commits that are listed.
 MOST_SERIES, MOST_COMMITS = 100, 30
 
-#: Days that a mute lasts if nothing else is said.
-MUTE_DAYS = 14
-
 _HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause", "Of")
-_DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
-_HINTS = {
-    "ack": "Somebody looks after it (a)",
-    "mute": "Say nothing of it until a day; needs a reason",
-    "resolve": "It is fixed: opens again if the data say otherwise",
-    "intended": "The new level is the right one; needs a reason",
-    "reopen": "It is not done with",
-    "comment": "Add a line to its history",
-}
 
 
 def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:
@@ -65,7 +53,7 @@ def layout(service: AlertService | None, security: RequestSecurity, number: str)
             dcc.Interval(id="alert-tick", interval=1000 * POLL),
             html.Div(id="alert-body"),
             html.H2("Act", hidden=not security.who),
-            _form(security),
+            form(security),
             html.Div(id="alert-log"),
         ]
     )
@@ -78,7 +66,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         Output("alert-body", "children"),
         Output("alert-log", "children"),
         Output("alert-version", "data"),
-        *[Output(f"alert-{name}", "disabled") for name in _DOINGS],
+        *[Output(f"alert-{name}", "disabled") for name in DOINGS],
         Input("alert-tick", "n_intervals"),
         Input("alert-said", "children"),
         Input("colours", "data"),
@@ -91,7 +79,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         one, events = service.alerts.alert(number), service.alerts.log(number)
         version = f"{scheme} {one.changed_at} {len(events)} {findings.version(results)}"
         if scheme is None or version == seen:
-            return (no_update,) * (3 + len(_DOINGS))
+            return (no_update,) * (3 + len(DOINGS))
         can = possible(one.state) | ({"intended"} if "resolve" in possible(one.state) else set())
         silent = one.alert.topic == "silent"
         archived = service.alerts.archived_on(one.alert.machine, MOST_SERIES) if silent else []
@@ -100,13 +88,13 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
             body(one, results, scheme, archived, levels),
             history(events),
             version,
-            *(name not in can for name in _DOINGS),
+            *(name not in can for name in DOINGS),
         )
 
     @app.callback(
         Output("alert-said", "children"),
         Output("alert-because", "value"),
-        *[Input(f"alert-{name}", "n_clicks") for name in (*_DOINGS, "comment")],
+        *[Input(f"alert-{name}", "n_clicks") for name in (*DOINGS, "comment")],
         State("alert-because", "value"),
         State("alert-until", "value"),
         State("alert-number", "data"),
@@ -120,38 +108,6 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         except (LifecycleError, NoSuchAlert, WriteError) as error:
             # What follows is how to say it on the command line.
             return str(error).partition(": --")[0], no_update
-
-
-def do(results: Results, service: AlertService, who: str, number: int, doing: str, because: str, until: str) -> str:
-    """Do what a button says, and say that it was done.
-
-    Raises:
-        LifeError: it cannot be done to an alert in its state, or something is missing.
-        NoSuchAlert: there is none of this number.
-    """
-    because = because.strip()[:2000]
-    if doing == "comment":
-        if not because:
-            raise LifecycleError("write the comment first")
-        service.alerts.note(number, "comment", because, who)
-        return "Comment added."
-    if doing not in _DOINGS:
-        raise LifecycleError(f"nobody can {doing} an alert")
-    try:
-        last = datetime.date.fromisoformat(until.strip()) if doing == "mute" else None
-    except ValueError as error:
-        raise LifecycleError(f"{until!r} is no day; write it as 2027-01-31") from error
-    commits = results.commits(service.alerts.alert(number).alert.machine)
-    intended = doing == "intended"
-    wanted = Act(
-        "resolve" if intended else doing,  # type: ignore[arg-type]
-        who,
-        because,
-        last,
-        "intended" if intended else "fixed" if doing == "resolve" else None,
-    )
-    one = service.alerts.act(number, wanted, commits[-1].hash if commits else "")
-    return f"Alert {one.id} is {status(one)}."
 
 
 def body(
@@ -239,46 +195,6 @@ def history(events: list[Event]) -> list[Any]:
         for event in reversed(events)
     ]
     return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
-
-
-def _form(security: RequestSecurity) -> Any:
-    """What an identified person can do; for others how to become one. The parts are there either way."""
-    who = security.who
-    way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
-    if not security.can_sign_in:
-        way = ["To act on this alert, ", security.sign_in_hint, "."]
-    doings = {**_DOINGS, "comment": "Comment"}
-    buttons = [
-        dmc.Button(text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0)
-        for name, text in doings.items()
-    ]
-    form = [
-        dmc.TextInput(id="alert-because", label="Reason or comment", className="because"),
-        dmc.TextInput(
-            id="alert-until",
-            label="Mute until",
-            value=str(today_utc() + datetime.timedelta(days=MUTE_DAYS)),
-            className="until",
-        ),
-        html.Div(
-            [html.Span(one, title=_HINTS[name]) for name, one in zip(doings, buttons, strict=True)], className="acts"
-        ),
-    ]
-    alive: Any = {"aria-live": "polite"}
-    return html.Div(
-        className="act",
-        children=[
-            html.Div(form, className="controls", hidden=not who),
-            html.P(way, className="dim", hidden=bool(who)),
-            html.P("", id="alert-said", className="said", **alive),
-            html.P(_you(security), className="dim", hidden=not who),
-        ],
-    )
-
-
-def _you(security: RequestSecurity) -> list[Any]:
-    out = [html.A("Sign out", href="/sign-out", className="link")] if security.can_sign_in else []
-    return ["You are ", html.Span(security.who, className="strong"), ". ", *out]
 
 
 def _range(alert: Alert) -> list[Any]:

@@ -1,0 +1,101 @@
+"""What people do to an alert on its page: acknowledge, mute, resolve, reopen, comment."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import html
+
+from dashboard.auth.security import RequestSecurity
+from lockstep.alerts.lifecycle import Act, LifecycleError
+from lockstep.alerts.service import AlertService
+from lockstep.alerts.stored_alert import today_utc
+from lockstep.alerts.text import status
+from lockstep.history.snapshot import Results
+
+#: Days that a mute lasts if nothing else is said.
+MUTE_DAYS = 14
+
+DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
+_HINTS = {
+    "ack": "Somebody looks after it (a)",
+    "mute": "Say nothing of it until a day; needs a reason",
+    "resolve": "It is fixed: opens again if the data say otherwise",
+    "intended": "The new level is the right one; needs a reason",
+    "reopen": "It is not done with",
+    "comment": "Add a line to its history",
+}
+
+
+def do(results: Results, service: AlertService, who: str, number: int, doing: str, because: str, until: str) -> str:
+    """Do what a button says, and say that it was done.
+
+    Raises:
+        LifecycleError: it cannot be done to an alert in its state, or something is missing.
+        NoSuchAlert: there is none of this number.
+    """
+    because = because.strip()[:2000]
+    if doing == "comment":
+        if not because:
+            raise LifecycleError("write the comment first")
+        service.alerts.note(number, "comment", because, who)
+        return "Comment added."
+    if doing not in DOINGS:
+        raise LifecycleError(f"nobody can {doing} an alert")
+    try:
+        last = datetime.date.fromisoformat(until.strip()) if doing == "mute" else None
+    except ValueError as error:
+        raise LifecycleError(f"{until!r} is no day; write it as 2027-01-31") from error
+    commits = results.commits(service.alerts.alert(number).alert.machine)
+    intended = doing == "intended"
+    wanted = Act(
+        "resolve" if intended else doing,  # type: ignore[arg-type]
+        who,
+        because,
+        last,
+        "intended" if intended else "fixed" if doing == "resolve" else None,
+    )
+    one = service.alerts.act(number, wanted, commits[-1].hash if commits else "")
+    return f"Alert {one.id} is {status(one)}."
+
+
+def form(security: RequestSecurity) -> Any:
+    """What an identified person can do; for others how to become one. The parts are there either way."""
+    who = security.who
+    way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
+    if not security.can_sign_in:
+        way = ["To act on this alert, ", security.sign_in_hint, "."]
+    doings = {**DOINGS, "comment": "Comment"}
+    buttons = [
+        dmc.Button(text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0)
+        for name, text in doings.items()
+    ]
+    form = [
+        dmc.TextInput(id="alert-because", label="Reason or comment", className="because"),
+        dmc.TextInput(
+            id="alert-until",
+            label="Mute until",
+            value=str(today_utc() + datetime.timedelta(days=MUTE_DAYS)),
+            className="until",
+        ),
+        html.Div(
+            [html.Span(one, title=_HINTS[name]) for name, one in zip(doings, buttons, strict=True)], className="acts"
+        ),
+    ]
+    alive: Any = {"aria-live": "polite"}
+    return html.Div(
+        className="act",
+        children=[
+            html.Div(form, className="controls", hidden=not who),
+            html.P(way, className="dim", hidden=bool(who)),
+            html.P("", id="alert-said", className="said", **alive),
+            html.P(_you(security), className="dim", hidden=not who),
+        ],
+    )
+
+
+def _you(security: RequestSecurity) -> list[Any]:
+    out = [html.A("Sign out", href="/sign-out", className="link")] if security.can_sign_in else []
+    return ["You are ", html.Span(security.who, className="strong"), ". ", *out]
