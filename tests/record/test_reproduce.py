@@ -1,0 +1,149 @@
+"""Commands that measure a number again: the real command line accepts each, and it selects its series alone."""
+
+import argparse
+import itertools
+import shlex
+from importlib.metadata import entry_points
+
+import asv.commands
+import pytest
+from asv.benchmarks import Benchmarks
+
+from lockstep.record.reproduce import Measured, Subject, at, between, gate, here, installed, script, selection
+
+CASE = "M=8,K=4096,N=2048"
+GOOD, BAD = "0123456789abcdef" * 2 + "01234567", "fedcba9876543210" * 2 + "fedcba98"
+
+TIMED = Subject("linear", "best", CASE, "cold", "speedup", "h200-locked-1500")
+COMPILED = Subject("grouped.mlp", "best", CASE, "", "registers", "sm_90-114-compiled")
+FOREIGN = Subject("sums.Sums", "time_sum", "size=100, dtype=float32", "", "seconds", "laptop")
+
+
+@pytest.fixture(scope="module")
+def parse():
+    for verb in entry_points(group="lockstep.commands"):
+        verb.load()
+    parser, _ = asv.commands.make_argparser()
+
+    def parsed(command):
+        program, *words = shlex.split(command)
+        assert program in ("lockstep", "asv")
+        return parser.parse_args(words, argparse.Namespace(verb=words[0]))
+
+    return parsed
+
+
+def test_the_working_tree_is_measured_by_measure(parse):
+    args = parse(here(TIMED))
+    assert (args.verb, args.family, args.case) == ("measure", "linear", [CASE])
+    assert (args.variants, args.l2) == (["best"], "cold")
+
+
+def test_a_commit_is_measured_by_a_run_that_stores_nothing(parse):
+    args = parse(at(TIMED, BAD))
+    assert (args.verb, args.range, args.dry_run) == ("run", "fedcba987654^!", True)
+    assert args.bench == [selection(TIMED)]
+
+
+def test_two_commits_are_measured_by_the_gate_at_the_clocks_of_the_machine(parse):
+    args = parse(between(TIMED, GOOD, BAD))
+    assert (args.verb, args.base, args.head) == ("gate", "0123456789ab", "fedcba987654")
+    assert (args.family, args.case, args.variant, args.l2) == (["linear"], [CASE], ["best"], "cold")
+    assert args.lock == 1500
+
+
+def test_exact_quantities_are_compiled_for_the_target_of_their_machine(parse):
+    for command, ref in ((here(COMPILED), "."), (at(COMPILED, BAD), "fedcba987654")):
+        args = parse(command)
+        assert (args.verb, args.action, args.ref, args.target) == ("code", "show", ref, ["sm_90:114"])
+        assert (args.family, args.variant, args.case) == (["grouped.mlp"], ["best"], [CASE])
+    args = parse(between(COMPILED, GOOD, BAD))
+    assert (args.action, args.base, args.head) == ("diff", "0123456789ab", "fedcba987654")
+    assert (args.family, args.target) == (["grouped.mlp"], ["sm_90:114"])
+
+
+def test_another_projects_benchmark_is_measured_by_asv(parse):
+    args = parse(at(FOREIGN, BAD))
+    assert (args.verb, args.range, args.bench) == ("run", "fedcba987654^!", [selection(FOREIGN)])
+    assert parse(here(FOREIGN)).env_spec == [":same"]
+    args = parse(between(FOREIGN, GOOD, BAD))
+    assert (args.verb, args.base, args.branch) == ("continuous", "0123456789ab", "fedcba987654")
+    assert at(FOREIGN, BAD).startswith("asv ")
+
+
+@pytest.mark.parametrize(
+    ("machine", "clock_state", "lock"),
+    [
+        ("h200-locked-1500", "", 1500),
+        ("h200-locked-1500-mem3201 (6.8, existing)", "", 1500),
+        ("h200", "locked@1500+mem3201", 1500),
+        ("h200-base", "", "base"),
+        ("h200-unlocked", "", None),
+        ("h200", "unlocked(no permission)", None),
+        ("database", "", None),
+        ("vm-cpu", "cpu", None),
+    ],
+)
+def test_the_lock_is_that_of_the_clock_state_or_of_the_machines_name(parse, machine, clock_state, lock):
+    subject = Subject("linear", "best", CASE, "cold", "latency", machine)
+    assert parse(gate(subject, "main", ".", clock_state)).lock == lock
+
+
+def test_a_fresh_checkout_has_the_definitions_the_lock_and_the_packages(parse):
+    tools = {"torch": "2.11.0", "triton": "3.6.0", "empty": ""}
+    measured = Measured(BAD, f"{GOOD}+dirty", "locked@1500+mem3201", "lockstep", "NVIDIA H200", tools)
+    about, dirty, worktree, change, lock, run, reset = script(TIMED, measured)
+    assert about == "# measured with NVIDIA H200; torch 2.11.0, triton 3.6.0; clocks locked@1500+mem3201"
+    assert dirty.startswith("# the benchmark definitions had uncommitted changes")
+    assert worktree == "git worktree add --detach /tmp/definitions-0123456789ab 0123456789ab"
+    assert change == 'cd /tmp/definitions-0123456789ab/"$(git rev-parse --show-prefix)"'
+    args = parse(lock)
+    assert (args.action, args.target, args.memory) == ("lock", 1500, 3201)
+    assert run == at(TIMED, BAD)
+    assert parse(reset).action == "reset"
+
+
+def test_without_provenance_the_commands_stand_alone():
+    assert script(FOREIGN, Measured(BAD)) == (at(FOREIGN, BAD),)
+
+
+def test_a_name_that_a_file_gives_is_no_second_command(parse):
+    subject = Subject("linear", "a'b; rm x\ny", "M=1", "cold", "latency")
+    for command in (here(subject), at(subject, BAD), between(subject, GOOD, BAD)):
+        assert "\n" not in command
+        parse(command)
+    assert parse(here(subject)).variants == ["a'b; rm x y"]
+    assert "\n" not in installed(Measured(BAD, toolchain={"torch": "1\nrm x"}))
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "values", "wanted"),
+    [
+        (
+            TIMED,
+            "linear.speedup",
+            [["'best'", "'bes'", "'xbest'"], [f"'{CASE},bias'", f"'{CASE}'", "'M=8'"], ["'cold'", "'warm'"]],
+            f"'best', '{CASE}', 'cold'",
+        ),
+        (
+            FOREIGN,
+            "sums.Sums.time_sum",
+            [["100", "1000", "10"], ["'float32'", "'float3'", "'float32b'"]],
+            "100, 'float32'",
+        ),
+    ],
+)
+def test_the_selection_is_one_series_for_asv(subject, name, values, wanted):
+    entries = [{"name": each, "params": values} for each in (name, f"{name}2", f"x{name}", "linear.latency")]
+    conf = type("Conf", (), {"benchmark_dir": ""})()
+    selected = Benchmarks(conf, entries, selection(subject))
+    assert list(selected) == [name]
+    texts = [", ".join(each) for each in itertools.product(*values)]
+    assert [texts[index] for index in selected.benchmark_selection[name]] == [wanted]
+
+
+def test_a_benchmark_without_parameters_is_selected_by_its_name():
+    conf = type("Conf", (), {"benchmark_dir": ""})()
+    entries = [{"name": name, "params": []} for name in ("mod.track_size", "mod.track_sizes", "amod.track_size")]
+    subject = Subject("mod", "track_size", "", "", "bytes")
+    assert list(Benchmarks(conf, entries, selection(subject))) == ["mod.track_size"]
