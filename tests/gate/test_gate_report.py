@@ -280,3 +280,14 @@ def test_a_case_that_does_not_run_here_is_listed_with_its_reason():
     show(told, Console(file=shown, width=300), plain=True)
     assert "n/a           linear split_k M=1 cold  Triton finds no GPU here" in shown.getvalue()
     assert "same  linear: 1 case\n" in shown.getvalue()
+
+
+def test_the_report_names_the_command_for_the_worst_case_that_blocks():
+    cases = verdict("slower", 0.004, case="M=16"), verdict("slower", 0.012), verdict("faster", -0.5)
+    found = report(*cases, head=". (5d6e7f8+dirty)", machine={"clock_state": "locked@1500"})
+    command = "lockstep gate --base 1a2b3c4 --head . --family linear --case M=8 --variant split_k --l2 cold --lock 1500"
+    assert f"to measure the worst case again: {command}" in remarks(found)
+    assert escape(command) in to_markdown(found)
+    assert "--variant other " in remarks(report(*cases, verdict("failed", variant="other")))[-1]
+    accepted = report(verdict("slower", 0.02, accepted="exact rounding"), verdict("failed", in_base=True))
+    assert not any("worst case again" in one for one in remarks(accepted))

@@ -11,8 +11,8 @@ from lockstep.gate.report.rows import COLUMNS, remarks, rows, same
 #: Rows of the table; a comment holds 65,536 characters, and nobody reads more.
 MOST_ROWS = 100
 
-#: Longest cell.
-MOST_TEXT = 300
+#: Longest cell, and longest remark: a command that is cut is of no use.
+MOST_TEXT, MOST_REMARK = 300, 1000
 
 _SIGNS = {"pass": "✅", "slower": "🔴", "failed": "❌", "infrastructure": "⚠️", "interrupted": "⚠️"}
 
@@ -31,7 +31,7 @@ def to_markdown(report: Report) -> str:
     if unchanged:
         lines += [f"Same: {', '.join(unchanged)}.", ""]
     lines += ["<details><summary>How it was measured</summary>", ""]
-    lines += [f"- {escape(remark)}" for remark in remarks(report)]
+    lines += [f"- {escape(remark, MOST_REMARK)}" for remark in remarks(report)]
     lines += ["", "</details>", ""]
     return "\n".join(lines)
 

@@ -11,9 +11,13 @@ from lockstep.gate.report.model import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential import LOOKS
 from lockstep.gate.verdict import MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.record.model import Estimate
+from lockstep.record.reproduce import Subject, gate
 
 #: In the order of a report: what blocks first.
 ORDER = ("failed", "slower", "unsure", "faster", "removed", "new", "na")
+
+#: Begins the remark that ends with the command for the worst case.
+AGAIN = "to measure the worst case again: "
 
 #: An interval whose ends are this many times apart says nothing, and takes many digits for it.
 MOST_APART = 10.0
@@ -67,8 +71,27 @@ def remarks(report: Report) -> list[str]:
             f"A/A control: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
             f"({worst.key})"
         )
-    more = advice(report)
-    return [*shown_rows, *report.notes, *([more] if more else [])]
+    return [*shown_rows, *report.notes, *filter(None, (advice(report), again(report)))]
+
+
+def again(report: Report) -> str:
+    """Return the command that measures the worst case that blocks again; "" if none blocks.
+
+    A case that failed comes before one that is slower, as in ``Report.state``.
+    """
+    blocking = [verdict for verdict in (*report.of("failed"), *report.regressions) if verdict.blocks]
+    if not blocking:
+        return ""
+    key = blocking[0].key
+    worst = Subject(key.suite, key.variant, key.case, key.l2, "latency")
+    command = gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
+    return f"{AGAIN}{command}"
+
+
+def _ref(label: str) -> str:
+    """Return what names a side for git: the hash, because a branch moves; "." for the working tree."""
+    name, _, commit = label.removesuffix(")").partition(" (")
+    return name if name == "." or not commit else commit
 
 
 def line(verdict: Verdict) -> str:
