@@ -165,11 +165,14 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(content | {"log": [asdict(event) for event in events]}))
         return OK
     # Start-up: `lockstep --help` imports every verb.
+    from lockstep.alerts.reproduce import reproduce
     from lockstep.alerts.text import headline, lines, search_command, status
 
     console = Console()
     printed = [f"alert {alert.id}, {status(alert)}: {headline(alert.alert)}", *lines(alert.alert, most=40)]
     printed += [f"evidence: {evidence.text}" for evidence in alert.alert.cause.evidence]
+    if command := reproduce(alert.alert):
+        printed.append(f"to measure it again: {command}")
     if command := search_command(alert):
         printed.append(f"to find the commit: {command}")
     if alert.alert.topic == "silent":

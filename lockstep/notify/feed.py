@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from lockstep.alerts.as_json import to_json
+from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
 from lockstep.notify.message import link
@@ -45,6 +46,7 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
             "range": alert.alert.range,
             "after": alert.alert.after,
             "suspects": list(alert.alert.suspects),
+            "reproduce": reproduce(alert.alert),
         }
         for alert in alerts
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
 
@@ -27,10 +28,12 @@ def link(alert: Tracked, site: str) -> str:
 
 
 def alert_message(alert: Tracked, site: str = "") -> Message:
-    """Return the message about one alert: numbers, range, cause, link."""
+    """Return the message about one alert: numbers, range, cause, the command that measures it again, link."""
     again = "Again: " if alert.state == "reopened" else ""
     end = link(alert, site) or f"lockstep alerts show {alert.id}"
-    return Message(f"{again}{headline(alert.alert)}", "\n".join([*lines(alert.alert), end]))
+    command = reproduce(alert.alert)
+    body = [*lines(alert.alert), *([f"reproduce: {command}"] if command else []), end]
+    return Message(f"{again}{headline(alert.alert)}", "\n".join(body))
 
 
 def digest_message(

@@ -1,0 +1,37 @@
+"""The commands that measure the change of an alert again, and the number of a series at a commit."""
+
+from __future__ import annotations
+
+from lockstep.alerts.model import Alert
+from lockstep.alerts.steps import SeriesName
+from lockstep.history.model import Run
+from lockstep.record.reproduce import Measured, Subject, between
+
+
+def subject(name: SeriesName) -> Subject:
+    """Return the series of an alert as commands name it."""
+    return Subject(name.suite, name.variant, name.case, name.l2, name.quantity, name.machine)
+
+
+def measured(run: Run) -> Measured:
+    """Return what the numbers of a result file were measured with."""
+    device = run.host.get("gpu", "") or run.strings.get("gpu", "") or run.strings.get("cpu", "")
+    return Measured(run.commit, run.harness, run.clock_state, run.environment, device, run.toolchain)
+
+
+def reproduce(alert: Alert) -> str:
+    """Return the command that measures the change of the worst series again; "" if the alert has no such change."""
+    good, bad = ends(alert)
+    return between(subject(alert.members[0].series), good, bad) if good and bad else ""
+
+
+def ends(alert: Alert) -> tuple[str, str]:
+    """Return the commits before and after the change; "" for an unknown one, and for an alert without a change.
+
+    They are the ends of the alert's range. If other machines narrowed it, its own machine may not have measured them:
+    then they are the measured commits between which the worst series changed.
+    """
+    if not alert.members:
+        return "", ""
+    worst = alert.members[0]
+    return (worst.before, worst.after) if alert.narrowed else (alert.before, alert.after)

@@ -1,0 +1,28 @@
+"""The command of an alert measures the ends of its range, or what its own machine measured."""
+
+from dataclasses import replace
+
+import pytest
+from alerting import COMMITS, alerts, series, step
+
+from lockstep.alerts.reproduce import reproduce
+
+
+def test_the_ends_of_the_range_are_measured_at_the_worst_case():
+    [alert] = alerts(step(), step(by=0.2, name=series(case="M=16,K=64")))
+    ends = f"--base {COMMITS[9][:12]} --head {COMMITS[10][:12]}"
+    case = "--case M=16,K=64 --variant triton --l2 cold"
+    assert reproduce(alert) == f"lockstep gate {ends} --family linear {case}"
+
+
+def test_a_range_that_another_machine_narrowed_keeps_the_measured_ends():
+    [alert] = alerts(step())
+    member = replace(alert.members[0], before=COMMITS[8], after=COMMITS[12])
+    narrowed = replace(alert, members=(member,), also_on=("b200",))
+    assert f"--base {COMMITS[8][:12]} --head {COMMITS[12][:12]}" in reproduce(narrowed)
+
+
+@pytest.mark.parametrize("changes", [{"members": ()}, {"before": ""}])
+def test_without_a_change_or_its_beginning_there_is_no_command(changes):
+    [alert] = alerts(step())
+    assert reproduce(replace(alert, **changes)) == ""
