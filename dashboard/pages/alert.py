@@ -16,6 +16,7 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import DOINGS, do, form
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
+from dashboard.pages.reproduce import alert_commands
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.lifecycle import LifecycleError, possible
 from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
@@ -23,7 +24,7 @@ from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
 from lockstep.alerts.stored_alert import Event, NoSuchAlert, Tracked
-from lockstep.alerts.text import change, culprits, headline, numbers, search_command, span, status
+from lockstep.alerts.text import change, culprits, headline, numbers, span, status
 from lockstep.compare.status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
@@ -164,7 +165,8 @@ def body(
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     if alert.commits:
         what = count(len(alert.commits), "commit") + " in the range"
-        parts += [html.H2(what if alert.known else "Measured commits"), _commits(one, subjects)]
+        parts += [html.H2(what if alert.known else "Measured commits"), _commits(alert, subjects)]
+    parts += alert_commands(one, results)
     if archived:
         others = [
             html.Tr([html.Td(str(other.id), className="number dim"), html.Td(alert_link(other))]) for other in archived
@@ -231,8 +233,7 @@ def _sure(confidence: float) -> str:
     return "> 99.9 %" if confidence > 0.9995 else f"{100 * confidence:.1f} %"
 
 
-def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:
-    alert = one.alert
+def _commits(alert: Alert, known: Mapping[str, Commit]) -> Any:
     suspects = set(alert.suspects) if len(alert.suspects) < len(alert.commits) else set()
     items = []
     # Where the range is not known, the end before it is as much of a fact as those after it.
@@ -250,7 +251,4 @@ def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:
         items.append(html.Li(text))
     if len(listed) > MOST_COMMITS:
         items.append(html.Li(f"and {len(listed) - MOST_COMMITS} older ones"))
-    parts: list[Any] = [html.Ul(items, className="card commits")]
-    if command := search_command(one):
-        parts.append(html.P(["To find the commit: ", html.Code(command)], className="dim"))
-    return html.Div(parts)
+    return html.Ul(items, className="card commits")

@@ -17,6 +17,7 @@ from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
 from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice
 from dashboard.pages.quantity_links import quantity_links
+from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_table import commit_table
 from dashboard.pages.series_view import SeriesView, chart, key_at, offered, view
 from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
@@ -91,6 +92,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 className="card series",
             ),
             html.Div(id="series-found"),
+            html.Div(id="series-reproduce"),
             html.H2("Commits"),
             html.Div(id="series-table"),
         ]
@@ -114,6 +116,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("series-chart", "style"),
         Output("series-facts", "children"),
         Output("series-found", "children"),
+        Output("series-reproduce", "children"),
         Output("series-table", "children"),
         Input("series-quantity", "value"),
         Input("series-zoom", "data"),
@@ -125,18 +128,20 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         quantity: str, zoom: str | None, scheme: Scheme | None, version: str | None, kept: dict[str, Any]
     ) -> tuple[Any, ...]:
         if scheme is None:
-            return (no_update,) * 5
+            return (no_update,) * 6
         results = store.current()
         address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
         picture = findings.of_machine(results, address.machine)
         shown = view(results, address, picture)
         figure = chart(results, address, shown, scheme)
+        commits = results.commits(address.machine)
         return (
             figure,
             {"height": figure_height(figure)},
             facts(shown, picture),
             changes(results, address, shown),
-            commit_table(results.commits(address.machine), address.machine, shown.points, shown.what, address.zoom),
+            series_commands(results, commits, shown.points, address.zoom),
+            commit_table(commits, address.machine, shown.points, shown.what, address.zoom),
         )
 
     zoomed = State("series-zoom", "data")

@@ -10,6 +10,7 @@ from trees import DATE, MACHINE, open_store, record, write_measurement
 
 from dashboard.address import SeriesAddress, parse_series
 from dashboard.pages import series, series_view
+from dashboard.pages.reproduce import series_commands
 from dashboard.server.app import create_app, page
 from lockstep.alerts.findings import Findings
 from lockstep.compare.rows import series_of
@@ -112,6 +113,18 @@ def test_clocks_and_temperature_share_the_axis(tmp_path):
     assert beside["y2"]["y"] == [1500.0, 1490.0]
     assert "power cap" in beside["y2"]["text"][1]
     assert beside["y3"]["y"] == [50.0, 51.0]
+
+
+@pytest.mark.parametrize(("zoom", "place"), [((), COMMITS - 1), ((10.5, 42.0), 42)])
+def test_the_commands_measure_the_newest_number_in_view(shown, zoom, place):
+    results, seen = view(shown, ONE)
+    commits = results.commits(FAST)
+    text = words(series_commands(results, commits, seen.points, zoom))
+    assert f"lockstep run '{commits[place].hash[:12]}^!' --dry-run --bench" in text
+    assert "linear.speedup" in text.replace("\\", "")
+    assert "lockstep measure linear --case M=8,K=64 --variants triton --l2 cold" in text
+    assert "# measured with NVIDIA H200; " in text
+    assert series_commands(results, commits, [], ()) == []
 
 
 def test_the_page_answers_and_its_address_restores_it(shown):

@@ -1,0 +1,77 @@
+"""Commands that measure the numbers of a page again, to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+
+from dashboard.charts.axes import within
+from dashboard.charts.telemetry import Points
+from dashboard.pages.parts import commit_link, mono
+from lockstep.alerts.followed_series import name_of
+from lockstep.alerts.model import Alert
+from lockstep.alerts.reproduce import ends, measured, reproduce, subject
+from lockstep.alerts.stored_alert import Tracked
+from lockstep.alerts.text import search_command
+from lockstep.history.model import Commit
+from lockstep.history.snapshot import Results
+from lockstep.record.reproduce import here, installed, script
+
+
+def series_commands(results: Results, commits: Sequence[Commit], points: Points, zoom: tuple[float, ...]) -> list[Any]:
+    """Return the commands for the newest number in view; [] if there is none.
+
+    Args:
+        results: that hold the points.
+        commits: of the machine.
+        points: of the series with their numbers, oldest first.
+        zoom: of the chart, see ``SeriesAddress``.
+    """
+    seen = [point for point, number in points if number is not None and within(point.commit, zoom)]
+    if not seen:
+        return []
+    point = seen[-1]
+    about = subject(name_of(point.series, results.benchmarks[point.series.benchmark]))
+    return _disclosure(
+        ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."],
+        _block("\n".join(script(about, measured(point.run))), "Commands that measure the number again"),
+        html.P("The same case of the working tree, with its own definitions:", className="dim"),
+        _block(here(about), "Command that measures the working tree"),
+    )
+
+
+def alert_commands(one: Tracked, results: Results) -> list[Any]:
+    """Return the commands that measure an alert's change again and that find its commit; [] if it has no change."""
+    command = reproduce(one.alert)
+    if not command:
+        return []
+    shown: list[Any] = [_block("\n".join([*_measured_with(one.alert, results), command]), "Command for the change")]
+    if search := search_command(one):
+        said = html.P("Measure the commits of the range, and name the first bad one:", className="dim")
+        shown += [said, _block(search, "Command that finds the commit")]
+    series = mono(one.alert.members[0].series.label)
+    return _disclosure(["The worst series, ", series, ", before and after its change:"], *shown)
+
+
+def _measured_with(alert: Alert, results: Results) -> list[str]:
+    """Return comments on what both ends were measured with; one process measures both with what is installed."""
+    runs = {run.commit: run for run in results.runs if run.machine == alert.machine}
+    with_text = [installed(measured(runs[end])) if end in runs else "" for end in ends(alert)]
+    if len(set(with_text)) == 1:
+        return [f"# measured with {text}" for text in with_text[:1] if text]
+    return [
+        f"# {side}: measured with {text}" for side, text in zip(("before", "after"), with_text, strict=True) if text
+    ]
+
+
+def _disclosure(said: list[Any], *parts: Any) -> list[Any]:
+    return [html.Details([html.Summary("Reproduce"), html.P(said, className="dim"), *parts], className="reproduce")]
+
+
+def _block(text: str, label: str) -> Any:
+    """Return text that scrolls by itself, with a button that ``assets/copy.js`` answers."""
+    named: Any = {"role": "region", "aria-label": label}
+    copy = html.Button("Copy", type="button", className="copy", title=label)
+    return html.Div([html.Pre(text, tabIndex=0, **named), copy], className="commands")
