@@ -23,15 +23,15 @@ def expect(
     """Raise unless the tensor has the shape, dtype, device and layout that the kernel needs.
 
     Args:
-        tensor: the argument.
-        name: its name in the caller's signature; it begins every message.
-        shape: the size of each dimension; ``None`` in it accepts any size.
-        dtype: one dtype, or several that are accepted.
-        device: the device it must lie on.
-        contiguous: whether it must be row-major without gaps.
+        tensor: the tensor to check.
+        name: the tensor's name in the caller's signature; every message begins with the name.
+        shape: the required size of each dimension; a size of ``None`` accepts any size.
+        dtype: the accepted dtype, or a sequence of accepted dtypes.
+        device: the device on which the tensor must lie.
+        contiguous: whether the tensor must be row-major without gaps.
 
     Raises:
-        ValueError: names the argument, what it is and what was expected.
+        ValueError: the tensor fails a check; the message names the tensor, what it is and what was expected.
     """
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")

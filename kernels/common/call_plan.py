@@ -15,7 +15,7 @@ A call runs as it is written, without a plan, if
   (``kernels.common.triton_launcher``);
 - ``torch.compile`` traces it;
 - an argument is not a CUDA tensor, a number, a string, a dtype, None, or a named tuple of such;
-- its first run did anything else than allocate, view, launch by ``launch_kernel`` and call torch by ``call_library``.
+- the call's first run did more than allocate, view, launch by ``launch_kernel`` and call torch by ``call_library``.
 
 So a planned function must not depend on anything but its arguments, the tuned tables and the device. Whoever changes
 the tables calls ``forget``. Two facts of Triton are those of the first call: its compiler's knobs, and constants of
@@ -70,7 +70,7 @@ _recording = _Recording()
 
 
 def planned(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a plan for each set of facts; results and errors are those of ``function``."""
+    """Return ``function`` with a plan for each set of facts; planning does not change its results and errors."""
     if not ON:
         return function
     plans: dict[Any, Any] = {}
@@ -100,7 +100,7 @@ def planned(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def launch_kernel(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> None:
-    """Launch ``kernel[grid](*arguments, **options)``; a planned function launches in no other way."""
+    """Launch ``kernel[grid](*arguments, **options)``. A planned function must launch every kernel by this function."""
     compiled = kernel[grid](*arguments, **options)
     recorder = None if torch.compiler.is_compiling() else _recording.recorder
     if recorder is not None:
@@ -108,7 +108,7 @@ def launch_kernel(kernel: Any, grid: Sequence[int], *arguments: Any, **options: 
 
 
 def call_library(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return ``function(*args, **kwargs)``, which computes with torch; a plan calls it in the same way."""
+    """Return ``function(*args, **kwargs)``, which computes with torch. A plan repeats the call of ``function``."""
     recorder = None if torch.compiler.is_compiling() else _recording.recorder
     if recorder is not None:
         return recorder.library(function, args, kwargs)
@@ -116,14 +116,14 @@ def call_library(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 def forget() -> None:
-    """Forget every plan, because the tables that they were made by have changed."""
+    """Forget every plan. Call this function after a table changes, because plans depend on the tables."""
     _forgotten[0] += 1
     for plans in _PLANS:
         plans.clear()
 
 
 def _facts(args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any], addresses: list[int]) -> tuple[Any, ...]:
-    """Return what a plan depends on, or ``_NO_GPU``; append the tensors and their addresses."""
+    """Return the facts that a plan depends on, or ``_NO_GPU``. Append to ``tensors`` and ``addresses``."""
     facts: list[Any] = [0, len(args), *kwargs]
     for value in (*args, *kwargs.values()) if kwargs else args:
         kind = type(value)
@@ -169,12 +169,12 @@ def _first_call(
 
 
 def _on_one_gpu(tensors: list[Any]) -> bool:
-    """Return whether the tensors are different ones on one GPU; a plan tells them apart by identity."""
+    """Return whether the tensors are distinct and on one GPU. A plan tells tensors apart by identity."""
     return len({one.device for one in tensors}) == 1 and len({id(one) for one in tensors}) == len(tensors)
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is its own fact: equal values mean the same and hold no tensor."""
+    """Return whether a value can serve as a fact: equal values mean the same, and the value holds no tensor."""
     if isinstance(value, tuple):
         return hasattr(value, "_fields") and all(map(_is_plain, value))
     return value is None or type(value) in (bool, int, float, str, torch.dtype)

@@ -55,7 +55,7 @@ class _View(NamedTuple):
 
 
 class _Fresh(NamedTuple):
-    """Memory to allocate: ``like`` is the number of a tensor that has its dtype, or 0 with ``dtype``."""
+    """Memory to allocate. ``like`` is the number of a tensor that has the memory's dtype, or 0 if ``dtype`` has it."""
 
     shape: tuple[int, ...]
     like: int
@@ -78,7 +78,7 @@ class Recorder(TorchDispatchMode):
         self.refusal = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator of torch, and note what it means for the plan."""
+        """Run an operator of torch, and record the operator's effect on the plan."""
         result = func(*args, **(kwargs or {}))
         if self._in_library:
             return result
@@ -94,7 +94,7 @@ class Recorder(TorchDispatchMode):
     def launch(
         self, kernel: Any, compiled: Any, grid: Sequence[int], arguments: Sequence[Any], options: dict[str, Any]
     ) -> None:
-        """Note a launch that has been made."""
+        """Record a launch that has been made."""
         if not is_plain(kernel) or callable(grid):
             self._refuse(f"it launches a {type(kernel).__name__}, or by a grid that is a function")
             return
@@ -103,7 +103,7 @@ class Recorder(TorchDispatchMode):
         self._steps.append(_Launch(kernel, compiled, tuple(grid), bound))
 
     def library(self, function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Call a function that computes with torch alone, and note it."""
+        """Call a function that computes with torch alone, and record the call."""
         self._in_library = True
         try:
             result = function(*args, **kwargs)
@@ -113,7 +113,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def plan(self, result: Any) -> Plan | None:
-        """Return the plan of the recorded call, which returned ``result``; None if it cannot have one."""
+        """Return the plan of the recorded call, which returned ``result``; None if the call cannot have a plan."""
         if not self._steps:
             self._refuse("it launches nothing")
         if self.refusal:
@@ -170,7 +170,7 @@ class Recorder(TorchDispatchMode):
 
 
 class _Roots:
-    """The tensors that a plan finds anew at each call, by number."""
+    """The numbered tensors whose addresses a plan looks up at each call."""
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         self._roots: list[torch.Tensor] = []
@@ -186,14 +186,14 @@ class _Roots:
         self._roots.append(tensor)
 
     def is_made(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor lies in what a library call returned, whose alignment no later call checks."""
+        """Return whether a tensor lies in the result of a library call. No later call checks the result's alignment."""
         return self._root(tensor) in self._made
 
     def has(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._numbers
 
     def argument(self, value: Any) -> Any:
-        """Return what ``Start`` takes for an argument of a launch."""
+        """Return the form of a launch's argument that ``Start`` takes."""
         if isinstance(value, torch.Tensor):
             return self._place(value)
         base = getattr(value, "base", None)
@@ -213,7 +213,7 @@ class _Roots:
         return found[0]
 
     def view(self, value: Any) -> _View:
-        """Return how to find a tensor that a library function takes or the call returns."""
+        """Return the view that locates a tensor which a library function takes or the call returns."""
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"a {type(value).__name__} where a tensor was expected")
         root = self._root(value)
@@ -225,7 +225,7 @@ class _Roots:
         return _View(root, tuple(value.shape), value.stride(), int(value.storage_offset() - base.storage_offset()))
 
     def value(self, value: Any) -> Any:
-        """Return ``view`` of a tensor, and anything else that holds no tensor as it is."""
+        """Return ``view(value)`` for a tensor. Return any value that holds no tensor unchanged."""
         if isinstance(value, torch.Tensor):
             return self.view(value)
         if value is not None and not isinstance(value, bool | int | float | str):
@@ -247,7 +247,7 @@ class Plan(NamedTuple):
     returns: Callable[[Any], Any] | None
 
     def run(self, tensors: list[Any], addresses: list[int], stream: int) -> Any:
-        """Do it for the tensors of a call at ``addresses``; return ``UNPLANNED``, and launch nothing, if it cannot."""
+        """Run the plan for a call's tensors at ``addresses``. Launch nothing and return ``UNPLANNED`` if it cannot."""
         for key, alignment in self.buffers:
             buffer = workspace.BUFFERS.get(key)
             if buffer is None or buffer.data_ptr() & 15 != alignment:

@@ -28,8 +28,8 @@ def require_triton(tensor: torch.Tensor, variant: str) -> None:
     """Raise unless a Triton kernel can run on this tensor's device.
 
     Raises:
-        NotImplementedError: the tensor is on a CPU and Triton's interpreter is off. The suites
-            show it as n/a.
+        NotImplementedError: the tensor is on a CPU and Triton's interpreter is off. The suites show the variant as
+            n/a.
     """
     if tensor.device.type == "cpu" and not interpreted():
         raise NotImplementedError(f"{variant} is a Triton kernel and needs a CUDA tensor, got a CPU tensor")
@@ -37,9 +37,9 @@ def require_triton(tensor: torch.Tensor, variant: str) -> None:
 
 @functools.cache
 def sm_count(device: torch.device) -> int:
-    """Return the number of streaming multiprocessors of ``device``; an H200's for a CPU.
+    """Return the number of streaming multiprocessors of ``device``; for a CPU return the number of an H200.
 
-    For "meta" it is that of the target that Triton compiles for.
+    For "meta" return the number of the target that Triton compiles for.
     """
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).multi_processor_count)
@@ -52,7 +52,7 @@ def sm_count(device: torch.device) -> int:
 def capability(device: torch.device) -> tuple[int, int]:
     """Return the compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` for a CPU.
 
-    For "meta" it is that of the target that Triton compiles for, because some kernels choose their code by it.
+    For "meta" return the capability of Triton's compile target: some kernels choose their code by the capability.
     """
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)

@@ -33,7 +33,7 @@ def _sigmoid(gate):
 def store_gated(
     total, hidden, gate_up, group, row, column, N, buffers, count, HALF: gl.constexpr, KEEP: gl.constexpr
 ):  # fmt: skip
-    """Store silu(gate) · up of 128 columns of each, with ``KEEP`` gate and up too; return the count of stores."""
+    """Store silu(gate) · up for 128 columns; ``KEEP`` also stores gate and up. Return the count of stores so far."""
     gate, up = halves(total)
     active = gate * _sigmoid(gate) * up
     if KEEP:
@@ -54,13 +54,13 @@ def store_gated(
 
 @gluon.jit
 def _packed_column(group, column, N, piece: gl.constexpr):
-    """Return where gate begins for 64 columns of a tile. The matrix has 128 columns of gate, 128 of up, and so on."""
+    """Return the column at which a 64-column piece of gate begins. 128 columns of gate and 128 of up alternate."""
     return group * 2 * N + 2 * column + piece // 2 * 256 + piece % 2 * 64
 
 
 @gluon.jit
 def feed_gate_up(gate_up, ring, full, free, tiles, M, N, BAND: gl.constexpr):
-    """Load gate and up of every tile during its product: 64 × 64 of each at a time, for either warp group in turn."""
+    """Load gate and up of each tile while the tile's product runs: 64 × 64 of each, for the warp groups in turn."""
     SLOTS: gl.constexpr = full.shape[0] // 2
     count = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
@@ -80,7 +80,7 @@ def feed_gate_up(gate_up, ring, full, free, tiles, M, N, BAND: gl.constexpr):
 def store_gated_grad(
     total, target, group, row, column, N, ring, full, free, count, HALF: gl.constexpr
 ):  # fmt: skip
-    """Store the gradients of gate and up of a tile of the hidden layer's gradient; return the count of pieces."""
+    """Store the gradients of gate and up for one tile of the hidden layer's gradient. Return the count of pieces."""
     SLOTS: gl.constexpr = full.shape[0] // 2
     west, east = halves(total)
     first, second = halves(west)
@@ -101,7 +101,7 @@ def store_gated_grad(
 
 @gluon.jit
 def _store_piece(grad, target, row, column, ring, full, slot, phase):
-    """Overwrite gate and up in shared memory with their gradients, and store them from there."""
+    """Overwrite gate and up in shared memory with their gradients, and store the gradients from shared memory."""
     mbarrier.wait(full.index(slot), phase)
     # The other backends store the gradient of the hidden layer, which rounds it: round it here too.
     grad = grad.to(target.dtype).to(gl.float32)

@@ -57,7 +57,7 @@ def post_tile(mail, values):
 def read_tiles(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
     """Wait for ``PARTIALS`` matrices, ``STRIDE`` elements apart, and return their sum, added in order.
 
-    The mailbox keeps them, because other programs may still read.
+    The mailbox keeps the matrices, because other programs may still read them.
     """
     layout: gl.constexpr = mail.type.layout
     GROUPS: gl.constexpr = (PARTIALS * mail.shape[0] * mail.shape[1] - 1) // TOGETHER + 1
@@ -87,7 +87,7 @@ def _read_group(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
 
 @gluon.jit
 def empty_tiles(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
-    """Store EMPTY; call it after every reader has read."""
+    """Store EMPTY over the matrices. Call this function after every reader has read them."""
     layout: gl.constexpr = mail.type.layout
     for partial in gl.static_range(PARTIALS):
         gl.store(mail + partial * STRIDE, gl.full(mail.shape, EMPTY, gl.int32, layout))

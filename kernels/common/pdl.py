@@ -1,8 +1,8 @@
 """Programmatic dependent launch (PDL): a launch starts on the multiprocessors that the launch ahead has left.
 
-A launch that reads what the launch ahead writes waits for it first; any other launch waits last. So whatever has ended
-has all launches before it ended too. A launch that waits last may read what the last but one wrote, if the last one
-waited first.
+A launch that reads what the launch ahead writes waits first: before it reads any memory. Any other launch waits last.
+So when a launch has ended, all launches before it have ended too. A launch that waits last may read what the launch
+two before it wrote, if the launch between them waited first.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -20,23 +20,26 @@ NEVER, FIRST, LAST = 0, 1, 2
 
 
 def order_of(tensor: torch.Tensor, follows: bool) -> int:
-    """Return when a launch waits; ``follows``: it reads what the launch ahead writes."""
+    """Return when a launch waits: FIRST if it reads what the launch ahead writes (``follows``), else LAST.
+
+    On a CPU return NEVER.
+    """
     if tensor.device.type == "cpu":
         return NEVER
     return FIRST if follows else LAST
 
 
 def launch_options(order: int) -> dict[str, bool]:
-    """Return Triton's options for a launch that waits as ``order`` says, or that uses PDL (True) or not (False).
+    """Return Triton's options for a launch. ``order`` comes from ``order_of``, or is True to use PDL and False not to.
 
-    The option is left out where there is no PDL: only Hopper and Blackwell accept it.
+    Without PDL the option is left out, because only Hopper and Blackwell accept the option.
     """
     return {"launch_pdl": True} if order else {}
 
 
 @triton.jit
 def begin(ORDER: tl.constexpr):
-    """Wait if the launch waits first; call it before any memory is read."""
+    """Wait if the launch waits first. Call this function before the kernel reads any memory."""
     if ORDER == 1:
         gdc_wait()
     if ORDER > 0:
@@ -45,6 +48,6 @@ def begin(ORDER: tl.constexpr):
 
 @triton.jit
 def end(ORDER: tl.constexpr):
-    """Wait if the launch waits last; call it last."""
+    """Wait if the launch waits last. Call this function at the end of the kernel."""
     if ORDER == 2:
         gdc_wait()

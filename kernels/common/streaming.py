@@ -38,7 +38,7 @@ def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
 
 @gluon.jit
 def fetch(tiles, row, column, ring, full, slot, wanted):
-    """Request a tile; the slot's barrier completes a phase once the tile has arrived."""
+    """Request a tile into a slot of the ring, if ``wanted``. The slot's barrier completes a phase on arrival."""
     mbarrier.expect(full.index(slot), tiles.block_type.nbytes, pred=wanted)
     tma_load(tiles, [row, column], full.index(slot), ring.index(slot), pred=wanted)
 
@@ -78,7 +78,7 @@ def prefetch_rows(matrix, row, first, N, K, ROWS: gl.constexpr, SPAN: gl.constex
 
 @gluon.jit
 def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr):
-    """Return float32 [BLOCK_N, BLOCK_M]: a tile of weight rows times all tokens, over ``steps`` blocks of K.
+    """Return a tile of weight rows times all tokens over ``steps`` blocks of K: float32 [BLOCK_N, BLOCK_M].
 
     The first block begins at ``first``. Elements beyond the edges of either matrix count as zeros.
     """

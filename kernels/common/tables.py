@@ -46,11 +46,11 @@ _CONDITION = re.compile(r"(\w+)(<=|>=|=)(\d+)")
 
 
 class TableError(ValueError):
-    """A table cannot be read; the message names the file, the choice and what is wrong."""
+    """A table cannot be read, or no row fits; the message names the file, the choice and what is wrong."""
 
 
 class SearchSpace(NamedTuple):
-    """What `lockstep tune` tries at one case: configurations of a choice at these sizes."""
+    """The configurations of one choice that `lockstep tune` tries at one case, and the case's sizes."""
 
     choice: str
     sizes: Mapping[str, int]
@@ -59,14 +59,14 @@ class SearchSpace(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """What to use where every condition (size, comparison, bound) holds."""
+    """One row of a table: the configuration to use if every condition (size, comparison, bound) holds."""
 
     where: tuple[tuple[str, str, int], ...]
     use: Any
 
     @property
     def form(self) -> tuple[tuple[str, str], ...]:
-        """Return the conditions without their bounds; all tuned rows of one choice have the same."""
+        """Return the conditions without their bounds. All tuned rows of one choice share this form."""
         return tuple((name, compare) for name, compare, _ in self.where)
 
     def fits(self, sizes: Mapping[str, int]) -> bool:
@@ -78,8 +78,8 @@ class Choice(Generic[T]):
     """One choice of a family; see ``Table.choice`` for the arguments.
 
     Attributes:
-        ask: return what to use for (device, size, …); None if no row fits.
-        demand: the same, but raise TableError if no row fits.
+        ask: function of (device, size, …) that returns the configuration to use, or None if no row fits.
+        demand: ``ask``, except that ``demand`` raises TableError if no row fits.
     """
 
     def __init__(self, table: Table, name: str, kind: Callable[..., T], sizes: str, upto: str) -> None:
@@ -107,7 +107,7 @@ class Choice(Generic[T]):
             raise TableError(f"{path}, {self.name}: {error}; sizes are {', '.join(self.sizes)}") from error
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
-        """Return a row with what was tuned at these sizes."""
+        """Return a row that applies ``config`` at these sizes."""
         # Exact conditions first: rows sort by them, and then by rising bounds.
         exact = [(name, "=", int(sizes[name])) for name in self.sizes if name in sizes and name not in self.upto]
         bounds = [(name, "<=", int(sizes[name])) for name in self.upto if name in sizes]
@@ -122,20 +122,20 @@ class Table:
         self.choices: dict[str, Choice[Any]] = {}
 
     def choice(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T]:
-        """Define a choice; return a function of (device, size, …) that returns what to use there.
+        """Define a choice. Return a function of (device, size, …) that returns the configuration to use.
 
         The function caches its results. It raises TableError if the table has a mistake, or no row for the sizes.
 
         Args:
-            name: of the choice.
-            kind: type of an entry: a named tuple that takes its fields, or ``str`` for the name of a variant.
-            sizes: names of the sizes that conditions may use, in the order of the function's arguments.
-            upto: sizes for which a tuned row also serves all smaller values; the others must match exactly.
+            name: the name of the choice in the table.
+            kind: the type of a configuration: a named tuple, or ``str`` for the name of a variant.
+            sizes: the names of the sizes that conditions may use, in the order of the function's arguments.
+            upto: the sizes for which a tuned row also serves all smaller values; the others must match exactly.
         """
         return self._add(Choice(self, name, kind, sizes, upto)).demand
 
     def maybe(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T | None]:
-        """As ``choice``, but the function returns None if no row fits."""
+        """Define a choice as ``choice`` does, except that the function returns None if no row fits."""
         return self._add(Choice(self, name, kind, sizes, upto)).ask
 
     def _add(self, choice: Choice[T]) -> Choice[T]:
@@ -143,19 +143,19 @@ class Table:
         return choice
 
     def path(self, gpu: str) -> Path:
-        """Return the file that serves a GPU."""
+        """Return the table's file for a GPU: the GPU's own, or that of ``DEFAULT`` if the GPU has none."""
         own = self.folder / f"{slug(gpu)}.toml"
         return own if own.is_file() else self.folder / f"{slug(DEFAULT)}.toml"
 
     def note(self) -> str:
-        """Return a note for results whose GPU has no table of its own; "" if it has one."""
+        """Return a note for results if this machine's GPU has no table of its own; "" if the GPU has one."""
         gpu = gpu_name(torch.device("cuda")) if torch.cuda.is_available() else DEFAULT
         if (self.folder / f"{slug(gpu)}.toml").is_file():
             return ""
         return f"no table for {gpu}: tiles and dispatch are those of an {DEFAULT}"
 
     def rows(self, path: Path) -> dict[str, list[Row]]:
-        """Return the rows by choice.
+        """Return the rows of a table's file by choice; no rows if the file does not exist.
 
         Raises:
             TableError: the file is not TOML, or a condition cannot be read.
@@ -166,15 +166,15 @@ class Table:
     def save(
         self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
     ) -> Path:
-        """Write tuned rows into the table of ``gpu``, before the others. A new table starts as a copy of the default.
+        """Write tuned rows into the table of ``gpu``, before other rows. A new table starts as a copy of the default.
 
         Args:
-            gpu: name of the GPU.
-            about: fields for the head of the file: date, toolchain, protocol.
-            tuned: (choice, sizes, configuration); a row for the same sizes is replaced.
+            gpu: the name of the GPU.
+            about: the fields for the head of the file: date, toolchain, protocol.
+            tuned: the tuned (choice, sizes, configuration); each replaces an existing row for the same sizes.
 
         Returns:
-            The file.
+            The path of the written file.
         """
         head, known = _read(self.path(gpu))
         rows = dict(known)
@@ -197,7 +197,7 @@ class Table:
 
 @functools.cache
 def gpu_name(device: torch.device) -> str:
-    """Return the name of a CUDA device; ``TRACED`` for "meta", the default for a CPU."""
+    """Return the name of a CUDA device, ``TRACED`` for "meta", or ``DEFAULT`` for a CPU."""
     if device.type == "meta":
         return TRACED
     return torch.cuda.get_device_name(device) if device.type == "cuda" else DEFAULT
@@ -210,7 +210,7 @@ def slug(gpu: str) -> str:
 
 @functools.cache
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
-    """Return (head, rows by choice) of a table; both are empty if there is no file."""
+    """Return (head, rows by choice) of a table; the head and the rows are empty if the file does not exist."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         rows = {
@@ -224,7 +224,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
 
 
 def first_that_can(backends: Sequence[Backend], compute: Callable[[Backend], T]) -> T:
-    """Return the result of the first backend that does not raise NotImplementedError; the last one may raise it."""
+    """Return the result of the first backend that does not raise NotImplementedError. Raise the last backend's."""
     for backend in backends[:-1]:
         with suppress(NotImplementedError):
             return compute(backend)

@@ -4,9 +4,9 @@
 ``Start`` does this once. It then calls the C function that Triton itself calls last, with the same arguments: grid,
 stream, function, launch attributes (programmatic dependent launch among them) and kernel arguments.
 
-That C function differs between versions of Triton, so only versions are used with which every family was compared,
-launch by launch (``tests/kernels/call_plans/families.py``): 3.6.0 and 3.7.1. For any other version, and for a kernel
-that needs more than its arguments (scratch memory, a hook), ``Start`` raises ``Unsupported``.
+That C function differs between versions of Triton. ``Start`` supports the versions with which every family was
+compared, launch by launch (``tests/kernels/call_plans/families.py``): 3.6.0 and 3.7.1. For any other version, and for
+a kernel that needs more than its arguments (scratch memory, a hook), ``Start`` raises ``Unsupported``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OWN = _RUN.__module__ == JITFunction.__module__ and triton.__version__ in KNOWN
 
 
 class Unsupported(Exception):
-    """A launch needs what ``Start`` does not know; the message says what."""
+    """A launch needs a feature that ``Start`` does not support; the message names the feature."""
 
 
 class Place(NamedTuple):
@@ -55,7 +55,7 @@ def undisturbed() -> bool:
 
 
 def is_plain(kernel: Any) -> bool:
-    """Return whether launching a kernel is Triton's ``JITFunction.run`` alone: it is neither tuned nor interpreted."""
+    """Return whether Triton's ``JITFunction.run`` alone launches a kernel, without autotuning or the interpreter."""
     return isinstance(kernel, JITFunction) and type(kernel).run is _RUN
 
 
@@ -68,15 +68,15 @@ def _unhooked() -> bool:
 
 
 class Start:
-    """A launch whose addresses and stream are all that is still open.
+    """A prepared launch that still needs only its addresses and its stream.
 
     Args:
-        compiled: what launching the kernel returned.
-        grid: of the launch.
-        values: an argument for every parameter of the kernel, by name: a number, ``Place``, ``Described`` or None.
+        compiled: the compiled kernel that a launch by Triton returned.
+        grid: the grid of the launch.
+        values: the argument for every parameter of the kernel, by name: a number, ``Place``, ``Described`` or None.
 
     Raises:
-        Unsupported: Triton's launcher is not known, or the kernel needs more than arguments.
+        Unsupported: this version of Triton is not supported, or the kernel needs more than its arguments.
     """
 
     __slots__ = ("_arguments", "_described", "_head", "_launch", "_one_list", "_places")
@@ -156,7 +156,7 @@ class Start:
             self._one_list = True
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        """Launch on a stream; ``addresses`` has those of all roots."""
+        """Launch the kernel on a stream; ``addresses`` has the addresses of all roots."""
         arguments = self._arguments.copy()
         for at, root, offset in self._places:
             arguments[at] = addresses[root] + offset
@@ -183,6 +183,6 @@ def current_device() -> int:
 
 
 def current_stream(device: int) -> int:
-    """Return the current stream of a device, as the driver's API has it."""
+    """Return the driver's handle of the current stream of a device."""
     stream: int = driver.active.get_current_stream(device)
     return stream

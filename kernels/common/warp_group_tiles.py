@@ -17,8 +17,8 @@ from kernels.common.gluon_compat import tma_store
 def tile_of(tile, M, N, BAND: gl.constexpr):
     """Return (group, first row within it, first column) of a 128 × 256 tile.
 
-    Without bands columns are innermost. With them rows are innermost within ``BAND`` tile rows, so that the tiles which
-    run together form a squarer part of the output.
+    Without bands, columns are innermost. With bands, rows are innermost within ``BAND`` tile rows: the tiles that run
+    together then form a squarer part of the output.
     """
     tiles_n = N // 256
     tiles_m = (M + 127) // 128
@@ -39,14 +39,14 @@ def tile_of(tile, M, N, BAND: gl.constexpr):
 
 @gluon.jit
 def halves(total):
-    """Return the left and the right columns; no data moves between threads."""
+    """Return the left and the right half of a tile's columns; no data moves between threads."""
     shape: gl.constexpr = (total.shape[0], 2, total.shape[1] // 2)
     return gl.split(gl.permute(gl.reshape(total, shape), (0, 2, 1)))
 
 
 @gluon.jit
 def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
-    """Store 64 × 64 through the group's next buffer, once TMA has read the buffer's previous content."""
+    """Store a 64 × 64 piece through the group's next buffer, once TMA has read the buffer's previous content."""
     BUFFERS: gl.constexpr = buffers.shape[0] // 2
     gluon_tma.store_wait(BUFFERS - 1)
     buffer = buffers.index(HALF * BUFFERS + count % BUFFERS)
@@ -57,7 +57,7 @@ def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
 
 @gluon.jit
 def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.constexpr, PAIR: gl.constexpr):
-    """Store 64 × 256 in four pieces. If the tile is a pair, the last two go to the same place in ``other``."""
+    """Store 64 × 256 in four pieces. If ``PAIR``, the last two go to the same position in ``other``."""
     west, east = halves(total)
     first, second = halves(west)
     third, fourth = halves(east)

@@ -41,10 +41,10 @@ from kernels.common.warp_group_tiles import store_quarters, tile_of
 
 
 class TileConfig(NamedTuple):
-    """How a product is tiled: steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for each group's stores.
+    """Tiling of a product: steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for each group's stores.
 
-    The second group starts once slot ``stagger`` of the ring is filled for the first time. ``band``: tile rows that are
-    taken together; 0 takes them row by row.
+    The second group starts once slot ``stagger`` of the ring is filled for the first time. ``band`` is the number of
+    tile rows that are taken together; 0 takes tiles row by row.
     """
 
     k: int
@@ -79,7 +79,7 @@ def described(matrix: torch.Tensor, shape: Sequence[int], box: Sequence[int]) ->
     """Describe a contiguous 16-bit matrix in another shape, in boxes swizzled as the tensor cores read them.
 
     Raises:
-        NotImplementedError: it does not begin at a multiple of 16 bytes, which TMA needs.
+        NotImplementedError: the matrix does not begin at a multiple of 16 bytes, which TMA needs.
     """
     if matrix.data_ptr() % 16:
         raise NotImplementedError("warp_specialized needs matrices that begin at a multiple of 16 bytes")
@@ -93,19 +93,19 @@ def launch(
     config: TileConfig, order: int, mode: gl.constexpr = NN, epilogue: gl.constexpr = PLAIN,
     other: TensorDescriptor | None = None, gate_up: TensorDescriptor | None = None,
 ) -> None:  # fmt: skip
-    """Multiply G groups, [M, D] by [D, N] each. The caller has checked every argument.
+    """Launch the products of G groups, [M, D] by [D, N] each. The caller has checked every argument.
 
     Args:
-        a: in boxes of 64 rows of the product by ``config.k``, laid out as ``mode`` says.
-        b: in boxes of ``config.k`` by 256 columns.
-        target: in boxes of 64 × 64; so are ``other`` and ``gate_up``.
-        sizes: G, M, N, D. N must be a multiple of 256, M of 128 in mode TN, D of ``config.k`` in the others.
-        config: tile config.
-        order: when it waits for the preceding launch, see ``kernels.common.pdl``.
-        mode: NN, NT or TN.
-        epilogue: PLAIN, PAIR, GATED, KEPT or GRAD.
-        other: second target of PAIR and KEPT.
-        gate_up: gate and up, which GRAD reads beside each tile.
+        a: the left operands in boxes of 64 rows of the product by ``config.k``, laid out as ``mode`` says.
+        b: the right operands in boxes of ``config.k`` by 256 columns.
+        target: the matrix to write, in boxes of 64 × 64.
+        sizes: G, M, N, D. N must be a multiple of 256, M of 128 in mode TN, D of ``config.k`` in the other modes.
+        config: the tile config.
+        order: when the launch waits for the preceding launch, see ``kernels.common.pdl``.
+        mode: the layout of the operands: NN, NT or TN.
+        epilogue: what each tile stores: PLAIN, PAIR, GATED, KEPT or GRAD.
+        other: the second target of PAIR and KEPT, in boxes of 64 × 64.
+        gate_up: gate and up, which GRAD reads beside each tile, in boxes of 64 × 64.
     """
     G, M, N, D = sizes
     tiles = G * triton.cdiv(M, ROWS) * (N // COLUMNS)

@@ -1,7 +1,7 @@
 """Workspaces: buffers that outlive a call, one a device, e.g. counters that every launch leaves at zero.
 
-One buffer serves all calls on a device, because those must not overlap (each kernel says so). It stays in L2 from call
-to call, as a library's workspace does. Its address affects the time: base and head of an unchanged ``split_k`` differed
+One buffer serves all calls on a device, because calls must not overlap (each kernel says so). The buffer stays in L2
+from call to call. The buffer's address affects the time: base and head of an unchanged ``split_k`` differed
 by up to 2.8 % with a buffer each (H200, free clocks, M = 8, warm; docs/measuring.md). So the buffers are public: the
 harness moves them, and lets both sides of a comparison share them. A family's module names ``BUFFERS`` as its
 ``SCRATCH``.
@@ -22,7 +22,7 @@ BUFFERS: dict[tuple[str, torch.device], Tensor] = {}
 
 
 def once_per_device(make: Callable[[torch.device], Tensor]) -> Callable[[torch.device], Tensor]:
-    """Return ``make`` as a function that allocates once a device and then returns the same buffer.
+    """Return a function that calls ``make`` once for each device and then returns the same buffer.
 
     Raises:
         RuntimeError: the first call for a device is captured in a CUDA graph. The graph's first replay would fill the

@@ -53,9 +53,9 @@ def linear(
         x: [T, K], contiguous; T = B·G where groups are even.
         weight: [G, K, N], contiguous.
         offsets: int32 [G + 1] if groups are ragged, rising from 0 to T. Its values are on the GPU and not checked.
-        host_offsets: the same as a tuple of ints; only "loop" needs it.
+        host_offsets: the offsets as a tuple of ints; only "loop" needs them.
         out: [T, N], contiguous.
-        products: backend; by default the one that ``config`` names.
+        products: the backend; by default the one that ``config`` names.
         config: a name in ``BACKENDS``, "warp_specialized" or one of its tile configs; by default the entry of the GPU's
             table for the shape.
 
@@ -88,21 +88,21 @@ def linear_train(
     """Compute ``linear`` and its gradients.
 
     Args:
-        x: as in ``linear``; so are ``weight``, the offsets and ``products``.
-        weight: [G, K, N].
+        x: [T, K], contiguous; the layouts of rows are those of ``linear``.
+        weight: [G, K, N], contiguous.
         grad_out: [T, N], contiguous: the gradient of y.
-        offsets: int32 [G + 1] or None.
-        host_offsets: the same as ints.
-        out: buffers for the three results.
-        products: backend.
+        offsets: int32 [G + 1] for ragged groups, else None.
+        host_offsets: the offsets as a tuple of ints; only "loop" needs them.
+        out: buffers for the three results; allocated when None.
+        products: the backend; by default the one that ``config`` names.
         config: as in ``linear``.
 
     Returns:
         (y [T, N], gradient of x [T, K], gradient of weight [G, K, N]).
 
     Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``linear``.
+        ValueError: an argument does not fit, as in ``linear``.
+        NotImplementedError: under the conditions that ``linear`` states.
     """
     groups = groups_of(x, weight, "weight", offsets, host_offsets)
     shape = (x.shape[0], weight.shape[2])
@@ -135,23 +135,23 @@ def mlp(
     """Compute ``y = (silu(x @ w_gate[g]) · (x @ w_up[g])) @ w_down[g]`` for the rows of each group g.
 
     Args:
-        x: [T, K] as in ``linear``; so are the offsets and ``products``.
-        w_gate: [G, K, H], contiguous; so is ``w_up``.
-        w_up: [G, K, H].
+        x: [T, K], contiguous; the layouts of rows are those of ``linear``.
+        w_gate: [G, K, H], contiguous.
+        w_up: [G, K, H], contiguous.
         w_down: [G, H, K], contiguous.
-        offsets: int32 [G + 1] or None.
-        host_offsets: the same as ints.
-        w_gate_up: [G, K, 2·H], both weights, from ``pack_gate_up``; packed kernels need it.
+        offsets: int32 [G + 1] for ragged groups, else None.
+        host_offsets: the offsets as a tuple of ints; only "loop" needs them.
+        w_gate_up: [G, K, 2·H], gate and up weights from ``pack_gate_up``, which the packed kernels need.
         out: [T, K], contiguous.
-        products: backend.
+        products: the backend; by default the one that ``config`` names.
         config: as in ``linear``.
 
     Returns:
         [T, K].
 
     Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``linear``.
+        ValueError: an argument does not fit, as in ``linear``.
+        NotImplementedError: under the conditions that ``linear`` states.
     """
     groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
     y = buffer(out, "out", x, tuple(x.shape))
@@ -192,24 +192,24 @@ def mlp_train(
     """Compute ``mlp`` and its gradients.
 
     Args:
-        x: as in ``mlp``; so are the weights, the offsets and ``products``.
-        w_gate: [G, K, H].
-        w_up: [G, K, H].
-        w_down: [G, H, K].
+        x: [T, K], contiguous; the layouts of rows are those of ``linear``.
+        w_gate: [G, K, H], contiguous.
+        w_up: [G, K, H], contiguous.
+        w_down: [G, H, K], contiguous.
         grad_out: [T, K], contiguous: the gradient of y.
-        offsets: int32 [G + 1] or None.
-        host_offsets: the same as ints.
-        w_gate_up: as in ``mlp``.
-        out: buffers for the five results.
-        products: backend.
+        offsets: int32 [G + 1] for ragged groups, else None.
+        host_offsets: the offsets as a tuple of ints; only "loop" needs them.
+        w_gate_up: [G, K, 2·H], gate and up weights from ``pack_gate_up``, which the packed kernels need.
+        out: buffers for the five results; allocated when None.
+        products: the backend; by default the one that ``config`` names.
         config: as in ``linear``.
 
     Returns:
-        (y [T, K], gradients of x, w_gate, w_up and w_down in the shapes of those).
+        (y [T, K], gradients of x, w_gate, w_up and w_down, each in the shape of its argument).
 
     Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``linear``.
+        ValueError: an argument does not fit, as in ``linear``.
+        NotImplementedError: under the conditions that ``linear`` states.
     """
     groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)

@@ -21,7 +21,7 @@ def groups_of(x: Tensor, weight: Tensor, name: str, offsets: Tensor | None, host
     """Check x, the weight [G, K, any] and the offsets, and return the groups of x's rows.
 
     Raises:
-        ValueError: an argument does not fit; the message names it. All functions here raise it.
+        ValueError: an argument does not fit; the message names the argument. All functions here raise this error.
     """
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(weight, name, shape=(None, x.shape[1], None), dtype=x.dtype, device=x.device, contiguous=True)
@@ -56,7 +56,7 @@ def mlp_groups(
 
 
 def buffer(given: Tensor | None, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the caller's buffer, checked, or a new one with dtype and device of x."""
+    """Check and return the caller's buffer, or return a new buffer with the dtype and device of x."""
     if given is None:
         return x.new_empty(shape)
     expect(given, name, shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
@@ -64,7 +64,7 @@ def buffer(given: Tensor | None, name: str, x: Tensor, shape: Sequence[int]) -> 
 
 
 def buffers(out: tuple[Tensor, ...] | None, x: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
-    """Return one buffer for each shape; ``out`` is None or has all of them."""
+    """Return one buffer for each shape; ``out`` is None or has a buffer for each shape."""
     given = out or [None] * len(shapes)
     if len(given) != len(shapes):
         raise ValueError(f"out must be {len(shapes)} tensors, got {len(given)}")

@@ -1,4 +1,4 @@
-"""Choose the backend of an operation of ``kernels.grouped``: the table's, then one that takes every shape."""
+"""Choose the backend of an operation of ``kernels.grouped``: the table's backend, then one that takes every shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op i
 
 
 def _best(op: str, x: Tensor, weight: Tensor, groups: Groups) -> str:
-    """Return the name of the table's backend for these shapes; torch's on a CPU."""
+    """Return the name of the table's backend for these shapes; on a CPU return the name of torch's backend."""
     ragged = groups.offsets is not None
     if x.device.type == "cpu":
         return "loop" if ragged else "bmm"
@@ -30,7 +30,7 @@ def _best(op: str, x: Tensor, weight: Tensor, groups: Groups) -> str:
 
 
 def backends_for(op: str, config: str | None, x: Tensor, weight: Tensor, groups: Groups) -> tuple[Products, ...]:
-    """Return the backend that ``config`` names; without one the fastest, then one for what that refuses."""
+    """Return the backend that ``config`` names; without ``config`` the fastest, then one for shapes it refuses."""
     best = _backend(op, config or _best(op, x, weight, groups), x, weight, groups)
     if config:
         return (best,)
@@ -67,12 +67,12 @@ def mlp_train_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups
 
 
 def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> SearchSpace:
-    """Return the backends for rows of one layout."""
+    """Return the backends to try for rows of one layout."""
     backends = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
     return SearchSpace(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, backends)
 
 
 def gated_grad_tiles(B: int, G: int, K: int, H: int) -> SearchSpace:
-    """Return tiles for the gradient through the gate."""
+    """Return the tiles to try for the gradient through the gate."""
     tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
     return SearchSpace("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)

@@ -64,12 +64,12 @@ def gated(x: Tensor, w_gate_up: Tensor, groups: Groups, hidden: Tensor, gate_up:
     Args:
         x: [T, K], contiguous; so is every tensor.
         w_gate_up: [G, K, 2·H], packed: columns of gate and of up in turn, ``HALF`` of each.
-        groups: of the rows.
+        groups: the groups of the rows.
         hidden: [T, H], written.
         gate_up: [T, 2·H] for the product itself, packed like the weight; written if given.
 
     Raises:
-        NotImplementedError: as ``kernels.grouped.tma_kernels.product``.
+        NotImplementedError: under the conditions that ``kernels.grouped.tma_kernels.product`` states.
     """
     (rows, K), G, H = x.shape, w_gate_up.shape[0], hidden.shape[1]
     config = GATED(x.device, rows // G, G, K, H)
@@ -146,13 +146,13 @@ def gated_grad(
         grad: [T, K], contiguous; so is every tensor.
         w_down: [G, H, K].
         gate_up: [T, 2·H], as ``gated`` kept it.
-        groups: of the rows.
+        groups: the groups of the rows.
         grad_gate_up: [T, 2·H], written.
         config: tile; by default the table's.
         follows: as in ``kernels.grouped.tma_kernels.product``.
 
     Raises:
-        NotImplementedError: as ``kernels.grouped.tma_kernels.product``.
+        NotImplementedError: under the conditions that ``kernels.grouped.tma_kernels.product`` states.
     """
     (rows, K), (G, H, _) = grad.shape, w_down.shape
     config = config or GATED_GRAD(grad.device, rows // G, G, K, H)

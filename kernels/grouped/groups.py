@@ -12,7 +12,7 @@ from kernels.grouped.tile_schedule import schedule_tiles
 
 @dataclass(frozen=True)
 class Groups:
-    """``rows`` rows in ``count`` groups; ``offsets`` (and ``host``, the same as ints) only if ragged."""
+    """``rows`` rows in ``count`` groups. Ragged groups also have ``offsets``, and perhaps ``host``: offsets as ints."""
 
     rows: int
     count: int

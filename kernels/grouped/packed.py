@@ -33,8 +33,8 @@ def mlp_tma(
         [T, K].
 
     Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``kernels.grouped.tma_kernels.product``, or not a CUDA tensor.
+        ValueError: an argument does not fit, as in ``linear``.
+        NotImplementedError: ``x`` is not on a GPU, or a condition that ``kernels.grouped.tma_kernels.product`` states.
     """
     require_triton(x, "tma")
     groups = _packed_groups(x, w_gate_up, w_down, offsets)
@@ -61,16 +61,16 @@ def mlp_warp_specialized(
         x: as in ``mlp_tma``; so are the weights.
         w_gate_up: [G, K, 2·H], packed.
         w_down: [G, H, K].
-        offsets: must be None: even groups only.
+        offsets: None, because the kernels serve even groups only.
         out: [T, K], contiguous.
-        config: launch plan; by default the table's.
+        config: the launch plan; by default the plan of the GPU's table.
 
     Returns:
         [T, K].
 
     Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``kernels.grouped.warp_specialized_kernels.product``.
+        ValueError: an argument does not fit, as in ``linear``.
+        NotImplementedError: under the conditions that ``kernels.grouped.warp_specialized_kernels.product`` states.
     """
     groups = _packed_groups(x, w_gate_up, w_down, offsets)
     y = buffer(out, "out", x, x.shape)
@@ -80,7 +80,7 @@ def mlp_warp_specialized(
 
 
 def compute_mlp(x: Tensor, w_gate_up: Tensor, w_down: Tensor, groups: Groups, y: Tensor, plan: MlpPlan) -> None:
-    """Compute ``mlp`` into ``y``. The caller has checked every argument. Raises what the backends raise."""
+    """Compute ``mlp`` into ``y``. The caller has checked every argument. Raise what the backends raise."""
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
     launch_plan.gated(plan.gated, x, w_gate_up, groups, hidden)
     launch_plan.product(plan.down, hidden, w_down, groups, y)
@@ -105,15 +105,15 @@ def mlp_train_tma(
         w_down: [G, H, K].
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: int32 [G + 1] or None.
-        out: buffers for the five results.
+        out: buffers for the five results; allocated when None.
         config: tile of the launch that applies the activation's gradient in its epilogue; by default the table's.
 
     Returns:
         As ``mlp_train``. The gradients of the gate and the up weights are separate, each [G, K, H].
 
     Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``mlp_tma``.
+        ValueError: an argument does not fit, as in ``linear``.
+        NotImplementedError: under the conditions that ``mlp_tma`` states.
     """
     require_triton(x, "tma")
     groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
@@ -140,15 +140,15 @@ def mlp_train_warp_specialized(
         w_down: [G, H, K].
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: must be None.
-        out: buffers for the five results.
-        config: launch plan; by default the table's.
+        out: buffers for the five results; allocated when None.
+        config: the launch plan; by default the plan of the GPU's table.
 
     Returns:
         As ``mlp_train_tma``.
 
     Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``mlp_warp_specialized``.
+        ValueError: an argument does not fit, as in ``linear``.
+        NotImplementedError: under the conditions that ``mlp_warp_specialized`` states.
     """
     groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
     plan = config or MLP_TRAIN(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
@@ -160,7 +160,7 @@ def compute_mlp_train(
     x: Tensor, w_gate_up: Tensor, w_down: Tensor, grad_out: Tensor, groups: Groups,
     results: Five, plan: MlpTrainPlan, tile: Tile | None = None,
 ) -> None:  # fmt: skip
-    """Compute ``mlp_train`` into ``results``. The caller has checked every argument. Raises what the backends raise."""
+    """Compute ``mlp_train`` into ``results``. The caller has checked every argument. Raise what the backends raise."""
     y, grad_x, grad_gate, grad_up, grad_down = results
     gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
     hidden = x.new_empty(x.shape[0], w_down.shape[1])

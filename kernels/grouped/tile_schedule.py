@@ -58,8 +58,8 @@ def schedule_tiles(offsets: Tensor, rows: int, groups: int) -> Tensor:
 
     Args:
         offsets: int32 [groups + 1], rising from 0 to ``rows``.
-        rows: of all groups.
-        groups: how many.
+        rows: the number of rows of all groups.
+        groups: the number of groups.
 
     Returns:
         int32 [tiles + 1, FIELDS], with room for the largest possible number of tiles. The GPU writes the actual number

@@ -62,7 +62,7 @@ def product(a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, follows: 
     Args:
         a: [T, K], contiguous.
         weight: [G, K, N], contiguous or the transpose of a contiguous [G, N, K].
-        groups: of the rows.
+        groups: the groups of the rows.
         out: [T, N], contiguous, written.
         follows: whether the preceding launch writes what this one reads; see ``kernels.common.pdl``.
 
@@ -140,7 +140,7 @@ def grad_weight(
     of both weights. The rest as in ``product``.
 
     Raises:
-        NotImplementedError: as ``product``.
+        NotImplementedError: under the conditions that ``product`` states.
     """
     (G, K, _), width = out.shape, grad.shape[1]
     config, bands = GRAD_WEIGHT(x.device, len(x) // G, G, K, width), groups.bands

@@ -38,9 +38,9 @@ def product(
     Args:
         a: [T, K], contiguous.
         weight: [G, K, N], contiguous or the transpose of a contiguous [G, N, K].
-        groups: of the rows.
+        groups: the groups of the rows.
         out: [T, N], contiguous, written.
-        config: tile config.
+        config: the tile config.
         follows: whether the preceding launch writes what this one reads; see ``kernels.common.pdl``.
 
     Raises:
@@ -73,7 +73,7 @@ def grad_weight(
     ``product``.
 
     Raises:
-        NotImplementedError: as ``product``.
+        NotImplementedError: under the conditions that ``product`` states.
     """
     (G, K, N), width = out.shape, grad.shape[1]
     require(x, groups, K=(K, ROWS), N=(width, COLUMNS))
@@ -96,13 +96,13 @@ def gated(
     Args:
         x: [T, K], contiguous; so is every tensor.
         w_gate_up: [G, K, 2·H], packed: 128 columns of gate and of up in turn.
-        groups: of the rows.
+        groups: the groups of the rows.
         hidden: [T, H], written.
         gate_up: [T, 2·H] for the product itself, packed like the weight; written if given.
-        config: tile config.
+        config: the tile config.
 
     Raises:
-        NotImplementedError: as ``product``.
+        NotImplementedError: under the conditions that ``product`` states.
     """
     (rows, K), (G, _, N) = x.shape, w_gate_up.shape
     require(x, groups, K=(K, config.k), H=(N // 2, COLUMNS // 2))
@@ -124,13 +124,13 @@ def gated_grad(
         grad: [T, K], contiguous; so is every tensor.
         w_down: [G, H, K].
         gate_up: [T, 2·H], as ``gated`` kept it.
-        groups: of the rows.
+        groups: the groups of the rows.
         grad_gate_up: [T, 2·H], written.
         config: tile config with an even number of buffers.
         follows: as in ``product``.
 
     Raises:
-        NotImplementedError: as ``product``, or an odd number of buffers.
+        NotImplementedError: under the conditions that ``product`` states, or for an odd number of buffers.
     """
     (rows, K), (G, H, _) = grad.shape, w_down.shape
     require(grad, groups, K=(K, config.k), H=(H, COLUMNS))

@@ -120,8 +120,8 @@ def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = 
 
     Args:
         x: [M, K], contiguous.
-        w_in: [3·D + 2·R + H, K], contiguous: the rows of q, k, v, f_a, g_a, beta. With beta last every slice starts
-            at a multiple of 16 bytes for any number of heads. In the source's order f_a does not for 4 heads.
+        w_in: [3·D + 2·R + H, K], contiguous: the rows of q, k, v, f_a, g_a, beta. With beta last, every slice starts
+            at a multiple of 16 bytes. In the source's order, f_a does not start at such a multiple for 4 heads.
         w_fg: [2, D, R], contiguous.
         out: flat buffer, see the module.
 
@@ -130,7 +130,7 @@ def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = 
 
     Raises:
         ValueError: a shape, dtype, device or stride does not fit; the message names the argument.
-        NotImplementedError: the tensor is not on a GPU.
+        NotImplementedError: ``x`` is not on a GPU.
     """
     require_triton(x, "triton")
     sizes = sizes_of(x, w_in, "w_in", w_fg)
@@ -150,8 +150,8 @@ def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) ->
 
     Args:
         x: [M, K], contiguous, M ≤ 4.
-        w_in: as in ``two_products``; so is ``w_fg``.
-        w_fg: [2, D, R].
+        w_in: [3·D + 2·R + H, K], the merged weight of ``two_products``.
+        w_fg: [2, D, R], contiguous.
         out: flat buffer, see the module.
 
     Returns:
@@ -205,9 +205,9 @@ def _one_launch(
 
 @planned
 def kda(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Outputs:
-    """Compute it with the best variant for the shape by the GPU's table, or with the one that ``config`` names.
+    """Compute the eight projections with the table's variant for the shape, or with the variant ``config`` names.
 
-    Arguments, results and errors as ``two_products``; runs on a CPU too.
+    Arguments, results and errors are those of ``two_products``, but a CPU tensor is accepted and computed by torch.
     """
     if x.device.type == "cpu" or w_fg.shape[-1] != RANK or not len(x):
         return _cublas(x, w_in, w_fg, out=out)

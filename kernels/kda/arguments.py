@@ -33,7 +33,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(x: Tensor, w_in: Tensor, name: str, w_fg: Tensor) -> Sizes:
-    """Check the merged weights against ``x``, and return the sizes."""
+    """Check the merged weights against ``x``, and return the sizes. Raise ValueError if one does not fit."""
     expect(x, "x", shape=(None, None), dtype=FLOATS)
     expect(w_fg, "w_fg", shape=(2, None, None), dtype=x.dtype, device=x.device)
     expect(w_in, name, shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
@@ -45,7 +45,7 @@ def sizes_of(x: Tensor, w_in: Tensor, name: str, w_fg: Tensor) -> Sizes:
 
 
 def buffer_of(x: Tensor, sizes: Sizes, out: Tensor | None) -> Tensor:
-    """Return ``out``, checked, or a new flat buffer for the merged product and for f and g."""
+    """Check and return ``out``, or return a new flat buffer for the merged product and for f and g."""
     length = sizes.M * (sizes.N + 2 * sizes.D)
     if out is None:
         return x.new_empty(length)

@@ -46,7 +46,7 @@ def raise_flag(flag):
 
 @triton.jit
 def await_flag(flag, wanted):
-    """Spin until so many programs have raised the flag."""
+    """Spin until ``wanted`` programs have raised the flag."""
     seen = tl.atomic_add(flag, 0, sem="acquire", scope="gpu")
     while seen < wanted:
         seen = tl.atomic_add(flag, 0, sem="acquire", scope="gpu")
@@ -54,7 +54,7 @@ def await_flag(flag, wanted):
 
 @triton.jit
 def leave(counters, programs):
-    """Reset the flags in the last program of role 3: every other program has passed them."""
+    """Reset the flags in the last program of role 3: every other program has passed the flags by then."""
     tl.debug_barrier()
     if tl.atomic_add(counters + 2, 1, sem="acq_rel", scope="gpu") == programs - 1:
         tl.store(counters, 0)
@@ -63,6 +63,6 @@ def leave(counters, programs):
 
 
 def overlap(x: torch.Tensor) -> dict[str, bool]:
-    """Return the options of programmatic dependent launch, from Hopper on: start while the preceding kernel runs."""
+    """Return the options of programmatic dependent launch (from Hopper on): start while the preceding kernel runs."""
     overlap = capability(x.device) >= (9, 0)
     return {"PDL": overlap, "launch_pdl": overlap} if overlap else {"PDL": False}

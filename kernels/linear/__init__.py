@@ -40,7 +40,7 @@ MOST_STREAMED = 64
 def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """One program for each output tile, all of K in one loop.
 
-    At few rows there are too few tiles to keep the memory busy; ``split_k`` solves that.
+    At few rows there are too few tiles to keep the memory busy; ``split_k`` has more programs.
     """
     require_triton(x, "triton")
     out = checked(x, weight, bias, out)
@@ -52,13 +52,13 @@ def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
 def split_k(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
-    """Several programs share an output tile, each with a part of K; the last to finish adds their sums, in order.
+    """Several programs share an output tile, each with a part of K. The last program adds the parts' sums in order.
 
     Calls on one device must not overlap: they share the counters that find the last program. Calls on one stream do not
     overlap, captured in graphs or not.
 
     Raises:
-        NotImplementedError: more rows than the table has tiles for.
+        NotImplementedError: x has more rows than the table has tiles for.
     """
     return _split_k(x, weight, bias, out, config, pdl=False)
 
@@ -67,7 +67,7 @@ def split_k(
 def split_k_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
-    """``split_k`` with programmatic dependent launch: it starts while the preceding kernel still runs."""
+    """``split_k`` with programmatic dependent launch: the launch starts while the preceding kernel still runs."""
     _require_pdl(x)
     return _split_k(x, weight, bias, out, config, pdl=True)
 
@@ -79,7 +79,7 @@ def gemv(
     """One to four rows without tensor cores: a program reads a few whole rows of the weight straight to registers.
 
     Raises:
-        NotImplementedError: more than four rows.
+        NotImplementedError: x has more than four rows.
     """
     return _gemv(x, weight, bias, out, config, pdl=False)
 
@@ -88,10 +88,10 @@ def gemv(
 def gemv_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
 ) -> Tensor:
-    """``gemv`` with programmatic dependent launch; it loads its weights while preceding kernels still run.
+    """``gemv`` with programmatic dependent launch: the weight is loaded while preceding kernels still run.
 
-    No kernel that may still run may write ``weight``: not the preceding one if it launches its dependents early. In
-    inference weights are constants, so this holds. The preceding kernel may write ``x`` and ``bias``.
+    A preceding kernel that launches its dependents early must not write ``weight``. In inference weights are constants,
+    so this holds. The preceding kernel may write ``x`` and ``bias``.
     """
     _require_pdl(x)
     return _gemv(x, weight, bias, out, config, pdl=True)
@@ -101,13 +101,13 @@ def gemv_pdl(
 def stream(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Tensor:
-    """``split_k`` with TMA and ``wgmma``; it loads its first weights while preceding kernels still run.
+    """``split_k`` with TMA and ``wgmma``: the first weights are loaded while preceding kernels still run.
 
     For what may write ``weight`` see ``gemv_pdl``.
 
     Raises:
-        NotImplementedError: more rows than the table has tiles for, no Hopper GPU, 32-bit elements,
-            or rows of x and weight that do not begin at multiples of 16 bytes.
+        NotImplementedError: x has more rows than the table has tiles for, or 32-bit elements; the GPU is not a Hopper;
+            or rows of x or weight do not begin at multiples of 16 bytes.
     """
     out = checked(x, weight, bias, out)
     _require_hopper("stream", x, weight)
@@ -123,13 +123,13 @@ def stream(
 def share(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Share | None = None
 ) -> Tensor:
-    """``stream`` with the reduction shared: every program adds the sums of some tokens, none of a whole tile.
+    """``stream`` with a shared reduction: each program adds the partial sums of some of a tile's tokens.
 
     For what may write ``weight`` see ``gemv_pdl``. Calls on one device must not overlap: see ``split_k``.
 
     Raises:
-        NotImplementedError: the table has no tile for the shape, ``stream`` refuses it, or it needs more programs than
-            the GPU has multiprocessors.
+        NotImplementedError: the table has no tile for the shape, ``stream`` refuses the arguments, or the shape needs
+            more programs than the GPU has multiprocessors.
     """
     out = checked(x, weight, bias, out)
     _require_hopper("share", x, weight)
@@ -147,8 +147,8 @@ def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
     For what may write ``weight`` see ``gemv_pdl``.
 
     Raises:
-        NotImplementedError: more than 8 rows, K beyond 4096, no Hopper GPU, 32-bit elements, or rows of x and weight
-            that do not begin at multiples of 16 bytes.
+        NotImplementedError: x has more than 8 rows, K beyond 4096 or 32-bit elements; the GPU is not a Hopper; or rows
+            of x or weight do not begin at multiples of 16 bytes.
     """
     out = checked(x, weight, bias, out)
     _require_hopper("direct", x, weight)

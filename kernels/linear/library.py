@@ -31,7 +31,7 @@ def compiled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def max_autotuned(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``torch.compile(mode="max-autotune-no-cudagraphs")``: Inductor times its own kernels against cuBLAS.
 
-    It tunes in every process, so its choice and its speed may differ from run to run.
+    Inductor tunes in every process, so its choice and its speed may differ from run to run.
     """
     return _compiled(x, "max-autotune-no-cudagraphs")(x, weight, bias)
 
@@ -42,7 +42,7 @@ def tgv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | 
 
 
 def tgv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``tgv`` with programmatic dependent launch: its prologue overlaps the kernel before it."""
+    """``tgv`` with programmatic dependent launch: the prologue of ``tgv`` overlaps the preceding kernel."""
     return _tgv(x, weight, bias, out, pdl=True)
 
 

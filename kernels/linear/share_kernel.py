@@ -69,9 +69,8 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: more rows than the tile has, K that does not divide into the parts, or more programs than
-        the
-            GPU has multiprocessors: some would wait for others that cannot start.
+        NotImplementedError: x has more rows than the tile, K does not divide into the parts, or the launch has more
+            programs than the GPU has multiprocessors: some would wait for others that cannot start.
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps, places = triton.cdiv(N, config.n), triton.cdiv(K, config.k), sm_count(x.device)
@@ -130,7 +129,7 @@ def _product(
     weight, x, w_plain, x_plain, tile, part, M, N, K, STEPS: gl.constexpr, W_STAGES: gl.constexpr,
     X_STAGES: gl.constexpr,
 ):  # fmt: skip
-    """As ``kernels.common.streaming.stream``, but unrolled; tiles that do not fit the rings are prefetched into L2."""
+    """Compute ``kernels.common.streaming.stream`` unrolled. Prefetch tiles that do not fit the rings into L2."""
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
     BLOCK_K: gl.constexpr = weight.block_type.shape[1]
     BLOCK_M: gl.constexpr = x.block_type.shape[0]

@@ -50,7 +50,7 @@ def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None,
     """Our norm and our linear layer; each begins when the preceding launch has ended.
 
     Raises:
-        NotImplementedError: the table has no linear variant for so many rows, or the tensor is not on a GPU.
+        NotImplementedError: the table has no linear variant for so many rows, or ``x`` is not on a GPU.
     """
     out = _checked(x, gain, weight, out)
     name = config or APART(x.device, *x.shape, len(weight))
@@ -61,12 +61,12 @@ def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None,
 
 @planned
 def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """As ``apart`` with programmatic dependent launch: the linear layer begins while the norm runs.
+    """Compute ``apart`` with programmatic dependent launch: the linear layer begins while the norm runs.
 
     For what may write the weight see ``kernels.linear.gemv_pdl``.
 
     Raises:
-        NotImplementedError: no Hopper GPU or newer.
+        NotImplementedError: the GPU is older than Hopper.
     """
     if x.device.type != "cpu" and capability(x.device) < (9, 0):
         raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
@@ -77,7 +77,7 @@ def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = 
 def norm_linear(
     x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None
 ) -> Tensor:
-    """Compute it with the variant that is fastest at this shape; with torch where the GPU cannot run that.
+    """Compute RMSNorm and linear with the variant that is fastest at this shape; with torch if the GPU cannot run it.
 
     Args:
         x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
@@ -100,7 +100,7 @@ def norm_linear(
 
 
 def _checked(x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
-    """Check what the linear layer does not check, and return the output to write into."""
+    """Check the arguments that the linear layer does not check, and return the output to write into."""
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(gain, "gain", shape=(x.shape[1],), dtype=x.dtype, device=x.device, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)

@@ -44,7 +44,7 @@ def expect_quantised(codes: Tensor, scales: Tensor) -> None:
         scales: float16 [groups, N]; groups divides K.
 
     Raises:
-        ValueError: names the argument. Values of ``codes`` are read on a CPU only.
+        ValueError: an argument does not fit; the message names it. Values of ``codes`` are checked on a CPU only.
     """
     expect_codes(codes)
     K, N = codes.shape
@@ -59,7 +59,7 @@ def expect_codes(codes: Tensor) -> None:
     On a GPU values are not read: reading them would synchronise it, and code that reads values cannot be traced.
 
     Raises:
-        ValueError: names the argument.
+        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect(codes, "codes", shape=(None, None), dtype=torch.uint8)
     if codes.numel() and codes.device.type == "cpu" and (largest := int(codes.max())) > 15:
@@ -74,7 +74,7 @@ def dequantise(codes: Tensor, scales: Tensor) -> Tensor:
         scales: float16 [groups, N].
 
     Raises:
-        ValueError: names the argument.
+        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_quantised(codes, scales)
     K, N = codes.shape
@@ -92,7 +92,7 @@ def pack_rows(codes: Tensor) -> Tensor:
         int32 [⌈K / 8⌉, N].
 
     Raises:
-        ValueError: names the argument.
+        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_codes(codes)
     padded = _pad(codes, CODES_PER_WORD, 1)
@@ -116,7 +116,7 @@ def pack_planes(codes: Tensor) -> Tensor:
         int16 [N' / 64, K' / 128, 64, 32] for the padded sizes.
 
     Raises:
-        ValueError: names the argument.
+        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_codes(codes)
     padded = _pad(codes, PLANE_K, PLANE_PADDING)
@@ -169,7 +169,7 @@ def pack_pairs(codes: Tensor) -> Tensor:
         uint8 [N, K / 2], contiguous.
 
     Raises:
-        ValueError: names the argument.
+        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_codes(codes)
     if len(codes) % 2:
