@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -159,7 +160,7 @@ def body(
     if alert.members:
         keys = keys_by_name(results, alert.machine)
         rows = [
-            _series_row(member, alert, levels.get(member.series), keys.get(member.series))
+            _series_row(member, alert, levels.get(member.series), _key_of(member.series, keys))
             for member in alert.members[:MOST_SERIES]
         ]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
@@ -209,11 +210,20 @@ def _range(alert: Alert) -> list[Any]:
     return said
 
 
+def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey | None:
+    """Return the series on whose page a member is shown: what a check says stands on that of the time."""
+    return keys.get(replace(name, quantity="latency") if name.checked else name)
+
+
 def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> Any:
     name = member.series
     # An alert may outlive its results; then no page shows the series.
     label = (
-        dcc.Link(name.label, href=SeriesAddress(*key).link(), className="link mono row") if key else mono(name.label)
+        dcc.Link(
+            name.label, href=SeriesAddress(*key, "error" if name.checked else "").link(), className="link mono row"
+        )
+        if key
+        else mono(name.label)
     )
     other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [

@@ -26,7 +26,7 @@ from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
 from lockstep.compare.rows import described, quantities_of, series_of
-from lockstep.compare.status import found_of
+from lockstep.compare.status import checks_of, found_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, Series, SeriesKey
 from lockstep.history.snapshot import Results
@@ -220,21 +220,18 @@ def trends(
     charts: list[Any] = []
     for case in cases:
         own = rows.select(np.flatnonzero(case_of == case))
-        changes = [
-            (key.variant, one)
-            for key in keys
-            if key.case == case and key.variant in drawn
-            for one in found_of(results, key, picture)
-        ]
+        own_keys = [key for key in keys if key.case == case and key.variant in drawn]
+        changes = [(key.variant, one) for key in own_keys for one in found_of(results, key, picture)]
         marked = marks(changes, commits, place, scheme)
+        checks = [(key.variant, one) for key in own_keys for one in checks_of(key, picture)]
+        checked = marks(checks, commits, place, scheme)
         for name in address.quantities:
             measured = own.select(np.flatnonzero(~np.isnan(own.measured(name))))
             what = described(measured[:1], name)
             heading = [mono(case), f"{what.label} {what.unit}".replace("% of floor %", "% of floor")]
             figure = None
             if len(measured):
-                # The changes that were found are of times.
-                of = marked if name != "error" else ()
+                of = marked if name != "error" else checked
                 figure = trend(own, commits, what, drawn, scheme, of, address.zoom, columns if long else 0)
             chart: Any
             if figure is not None:

@@ -13,7 +13,7 @@ from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.steps import SeriesName
 from lockstep.compare.read_rows import rows_of
 from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of, series_of
-from lockstep.compare.status import found_of, names_by_key
+from lockstep.compare.status import checks_of, found_of, names_by_key
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -60,7 +60,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
         tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
         rows,
         what,
-        found_of(results, key, picture) if what.name != "error" else (),
+        found_of(results, key, picture) if what.name != "error" else checks_of(key, picture),
         picture.behaviour(name) if picture and name else None,
         name,
         _page_quantity(name.quantity) if name else "",

@@ -78,7 +78,7 @@ class AnalysisResult:
         """Number and root mean square (log) of the changes in unchanged code, by machine."""
         sizes: dict[str, list[float]] = defaultdict(list)
         for change in self.found:
-            if change.cause.kind == "noise":
+            if change.cause.kind == "noise" and change.step.old is None:
                 sizes[change.step.series.machine].append(change.step.size)
         return {
             machine: (len(some), math.sqrt(sum(size * size for size in some) / len(some)))

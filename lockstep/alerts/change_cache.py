@@ -49,6 +49,7 @@ class CachedAnalysis:
         measured: positions of the commits that measured something, by family.
         reported: what its series reported.
         changed: steps by row.
+        checks: state of what the checks say, see ``lockstep.alerts.followed_checks``.
     """
 
     state: str
@@ -58,6 +59,7 @@ class CachedAnalysis:
     measured: Mapping[str, Sequence[int]]
     reported: SeriesReports
     changed: Mapping[str, SeriesSteps]
+    checks: Mapping[str, Sequence[float]]
 
 
 def place_of(change: Change) -> Place:

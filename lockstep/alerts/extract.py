@@ -74,8 +74,8 @@ class StepBuilder:
             own=_move(followed.own, before, after),
             baseline=_move(followed.baseline, before, after),
             controls=self._controls(followed, before, after),
-            old=float(trend.value[change.last_before]) if trend.benchmark.exact else None,
-            new=float(trend.value[change.index]) if trend.benchmark.exact else None,
+            old=float(trend.value[change.last_before]) if followed.exact else None,
+            new=float(trend.value[change.index]) if followed.exact else None,
         )
         return sized(step, followed.values.better, change)
 

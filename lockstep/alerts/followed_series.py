@@ -23,6 +23,7 @@ from lockstep.detect.trend import Better
 from lockstep.history.model import Benchmark, Floats, Series, Trend
 from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
+from lockstep.record.quantity import CHECKED
 
 Mask = NDArray[np.bool_]
 
@@ -51,6 +52,11 @@ class Followed:
     def row(self) -> str:
         """Key that is unique among the followed series of a machine."""
         return row_of(self.name, self.place)
+
+    @property
+    def exact(self) -> bool:
+        """Whether its numbers are reported as they are, without an interval."""
+        return self.trend.benchmark.exact or self.name.quantity in CHECKED
 
 
 def row_of(name: SeriesName, place: int) -> str:
@@ -105,14 +111,15 @@ def by_version(trend: Trend) -> list[Trend]:
     """Split the points that have a number by benchmark version, in the order of first appearance."""
     numbers = _numbers(trend)
     versions = list(dict.fromkeys(trend.version[numbers].tolist()))
-    return [_select(trend, numbers & (trend.version == version)) for version in versions]
+    return [select(trend, numbers & (trend.version == version)) for version in versions]
 
 
 def _numbers(trend: Trend) -> Mask:
     return np.isfinite(trend.value) & (trend.benchmark.exact | (trend.value > 0))
 
 
-def _select(trend: Trend, mask: Mask) -> Trend:
+def select(trend: Trend, mask: Mask) -> Trend:
+    """Return the points of a mask."""
     arrays = {
         field: getattr(trend, field)[mask]
         for field in Trend.__dataclass_fields__

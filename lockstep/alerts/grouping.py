@@ -60,12 +60,14 @@ def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Aler
         order: all commits, oldest first, to find the good commit before a range that several series narrow.
     """
     position = {commit: index for index, commit in enumerate(order)}
-    families: dict[tuple[str, str], list[ReportedStep]] = defaultdict(list)
+    # A wrong result is no matter of time: it is told apart from what became slower in the same commits.
+    families: dict[tuple[str, str, bool], list[ReportedStep]] = defaultdict(list)
     for reported in steps:
-        families[reported.step.series.machine, reported.step.series.family].append(reported)
+        series = reported.step.series
+        families[series.machine, series.family, series.checked].append(reported)
     alerts = [
         _alert(machine, family, gathered.steps, position)
-        for (machine, family), members in sorted(families.items())
+        for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
     return _across_machines(alerts, position)

@@ -10,16 +10,19 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.change_cache import CachedAnalysis, SeriesSteps, place_of, read_analysis, write_analysis
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.detector_state import MonitoredSeries, analyse, extend, is_current
 from lockstep.alerts.extract import WINDOW, StepBuilder, sized
+from lockstep.alerts.followed_checks import Checks, continued, follow_checks
 from lockstep.alerts.followed_series import Followed, common_baselines, followed, name_in, newest_baselines
 from lockstep.alerts.freshness import MachineReports
 from lockstep.alerts.reported_points import SeriesReports
 from lockstep.alerts.steps import Step
+from lockstep.detect import Change
 from lockstep.detect.exact import exact_changes
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
@@ -111,7 +114,8 @@ class _MachineAnalysis:
         done = analyse(self.path, self.state, list(series), [one.values for one in series.values()], processes)
         numbers = {self.results.number(one): text for one, text in baseline_of.items()}
         reported = SeriesReports.of(self.results, trends, series, numbers)
-        return self._cached(reported, _measured(trends), done, series, exact)
+        checks = follow_checks(self.results, trends, baselines)
+        return self._cached(reported, _measured(trends), done, series, exact, checks)
 
     def appended(self) -> CachedAnalysis | None:
         """Read only the points of new commits; ``None`` if anything else is new, or a series is exact."""
@@ -125,10 +129,14 @@ class _MachineAnalysis:
         done = extend(self.path, cached.state, self.state, added[1]) if added else None
         if added is None or done is None:
             return None
+        checks = continued(cached.checks, self.results, self.machine, more)
+        if checks is None:
+            return None
+        steps = {row: some for row, some in cached.changed.items() if name_in(row).checked}
         measured = {family: list(at) for family, at in cached.measured.items()}
         for family, commits in added[0].measured(new).items():
             measured[family] = [*measured.get(family, ()), *commits]
-        return self._cached(added[0], measured, done, {}, {})
+        return self._cached(added[0], measured, done, {}, {}, Checks({}, checks), steps)
 
     def _cached(
         self,
@@ -137,6 +145,8 @@ class _MachineAnalysis:
         done: MonitoredSeries,
         series: Mapping[str, Followed],
         exact: Mapping[str, Followed],
+        checks: Checks,
+        known: Mapping[str, SeriesSteps] = MappingProxyType({}),
     ) -> CachedAnalysis:
         return CachedAnalysis(
             state=self.state,
@@ -145,15 +155,21 @@ class _MachineAnalysis:
             lacking=self.ranges.lacking([commit.hash for commit in self.results.commits(self.machine)]),
             measured=measured,
             reported=reported,
-            changed=self._changed(done, series, reported) | self._exact(exact),
+            changed={
+                **self._changed(done, series, reported),
+                **self._exact({row: (one, _exact_of(one)) for row, one in exact.items()}),
+                **self._exact(checks.changed),
+                **known,
+            },
+            checks=checks.state,
         )
 
-    def _exact(self, series: Mapping[str, Followed]) -> dict[str, SeriesSteps]:
-        """Return the steps of exact series, which no noise hides and no later point moves."""
+    def _exact(self, series: Mapping[str, tuple[Followed, Sequence[Change]]]) -> dict[str, SeriesSteps]:
+        """Return the steps of series whose changes need no detector, with their changes."""
         builder = StepBuilder(self.results, self.machine, self.ranges)
         found = {}
-        for row, one in series.items():
-            if changes := exact_changes(one.values.values, one.values.better):
+        for row, (one, changes) in series.items():
+            if changes:
                 steps = {place_of(change): builder.step(one, change) for change in changes}
                 found[row] = SeriesSteps(len(one.values), steps)
         return found
@@ -197,6 +213,11 @@ class _MachineAnalysis:
         numbers = [number for number, one in each if (one.suite, one.case, one.l2) in places]
         trends = list(self.results.trends_of(self.machine, numbers))
         return {one.row: one for one in followed(trends, reported.baselines)}
+
+
+def _exact_of(one: Followed) -> Sequence[Change]:
+    """Return the changes of an exact series, which no noise hides and no later point moves."""
+    return exact_changes(one.values.values, one.values.better)
 
 
 def _measured(trends: Sequence[Trend]) -> dict[str, list[int]]:

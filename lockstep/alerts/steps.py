@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.alerts.commit_ranges import Unknown
-from lockstep.record.quantity import EXACT
+from lockstep.record.quantity import CHECKED, EXACT
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -34,10 +34,15 @@ class SeriesName:
         return self.quantity in ("latency", "speedup", "seconds")
 
     @property
+    def checked(self) -> bool:
+        """Whether it follows what the check says."""
+        return self.ours and self.quantity in CHECKED
+
+    @property
     def label(self) -> str:
         """Name of the series for a reader who knows machine and family: ``linear.triton M=1,K=64 cold``."""
         head = f"{self.suite}.{self.variant}" if self.variant else self.suite
-        exact = self.quantity if self.quantity in EXACT and not self.l2 else ""
+        exact = self.quantity if self.checked or (self.quantity in EXACT and not self.l2) else ""
         return " ".join(part for part in (head, self.case, self.l2, exact) if part)
 
 

@@ -24,6 +24,7 @@ from lockstep.alerts.new_alerts import NewAlerts
 from lockstep.alerts.schema import ALERT, MEMBER
 from lockstep.alerts.stored_alert import log_line, now_ms, perform, tracked, write_log
 from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
+from lockstep.record.quantity import CHECKED
 
 #: Note of an alert that is archived.
 _SILENT = "archived under the alert that its machine is silent"
@@ -82,7 +83,9 @@ class Sync:
             select(ALERT).where(ALERT.c.machine.in_(list(current.commits))).order_by(ALERT.c.id)
         ):
             self.known[row.id] = row
-            self._know(row.id, row.fingerprint, (row.machine, row.family, row.topic), row.content["commits"])
+            first = next(iter(row.content["members"]), None)
+            place = _place(row.machine, row.family, row.topic, first["series"]["quantity"] if first else "")
+            self._know(row.id, row.fingerprint, place, row.content["commits"])
         members = connection.execute(select(MEMBER.c.key_hash, MEMBER.c.alert_id))
         self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
 
@@ -152,7 +155,7 @@ class Sync:
 
     def _overlapping(self, alert: Alert) -> int | None:
         """Return the oldest alert of the same place and topic whose range shares a commit; ``None`` for none."""
-        place = (alert.machine, alert.family, alert.topic)
+        place = _place_of(alert)
         near = (self._near.get((*place, commit)) for commit in alert.commits)
         return min((number for number in near if number is not None), default=None)
 
@@ -177,7 +180,7 @@ class Sync:
         }
         self.changed = True
         number = self._new.add(values, log_line(who, "opened", state, note))
-        self._know(number, alert.fingerprint, (alert.machine, alert.family, alert.topic), alert.commits)
+        self._know(number, alert.fingerprint, _place_of(alert), alert.commits)
         self._claim(number, alert)
         if state in OPEN:
             self.outcome.opened.append(number)
@@ -280,6 +283,15 @@ class Sync:
     def _newest(self, machine: str) -> str:
         commits = self.current.commits[machine]
         return commits[-1] if commits else ""
+
+
+def _place_of(alert: Alert) -> tuple[str, str, str]:
+    return _place(alert.machine, alert.family, alert.topic, alert.members[0].series.quantity if alert.members else "")
+
+
+def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
+    """Return what alerts share that a new change may join: one of a check joins none of times."""
+    return machine, family, f"{topic} check" if quantity in CHECKED else topic
 
 
 def _hash(key: str) -> str:

@@ -74,8 +74,12 @@ def numbers(sized: Sized) -> str:
     """Return ``128 → 255 (+99.2 %)`` of an exact quantity, without the share if one is zero; "" of any other."""
     if sized.old is None or sized.new is None:
         return ""
-    text = f"{sized.old:,.0f} → {sized.new:,.0f}"
+    text = f"{_count(sized.old)} → {_count(sized.new)}"
     return f"{text} ({change(math.log(sized.new / sized.old))})" if sized.old and sized.new else text
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number == int(number) else f"{number:.2e}"
 
 
 def where(alert: Alert) -> str:
@@ -169,6 +173,8 @@ def search_command(tracked: Tracked) -> str:
     """Return the command that finds the commit; "" if the commit is known, or the range cannot be searched."""
     if len(tracked.alert.suspects) < 2:
         return ""
+    if tracked.alert.members[0].series.checked:
+        return f"lockstep run {tracked.alert.before[:12]}..{tracked.alert.after[:12]} --bench {tracked.alert.family}"
     if tracked.alert.members[0].old is not None:
         return f"lockstep code history {tracked.alert.before[:12]}..{tracked.alert.after[:12]}"
     return f"lockstep bisect {tracked.id}" if tracked.alert.members[0].series.ours else asv_find_command(tracked.alert)

@@ -84,7 +84,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.commit_ranges import Ranges
     from lockstep.alerts.search_range import RangeWidener, UnknownRange
-    from lockstep.alerts.text import asv_find_command
+    from lockstep.alerts.text import asv_find_command, search_command
 
     store = open_alerts(args)
     alert = store.alert(args.alert)
@@ -94,6 +94,9 @@ def _refused(args: argparse.Namespace) -> int | None:
         return USAGE
     conf = load_config(args)
     worst = one.members[0]
+    if worst.series.checked:
+        log.error(f"bisect measures times; the check of each commit of the range tells more: {search_command(alert)}")
+        return USAGE
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:

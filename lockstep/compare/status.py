@@ -178,6 +178,14 @@ def found_of(results: Results, key: SeriesKey, findings: MachineFindings | None)
     return tuple(sorted(found, key=lambda change: change.last))
 
 
+def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
+    """Return the reported changes of what the checks of a case say, oldest first; all its cache states share them."""
+    if findings is None:
+        return ()
+    names = (one for one in findings.changed if one.checked and (one.suite, one.variant, one.case) == key[1:4])
+    return tuple(sorted((one for name in names for one in findings.reported(name)), key=lambda change: change.last))
+
+
 @remembered
 def noise_by_key(results: Results, machine: str, findings: MachineFindings | None) -> Mapping[SeriesKey, float]:
     """Return the run-to-run noise of each series whose noise is known (standard deviation of the logarithm)."""

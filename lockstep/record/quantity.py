@@ -46,6 +46,9 @@ QUANTITIES: Mapping[str, Quantity] = {
 #: 16 bytes on every architecture from sm_70 on.
 EXACT: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.exact)
 
+#: What the check of each record says: series of the store's records, and no benchmarks of asv's.
+CHECKED = ("error", "deterministic")
+
 #: asv's type of the benchmarks that hold them.
 EXACT_TYPE = "exact"
 

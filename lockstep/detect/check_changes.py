@@ -1,0 +1,143 @@
+"""Changes of what the check says of a variant: its error, and whether two calls give the same bits.
+
+Inputs of a check are drawn anew for each run, and the errors of all variants of a case then move together. On an H200
+the error of a case differed by 31 % between two runs of the same kernels, and its ratio to the baseline's by at most
+2.7 %. So an error has changed if that ratio left its range and the error itself explains most of the move. No noise is
+estimated: most errors are the rounding of the output, which is one number for years.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.detect.findings import Change, Sense
+
+#: An error below the unit roundoff of float32 counts as that: no difference between two such errors matters, and a
+#: variant that equals its reference has an error of zero.
+ROUNDING = 2.0**-24
+
+#: Log of the factor by which an error must leave its range. One rounding to 16 bits more is a factor of √2.
+STEP = math.log(1.25)
+
+#: Points from which the range of a level shows how far its errors scatter, and the factor's log before that. Errors of
+#: few elements scatter: the norm of n independent ones by a share of 1/√(2n).
+KNOWN, NEW = 10, math.log(1.4)
+
+#: Share of a ratio's change that the error itself must have.
+PART = 0.75
+
+#: The same where no baseline tells which part is due to the inputs.
+ALONE = math.log(2.0)
+
+#: Checks in a row that must give the same bits before a variant counts as deterministic again: two calls of one that
+#: is not may agree by chance.
+AGREEING = 8
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Level:
+    """The range of the logarithms of errors since the last change.
+
+    Attributes:
+        low, high: of the errors.
+        paired_low, paired_high: of their ratios to the baseline's; infinite while none is known.
+        points: their number.
+        mean: of the errors' logarithms.
+    """
+
+    low: float = math.inf
+    high: float = -math.inf
+    paired_low: float = math.inf
+    paired_high: float = -math.inf
+    points: int = 0
+    mean: float = 0.0
+
+    def add(self, own: float, paired: float) -> None:
+        """Extend the range by a point; ``paired`` is NaN if unknown."""
+        self.points += 1
+        self.mean += (own - self.mean) / self.points
+        self.low, self.high = min(self.low, own), max(self.high, own)
+        if not math.isnan(paired):
+            self.paired_low, self.paired_high = min(self.paired_low, paired), max(self.paired_high, paired)
+
+    def left_by(self, own: float, paired: float) -> bool:
+        """Return whether a point lies outside."""
+        if math.isnan(paired) or self.paired_low > self.paired_high:
+            return abs(_beyond(own, self.low, self.high, ALONE)) > 0
+        side = _beyond(paired, self.paired_low, self.paired_high, STEP if self.points >= KNOWN else NEW)
+        end = self.paired_high if side > 0 else self.paired_low
+        # A ratio also moves with its baseline: the error itself must explain most of it.
+        return side != 0 and side * (own - self.mean) >= PART * side * (paired - end)
+
+
+def _beyond(value: float, low: float, high: float, least: float) -> int:
+    """Return −1 below the range, 1 above it, 0 nearer to it than ``least`` or its own width."""
+    margin = max(least, high - low)
+    return 1 if value > high + margin else -1 if value < low - margin else 0
+
+
+def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...], Level]:
+    """Return the changes of an error, and its present level.
+
+    Args:
+        errors: float64 [checks], relative to the reference's norm, zero or more and finite, oldest first.
+        baseline: float64 [checks], the baseline's at the same inputs; NaN unknown, and for the baseline itself.
+    """
+    own = np.log(np.maximum(errors, ROUNDING))
+    # A baseline that equals its reference says nothing of the inputs.
+    paired = np.where(baseline > ROUNDING, own - np.log(np.maximum(baseline, ROUNDING)), np.nan)
+    level = Level()
+    levels = [level]
+    starts: list[int] = []
+    for index, (value, ratio) in enumerate(zip(own.tolist(), paired.tolist(), strict=True)):
+        if index and level.left_by(value, ratio):
+            starts.append(index)
+            level = Level()
+            levels.append(level)
+        level.add(value, ratio)
+    found = []
+    for index, old in zip(starts, levels, strict=False):
+        size = float(own[index] - own[index - 1])
+        back = not abs(_beyond(float(own[-1]), old.low, old.high, STEP))
+        left = 0.0 if back else float(own[-1] - own[index - 1])
+        found.append(_change(index, index, size, left, "worse" if size > 0 else "better"))
+    return tuple(found), level
+
+
+def determinism_changes(same: Floats) -> tuple[Change, ...]:
+    """Return where a variant ceased to give the same bits twice, and where it began to.
+
+    Args:
+        same: float64 [checks], 1 if two calls gave the same bits, else 0; oldest first.
+    """
+    found: list[tuple[int, int, bool]] = []
+    now, agreeing = bool(same[0]) if len(same) else True, 0
+    for index, one in enumerate(same.tolist()):
+        agreeing = agreeing + 1 if one else 0
+        if now and not one:
+            now = False
+            found.append((index, index, now))
+        elif not now and agreeing == AGREEING and index >= AGREEING:
+            now = True
+            found.append((index - AGREEING + 1, index, now))
+    size = math.log(2.0)
+    return tuple(
+        _change(
+            index,
+            reported_at,
+            size if after else -size,
+            0.0 if after != now else size if after else -size,
+            "better" if after else "worse",
+        )
+        for index, reported_at, after in found
+    )
+
+
+def _change(index: int, reported_at: int, size: float, left: float, sense: Sense) -> Change:
+    return Change(index, index - 1, index, index, size, size, size, 1.0, reported_at, sense, left)
