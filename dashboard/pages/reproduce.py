@@ -17,7 +17,7 @@ from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import search_command
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
-from lockstep.record.reproduce import here, installed, script
+from lockstep.record.reproduce import here, installed, locked, script
 
 
 def series_commands(results: Results, commits: Sequence[Commit], points: Points, zoom: tuple[float, ...]) -> list[Any]:
@@ -38,7 +38,7 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
         ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."],
         _block("\n".join(script(about, measured(point.run))), "Commands that measure the number again"),
         html.P("The same case of the working tree, with its own definitions:", className="dim"),
-        _block(here(about), "Command that measures the working tree"),
+        _block("\n".join(locked(about, here(about), point.run.clock_state)), "Commands that measure the working tree"),
     )
 
 

@@ -137,13 +137,23 @@ def script(subject: Subject, measured: Measured) -> tuple[str, ...]:
         lines.append(_join("git", "worktree", "add", "--detach", folder, harness[:_DIGITS]))
         # asv.conf.json may lie below the root of the repository.
         lines.append(f'cd {shlex.quote(folder)}/"$(git rev-parse --show-prefix)"')
-    command = at(subject, measured.commit)
-    found = None if subject.exact or subject.foreign else _LOCK.search(measured.clock_state or subject.machine)
+    return (*lines, *locked(subject, at(subject, measured.commit), measured.clock_state))
+
+
+def locked(subject: Subject, command: str, clock_state: str = "") -> tuple[str, ...]:
+    """Return a command for a series between a lock of the clocks and its end; alone if its clocks were not locked.
+
+    Args:
+        subject: the series.
+        command: that measures it.
+        clock_state: as in the provenance; "" leaves it to the machine's name.
+    """
+    found = None if subject.exact or subject.foreign else _LOCK.search(clock_state or subject.machine)
     if found is None:
-        return (*lines, command)
+        return (command,)
     memory = ("--memory", found["memory"]) if found["memory"] else ()
     lock = _join("lockstep", "clocks", "lock", found["mhz"] or "base", *memory)
-    return (*lines, lock, command, "lockstep clocks reset")
+    return lock, command, "lockstep clocks reset"
 
 
 def installed(measured: Measured) -> str:

@@ -9,7 +9,7 @@ import asv.commands
 import pytest
 from asv.benchmarks import Benchmarks
 
-from lockstep.record.reproduce import Measured, Subject, at, between, gate, here, installed, script, selection
+from lockstep.record.reproduce import Measured, Subject, at, between, gate, here, installed, locked, script, selection
 
 CASE = "M=8,K=4096,N=2048"
 GOOD, BAD = "0123456789abcdef" * 2 + "01234567", "fedcba9876543210" * 2 + "fedcba98"
@@ -101,6 +101,7 @@ def test_a_fresh_checkout_has_the_definitions_the_lock_and_the_packages(parse):
     assert (args.action, args.target, args.memory) == ("lock", 1500, 3201)
     assert run == at(TIMED, BAD)
     assert parse(reset).action == "reset"
+    assert locked(TIMED, here(TIMED)) == ("lockstep clocks lock 1500", here(TIMED), reset)
 
 
 def test_without_provenance_the_commands_stand_alone():
