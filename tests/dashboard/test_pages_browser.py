@@ -55,6 +55,16 @@ def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     assert page.locator("#series-table tbody tr").count() == 21
     assert fits(page)
     assert "zoom=30" in page.url
+    page.locator(".reproduce summary").focus()
+    page.keyboard.press("Enter")
+    commands = page.locator(".reproduce pre").first
+    commands.wait_for()
+    assert f"lockstep run '{site[1][50].hash[:12]}^!'" in commands.inner_text()
+    assert fits(page)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".reproduce .copy").first.click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == commands.inner_text()
 
 
 def drag(page, plot, start, end):
