@@ -37,10 +37,10 @@ class FoundChange:
     """A change, its cause, and whether it is reported.
 
     Attributes:
-        row: of its series, see ``lockstep.alerts.followed_series.Followed``.
+        row: the row of the series, see ``lockstep.alerts.followed_series.Followed``.
         step, cause: the change and its cause.
-        threshold: of its series.
-        suppressed: why it is not reported; "" if it is.
+        threshold: the threshold of the series.
+        suppressed: why the change is not reported; "" if the change is reported.
     """
 
     row: str
@@ -56,8 +56,8 @@ class AnalysisResult:
 
     Attributes:
         found: every change of every followed series, in the order of the series.
-        alerts: those that are reported, grouped, and the freshness alerts.
-        commits: of each analysed machine, oldest first.
+        alerts: the reported changes, grouped into alerts, and the freshness alerts.
+        commits: the commits of each analysed machine, oldest first.
         series: number of series that have a number, by machine, family and suite; versions of a series count once.
         dead: machines that stopped while others went on, see ``lockstep.alerts.freshness.dead_machines``.
     """
@@ -97,12 +97,12 @@ def analyse_results(
     """Analyse the results of these machines (``None``: all machines).
 
     Args:
-        results: to be analysed.
-        thresholds: what counts as a change.
-        ranges: of the repository.
-        now: for mutes and silent machines.
-        cache: holds the last analysis, and receives this one.
-        machines: names.
+        results: the results to analyse.
+        thresholds: how large a change must be to be reported.
+        ranges: the commit ranges of the repository.
+        now: the current time, which decides on mutes and silent machines.
+        cache: the cache that holds the last analysis, and receives this one.
+        machines: the names of the machines to analyse.
     """
     found: list[FoundChange] = []
     stale: list[Alert] = []

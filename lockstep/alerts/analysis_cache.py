@@ -36,7 +36,7 @@ class AnalysisCache:
     """The files of one store.
 
     Attributes:
-        cache: folder of the store (``Store.cache``).
+        cache: the store's cache folder (``Store.cache``).
     """
 
     cache: Path
@@ -85,7 +85,7 @@ def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file atomically: readers see the old one or the new one."""
+    """Write a file atomically: readers see the old content or the new content, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     with beside.open("wb") as file:

@@ -34,15 +34,15 @@ class Finding:
     """A change of a series.
 
     Attributes:
-        series: name.
-        size, low, high: natural log of the factor by which it became worse, and its interval.
-        last: position of the commit from which on the change is certainly there.
-        commit: the first commit measured with it.
-        good, end: the last commit without it, and the first that certainly has it.
-        suspects: number of possible culprits; of the measured ones if the others are unknown.
-        unknown: why the commits between the two are unknown; "" if they are known.
-        kind, sentence: its cause.
-        suppressed: why it is not reported; "" if it is.
+        series: the name of the series.
+        size, low, high: natural log of the factor by which the series became worse, and the log's interval.
+        last: position of the first commit that certainly has the change.
+        commit: the first commit measured with the change.
+        good, end: the last commit without the change, and the first commit that certainly has it.
+        suspects: number of possible culprits; if ``unknown`` is set, number of the measured ones.
+        unknown: why the commits between ``good`` and ``end`` are unknown; "" if they are known.
+        kind, sentence: the kind of the cause, and a sentence that states it.
+        suppressed: why the change is not reported; "" if the change is reported.
         unsettled, old, new: see ``lockstep.alerts.steps.Step``.
     """
 
@@ -65,7 +65,7 @@ class Finding:
 
     @property
     def exact(self) -> bool:
-        """Whether ``end`` is known to be the culprit."""
+        """Whether the change is known to come from commit ``end``."""
         return self.suspects == 1 and not self.unknown
 
     @property
@@ -81,7 +81,7 @@ class MachineFindings:
 
     Args:
         changes, detector: the files, see ``lockstep.alerts.analysis_cache.AnalysisCache``.
-        state: of the machine's results, see ``Results.state``.
+        state: the state of the machine's results, see ``Results.state``.
 
     Attributes:
         changed: the series that have a change.
@@ -128,11 +128,11 @@ class MachineFindings:
         return tuple(from_json(alert) for alert in json.loads(self._text[self._end :]))
 
     def reported(self, name: SeriesName, after: int = -1) -> list[Finding]:
-        """Return the reported changes of a series that are certainly there later than a commit, oldest first.
+        """Return the reported changes of a series whose ``last`` lies after a commit, oldest first.
 
         Args:
-            name: of the series.
-            after: position of the commit.
+            name: the name of the series.
+            after: the position of the commit.
         """
         rows = [row for row in self._changes.get(name, ()) if row[_LAST] > after and not row[_SUPPRESSED]]
         return [Finding(name, *rest) for _, *rest in sorted(rows, key=itemgetter(_LAST))]

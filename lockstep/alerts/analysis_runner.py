@@ -39,8 +39,8 @@ class AnalysisRunner:
     """Starts an analysis when there are new results, one at a time.
 
     Args:
-        options: of ``lockstep alerts list``, for the places of results and thresholds.
-        state: the alert database. It may hold a password, so the child gets it by the environment.
+        options: options of ``lockstep alerts list`` that locate the results and the thresholds.
+        state: the alert database's address. It may hold a password, so the environment passes it to the child.
         turn: lock file, which need not exist. Runners with the same file, in any process, take turns. Those with the
             same options and state share a status file beside it.
     """
@@ -70,7 +70,7 @@ class AnalysisRunner:
         """Start an analysis of these results if one is due; return at once.
 
         Args:
-            results: to be analysed.
+            results: the results to analyse.
             missing: whether the findings for the pages are missing.
         """
         with self._lock:
@@ -101,7 +101,7 @@ class AnalysisRunner:
             print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
 
     def _run(self) -> str:
-        """Run the analysis; return why it failed, "" if it did not."""
+        """Run the analysis. Return why the analysis failed, or "" if it succeeded."""
         try:
             # The child does not inherit the lock and ends with this process, so a free lock means that nobody analyses.
             done = run(self._command, env=self._environment, text=True, errors="replace", timeout=_TIMEOUT_S)

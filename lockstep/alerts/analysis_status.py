@@ -27,11 +27,11 @@ class AnalysisStatus:
 
     Attributes:
         began: start of the last analysis.
-        ended: end of the last finished analysis; before ``began`` while one runs.
+        ended: end of the last finished analysis; earlier than ``began`` while an analysis runs.
         succeeded: end of the last successful analysis.
-        of: digest of the results that it analysed.
-        failures: failed analyses since then.
-        reason: why the last one failed; "" if it succeeded.
+        of: digest of the results that the last successful analysis read.
+        failures: number of failed analyses since the last successful one.
+        reason: why the last analysis failed; "" if it succeeded.
     """
 
     began: float = 0.0
@@ -79,8 +79,8 @@ def read_status(path: Path, turn: Path) -> AnalysisStatus:
     """Read the status; return the default if the file is missing or damaged.
 
     Args:
-        path: of the status.
-        turn: file that the runner of a running analysis has locked.
+        path: the path of the status file.
+        turn: the file that a runner locks while its analysis runs.
     """
     try:
         status = AnalysisStatus(**json.loads(path.read_text(encoding="utf-8")))

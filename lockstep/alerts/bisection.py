@@ -46,9 +46,9 @@ class Measurement:
 
     Attributes:
         commit: full hash.
-        log: natural log of its latency, or of the inverse of its speedup: more is worse. ``None`` if it cannot be
-            measured. low, high: its 95 % interval.
-        reason: why it cannot be measured.
+        log: natural log of the latency, or of the inverse of the speedup: more is worse. ``None`` if the commit cannot
+            be measured. low, high: the 95 % interval of ``log``.
+        reason: why the commit cannot be measured.
     """
 
     commit: str
@@ -63,7 +63,7 @@ class SearchRange:
     """The commits among which the first bad one is searched.
 
     Attributes:
-        good: a commit before it. bad: a commit that has it.
+        good: a commit before the change. bad: a commit that has the change.
         suspects: the possible commits, parents before children.
         parents: of every commit between the two; ``None`` if each suspect is the parent of the next.
     """
@@ -79,7 +79,7 @@ class Bisection:
     """The result of a search.
 
     Attributes:
-        suspects: the first bad commit; several if those in between cannot be measured.
+        suspects: the first bad commit; several commits if those in between cannot be measured.
         good, bad: the two ends. measured: all measurements in order.
     """
 
@@ -94,7 +94,7 @@ class Expected:
     """The recorded change.
 
     Attributes:
-        size: log of the factor by which bad is worse than good; negative if it is better.
+        size: log of the factor by which bad is worse than good; negative if bad is better.
         good, bad: logs of the levels before and after, in the unit of ``Measurement.log``; NaN if unknown.
         text: formats such a log as a number with its unit.
     """
@@ -114,11 +114,11 @@ def bisect(
     """Find the first bad suspect, after measuring both ends.
 
     Args:
-        span: the commits.
-        measure: measures a commit; called up to three times if the result is undecided.
+        span: the commits to search.
+        measure: function that measures a commit; called up to three times if the result is undecided.
         expected: the recorded change.
-        widen: returns a range whose given end lies farther out; ``None`` if there is none. Called if that end differs
-            from the recorded history.
+        widen: function that returns a range whose given end lies farther out, or ``None`` if no such range exists.
+            ``bisect`` calls ``widen`` if that end differs from the recorded history.
 
     Raises:
         NotReproduced: the two ends differ by less than half of the recorded change.
@@ -171,8 +171,8 @@ class _Bench:
         """Measure both ends in turn until it is clear whether they differ as recorded.
 
         Raises:
-            NotReproduced: they do not.
-            Inconclusive: it is unclear after ``_TRIES`` of each, or an end cannot be measured.
+            NotReproduced: the ends do not differ as recorded.
+            Inconclusive: ``_TRIES`` measurements of each end do not decide, or an end cannot be measured.
         """
         ends: dict[End, str] = {"good": span.good, "bad": span.bad}
         for tries in range(_TRIES):

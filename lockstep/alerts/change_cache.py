@@ -44,11 +44,11 @@ class CachedAnalysis:
     """The last analysis of a machine.
 
     Attributes:
-        state: of its results, see ``Results.state``. commits: their number.
-        ranges: the repository. lacking: which commits the repository did not know, see ``Ranges``.
+        state: the state of the machine's results, see ``Results.state``. commits: the number of commits.
+        ranges: ``Ranges.text``. lacking: digest of the commits that the repository did not know, see ``Ranges``.
         measured: positions of the commits that measured something, by family.
-        reported: what its series reported.
-        changed: steps by row.
+        reported: the reports of the machine's series.
+        changed: the steps of each series, by row.
         checks: state of what the checks say, see ``lockstep.alerts.followed_checks``.
     """
 

@@ -33,8 +33,8 @@ class Range:
     """The commits between two.
 
     Attributes:
-        commits: those that the later one has and the earlier one has not, parents before children; () if unknown.
-        parents: of each commit.
+        commits: commits in the history of the later commit but not of the earlier one, parents first; () if unknown.
+        parents: the parents of each commit.
         touched: the commits that change the packages under test; ``None`` if unknown.
         unknown: why the commits are unknown.
     """
@@ -49,7 +49,7 @@ class Ranges:
     """Ranges of commits of a repository.
 
     Args:
-        repo: a folder in it; another folder knows no commit.
+        repo: a folder in the repository; with a folder outside any repository every range is unknown.
         packages: folders of the packages under test, relative to the repository's root; () if unknown.
     """
 

@@ -40,7 +40,7 @@ class Database:
         where: a file, or a URL (``postgresql://user@host/name``).
 
     Raises:
-        StateError: it cannot be reached, is of another kind, or has a newer layout.
+        StateError: the database cannot be reached, is of another kind, or has a newer layout.
     """
 
     def __init__(self, where: str | Path) -> None:

@@ -60,11 +60,11 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
     """Filter whole series, continuing those that the file knows, and write the file.
 
     Args:
-        path: of the file, which need not exist.
-        of: identity of the results; ``extend`` asks for it.
-        names: of the series, all different.
-        trends: of the same series.
-        processes: that share the work of series that the file does not know.
+        path: the path of the file, which need not exist.
+        of: the identity of the results, which ``extend`` compares.
+        names: the names of the series, all different.
+        trends: the trends of the same series, in the same order.
+        processes: the number of processes that share the work of series which the file does not know.
     """
     stored = _read(path)
     known = _known(stored, names, trends) if stored is not None else {}
@@ -97,12 +97,12 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
     """Add commits to the state in the files.
 
     Args:
-        path: of the file.
-        before: identity of the results that the files must belong to; after: that of the results with the new commits.
+        path: the path of the file.
+        before: identity of the results that the files must belong to. after: identity of the results with the commits.
         new: the points of each commit, oldest first.
 
     Returns:
-        all series of the file; ``None`` if it belongs to other results, or lacks one of the series of ``new``.
+        All series of the file; ``None`` if the file belongs to other results or lacks a series of ``new``.
     """
     stored = _load(path, before)
     if stored is None:
@@ -146,7 +146,7 @@ def analyses(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
 
     Raises:
         ValueError: the files are damaged, or belong to other results.
-        KeyError: they lack one of the series.
+        KeyError: the files lack one of the series.
     """
     arrays, past = _loaded(path, of)
     places = {name: place for place, name in enumerate(_names(arrays))}

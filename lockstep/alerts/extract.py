@@ -34,9 +34,9 @@ class StepBuilder:
     """Builds the steps of one machine.
 
     Args:
-        results: that hold the points.
-        machine: name of the machine.
-        ranges: of the repository.
+        results: the results that hold the points.
+        machine: the name of the machine.
+        ranges: the commit ranges of the repository.
     """
 
     def __init__(self, results: Results, machine: str, ranges: Ranges) -> None:

@@ -22,11 +22,11 @@ class Findings:
     """Findings of each machine.
 
     Args:
-        cache: of the store, see ``Store.cache``.
+        cache: the store's cache folder, see ``Store.cache``.
         repo: a folder in the git repository that knows which commits lie between two.
         packages: folders of the packages under test, relative to the repository's root.
-        thresholds: file that says what counts as a change; ``None`` for the defaults.
-        runner: analyses results that have no findings yet; ``None`` if another process does.
+        thresholds: the file of thresholds; ``None`` for the default thresholds.
+        runner: the runner that analyses results without findings; ``None`` if another process analyses them.
     """
 
     def __init__(

@@ -33,12 +33,12 @@ class Followed:
     """A series as the detector takes it, with the data that explain its changes.
 
     Attributes:
-        name: of the series.
+        name: the name of the series.
         trend: the points of one benchmark version that have a number, oldest first.
         values: the same points for the detector: one value for each point of ``trend``.
         own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN if unknown;
             ``None`` for benchmarks of other projects.
-        place: of the benchmark version, in the order of first appearance.
+        place: the index of the benchmark version, in the order of first appearance.
     """
 
     name: SeriesName

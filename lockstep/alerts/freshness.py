@@ -42,10 +42,10 @@ class Reports:
     """What one series has reported, oldest first.
 
     Attributes:
-        series: name.
-        commits: positions, among the machine's commits, at which it has an entry.
-        states: "number", "failed" or "na" at each.
-        versions: the benchmark version at each; "" if unknown.
+        series: the name of the series.
+        commits: positions, among the machine's commits, at which the series has an entry.
+        states: "number", "failed" or "na" at each of ``commits``.
+        versions: the benchmark version at each of ``commits``; "" if unknown.
     """
 
     series: SeriesName

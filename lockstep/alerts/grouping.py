@@ -23,11 +23,11 @@ class ReportedStep:
 
     Attributes:
         step, cause: the change and its cause.
-        owner: of the series.
-        since: date of its last possible culprit, ms since 1970.
+        owner: the owner of the series.
+        since: date of the step's last possible culprit, ms since 1970.
         small: log of the factor within which a series counts as back at its old level.
-        old: whether it is too old to be reported.
-        waiver: see ``Alert``.
+        old: whether the step is too old to be reported.
+        waiver: why no action is needed, see ``Alert``.
     """
 
     step: Step
@@ -56,7 +56,7 @@ def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Aler
     """Group steps into alerts, in the order of machine, family and range.
 
     Args:
-        steps: of any machines and families.
+        steps: the steps of any machines and families.
         order: all commits, oldest first, to find the good commit before a range that several series narrow.
     """
     position = {commit: index for index, commit in enumerate(order)}

@@ -46,11 +46,11 @@ class Act:
     """An action on an alert.
 
     Attributes:
-        action: its kind.
-        who: name of the person; "lockstep" if the data caused it.
+        action: the kind of the action.
+        who: name of the person; "lockstep" if the data caused the action.
         note: the reason. A mute and the ending "intended" need one.
-        until: last day of a mute.
-        ending: of a resolved alert.
+        until: the last day of a mute.
+        ending: how a resolved alert ended.
     """
 
     action: Action

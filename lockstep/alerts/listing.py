@@ -28,7 +28,7 @@ class Choice:
     """A filter of alerts.
 
     Attributes:
-        states: ``None`` for all.
+        states: the states of the alerts; ``None`` for all states.
         family, machine, owner: exact names; "" for any.
         search: words that must all occur, in any letter case, in family, machine, owner, cause, range or series.
     """
@@ -45,8 +45,8 @@ class Page:
     """A page of the chosen alerts, in order.
 
     Attributes:
-        alerts: of this page.
-        total: number of chosen alerts. slower: number of those about a slowdown.
+        alerts: the alerts on this page.
+        total: number of chosen alerts. slower: number of chosen alerts about a slowdown.
     """
 
     alerts: tuple[Tracked, ...]

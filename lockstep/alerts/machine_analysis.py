@@ -60,11 +60,11 @@ def analyse_machine(
     """Analyse a machine.
 
     Args:
-        results: that hold the machine.
-        machine: its name.
-        ranges: of the repository.
-        cache: holds the last analysis, and receives this one.
-        processes: that share the work of unknown series.
+        results: the results that hold the machine.
+        machine: the machine's name.
+        ranges: the commit ranges of the repository.
+        cache: the cache that holds the last analysis, and receives this one.
+        processes: the number of processes that share the work of unknown series.
     """
     state, detector = results.state(machine), cache.detector(machine)
     cached = read_analysis(cache.cached(machine))

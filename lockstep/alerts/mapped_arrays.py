@@ -23,12 +23,12 @@ def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
     """Return the arrays by name.
 
     Args:
-        path: of the file. It must be replaced, never rewritten in place: a mapping stays that of the old file.
+        path: the path of the file. Replace the file, never rewrite it in place: a mapping stays that of the old file.
         own: whether the arrays may be written to, without effect on the file.
 
     Raises:
-        OSError: there is no such file.
-        ValueError, zipfile.BadZipFile: it is damaged, or compressed.
+        OSError: the file does not exist or cannot be read.
+        ValueError, zipfile.BadZipFile: the file is damaged or compressed.
     """
     found = {}
     with zipfile.ZipFile(path) as archive:

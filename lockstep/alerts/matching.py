@@ -50,8 +50,8 @@ def owners(
     Args:
         rows: the alerts in the database.
         alerts: as this analysis found them.
-        names: keys of changes that are new.
-        places: position of each commit, by machine.
+        names: the keys of changes that are new.
+        places: the position of each commit, by machine.
     """
     new = set(names)
     found: dict[tuple[SeriesName, bool], list[Member]] = defaultdict(list)

@@ -22,10 +22,10 @@ class MemberLevel:
     """One series of an alert, relative to its level before the change.
 
     Attributes:
-        before: natural log of that level, see ``lockstep.alerts.extract.worse_log``; more is worse.
-        newest: log of the factor by which the newest point is worse than that level.
-        returned: number of consecutive newest points that are nearer to that level than to the newest one. 0 if the
-            detector already has the series back at that level.
+        before: natural log of the level before the change; more is worse (``lockstep.alerts.extract.worse_log``).
+        newest: log of the factor by which the newest point is worse than the level before.
+        returned: number of consecutive newest points that are nearer to the level before than to the newest level. 0
+            if the detector already has the series back at the level before.
     """
 
     before: float

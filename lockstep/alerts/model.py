@@ -25,13 +25,13 @@ class Member:
     """The change of one series in an alert.
 
     Attributes:
-        series: name.
+        series: the name of the series.
         reported_at: commit at which the change was first reported; it and the series name the change for good.
-        size, low, high: natural log of the factor by which it became worse, and its interval.
-        confidence: of the detector.
-        cause: of this change.
-        left: log of the factor by which its newest level is still worse than before.
-        before, after: the measured commits between which it came; "" if an older version stored it.
+        size, low, high: natural log of the factor by which the series became worse, and the log's interval.
+        confidence: the detector's confidence in the change, 0 … 1.
+        cause: the cause of this change.
+        left: log of the factor by which the series' newest level is still worse than before.
+        before, after: the measured commits between which the change came; "" if an older version stored the change.
         unsettled: the later points agree on no level, see ``Step``.
         old, new: the numbers of an exact quantity, see ``Step``.
     """
@@ -58,7 +58,7 @@ class Member:
 
     @property
     def factor(self) -> float:
-        """How many times worse it became; below 1 it became better."""
+        """The factor by which the series became worse; a factor below 1 is an improvement."""
         return math.exp(self.size)
 
 
@@ -81,15 +81,15 @@ class Alert:
         commits: possible culprits, oldest first; the range is ``before..commits[-1]``. For an ``unknown`` range and
             for a freshness alert they are only the measured ones, and another commit may be the culprit.
         unknown: why the commits of the range are unknown; "" if they are known.
-        cause: of the largest part of the change.
+        cause: the cause of the largest part of the change.
         members: the series, worst first.
         since: date of ``commits[-1]``, ms since 1970.
         also_on: other machines on which the family changed in overlapping commits.
-        owner: from the thresholds; "" if nobody.
+        owner: the owner by the thresholds; "" if nobody owns the series.
         gone: whether the series are back at their old level.
-        old: whether it is too old to be reported.
-        waiver: of everything that became slower; ``None`` if any slowdown has none.
-        text: of a freshness alert; "" for a change, which is described by its numbers.
+        old: whether the change is too old to be reported.
+        waiver: the waiver that covers every slowdown of the alert; ``None`` if a slowdown has no waiver.
+        text: the text of a freshness alert; "" for a change, which its numbers describe.
     """
 
     topic: Topic

@@ -15,8 +15,8 @@ class Scatter:
     """Noisy series of one machine.
 
     Attributes:
-        series: how many.
-        median: their median noise, a standard deviation of the logarithm.
+        series: the number of noisy series.
+        median: the median noise of these series, a standard deviation of the logarithm.
     """
 
     series: int

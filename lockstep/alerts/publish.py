@@ -23,8 +23,8 @@ def analyse_store(
     """Analyse everything that is new in a store, and write what the pages show.
 
     Args:
-        store: of the results.
-        thresholds: what counts as a change.
+        store: the store of the results.
+        thresholds: how large a change must be to be reported.
         repo: a folder in the git repository that knows which commits lie between two.
         packages: folders of the packages under test, relative to the repository's root.
     """
@@ -39,8 +39,8 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
     """Write the changes and the open alerts of each machine.
 
     Args:
-        result: of all machines, made with the same ``cache``.
-        results: that were analysed.
+        result: the analysis of all machines, made with the same ``cache``.
+        results: the results that were analysed.
         cache: the cache to write to.
         key: see ``lockstep.alerts.analysis_cache.key_of``.
     """

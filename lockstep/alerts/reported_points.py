@@ -67,10 +67,10 @@ class SeriesReports:
         """Return what whole series have reported.
 
         Args:
-            results: that hold them.
-            trends: all of a machine, in the order of the store.
-            series: the followed ones by row, in the detector's order.
-            baseline_of: the baseline of each one's newest point, by number; "" for none.
+            results: the results that hold the series.
+            trends: all trends of a machine, in the order of the store.
+            series: the followed series by row, in the detector's order.
+            baseline_of: the baseline of each series' newest point, by the series' number; "" for none.
         """
         texts = _TextTable(())
         of_version = [texts.place(one) for one in results.versions]
@@ -132,7 +132,7 @@ class SeriesReports:
 
         Args:
             new: all points of the commits.
-            results: that hold them.
+            results: the results that hold the points.
 
         Returns:
             ``None`` if the commits do more than continue the followed series: they bring a new series, another

@@ -21,8 +21,8 @@ class RangeWidener:
     to commits farther out.
 
     Args:
-        ranges: of the repository. results: name the measured commits.
-        alert: to be searched. member: the series that is measured.
+        ranges: the commit ranges of the repository. results: the results, which name the measured commits.
+        alert: the alert whose range is searched. member: the alert's series that is measured.
         beyond: whether to extend the series' own range to the measured commits 1, 2, 4 … farther out.
     """
 
@@ -39,7 +39,7 @@ class RangeWidener:
         """Return the alert's range.
 
         Raises:
-            UnknownRange: the repository does not know its commits.
+            UnknownRange: the repository does not know the commits of the alert's range.
         """
         return self._span(self._alert.before, self._alert.after, self._alert.suspects)
 

@@ -15,7 +15,7 @@ class AlertService:
 
     Attributes:
         alerts: the store of alerts.
-        runner: analyses new results; ``None`` if another process does.
+        runner: the runner that analyses new results; ``None`` if another process analyses them.
         site: public address of the dashboard, for links in messages; "" if unknown.
     """
 

@@ -87,16 +87,16 @@ class Step:
     """One change of one series.
 
     Attributes:
-        series: name.
+        series: the name of the series.
         before, after: the last point before the change and the first one after it.
-        size, low, high: natural log of the factor by which it became *worse*, with its interval: 0.05 is 5 % slower,
-            −0.05 faster, in every quantity.
-        confidence: of the detector, 0 … 1.
+        size, low, high: natural log of the factor by which the series became *worse*, and its interval. 0.05 is 5 %
+            slower, −0.05 faster, in every quantity.
+        confidence: the detector's confidence in the change, 0 … 1.
         first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
         good: newest measured commit that certainly lies before the change.
         between: commits that may be the culprit, oldest first. There are several if some were not measured, or if the
             place of the step is uncertain. If ``unknown`` is set, only the measured ones.
-        touched: those of ``between`` that touch the packages under test; ``None`` without a repository.
+        touched: the commits of ``between`` that touch the packages under test; ``None`` without a repository.
         unknown: why the commits from ``good`` to the last of ``between`` are unknown; "" if they are known.
         reported_at: commit at which the change was first reported.
         own, baseline: moves of the variant's own time and of its baseline's; ``None`` if unknown.

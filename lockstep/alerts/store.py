@@ -100,7 +100,7 @@ class AlertStore:
         """Return the alert of this number.
 
         Raises:
-            NoSuchAlert: there is none.
+            NoSuchAlert: no alert has this number.
         """
         with self.database.read() as connection:
             return read_alert(connection, number)
@@ -115,13 +115,13 @@ class AlertStore:
         """Apply an action to an alert, and log it.
 
         Args:
-            number: of the alert.
+            number: the number of the alert.
             act: the action.
             newest: newest commit that the alert's machine has measured; later commits can reopen the alert.
             today: the day, by default the current one, UTC.
 
         Raises:
-            NoSuchAlert: there is none.
+            NoSuchAlert: no alert has this number.
             LifecycleError: the alert's state does not allow the action.
         """
         with self.database.write() as connection:

@@ -36,11 +36,11 @@ class Tracked:
     """An alert with its state.
 
     Attributes:
-        id: its number.
-        fingerprint: its identity.
-        alert: as the newest analysis has it.
+        id: the alert's number.
+        fingerprint: the alert's identity.
+        alert: the alert as the newest analysis has it.
         state, ending: see ``lockstep.alerts.lifecycle``; ``ending`` is "" unless resolved.
-        muted_until: last day of its mute.
+        muted_until: the last day of the alert's mute.
         opened_at, changed_at: ms since 1970.
     """
 
@@ -55,7 +55,7 @@ class Tracked:
 
     @property
     def open(self) -> bool:
-        """Whether it needs action."""
+        """Whether the alert needs action."""
         return self.state in OPEN
 
 
@@ -92,7 +92,7 @@ def read_alert(connection: Connection, number: int) -> Tracked:
     """Return the alert of this number.
 
     Raises:
-        NoSuchAlert: there is none.
+        NoSuchAlert: no alert has this number.
     """
     row = connection.execute(select(ALERT).where(ALERT.c.id == number)).one_or_none()
     if row is None:

@@ -222,7 +222,7 @@ class Sync:
         return alert.machine in self.current.dead and alert.topic != "silent"
 
     def _is_over(self, row: Row[Any]) -> bool:
-        """Return whether its mute ended yesterday or earlier."""
+        """Return whether the alert's mute ended yesterday or earlier."""
         return row.state == "muted" and row.muted_until is not None and row.muted_until < self.today
 
     def _live_again(self, row: Row[Any], alert: Alert) -> None:
