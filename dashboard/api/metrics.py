@@ -16,7 +16,7 @@ class Health(Collector):
     """Collects the gauges at each scrape.
 
     Args:
-        store: of the results.
+        store: the store of the results.
         service: the alerts; ``None`` leaves them out.
     """
 

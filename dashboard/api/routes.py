@@ -35,10 +35,10 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     """Return the blueprint of everything that is not a page.
 
     Args:
-        store: of the results.
+        store: the store of the results.
         service: the alerts; ``None`` for none.
-        limiter: of the server.
-        findings: of the analysis.
+        limiter: the limiter of the server.
+        findings: the findings of the analysis.
     """
     api = Blueprint("api", __name__)
     limiter.limit(RATES["api"])(api)

@@ -31,7 +31,7 @@ class Access:
     Attributes:
         proxies: networks from which ``header`` is trusted; from elsewhere it is ignored.
         header: holds the person's name.
-        tokens: name by token.
+        tokens: the name of each token's holder, by token.
         hosts: host names that the dashboard answers to, () for any. They prevent DNS rebinding: a page of another site
             whose name is made to point here could otherwise read with the reader's access.
     """
@@ -50,8 +50,8 @@ class Access:
         """Return the name that a proxy vouches for; "" if none does.
 
         Args:
-            address: of the connection.
-            headers: of the request, looked up regardless of case.
+            address: the address of the connection.
+            headers: the headers of the request, looked up regardless of case.
         """
         return headers.get(self.header, "").strip()[:_LONGEST_NAME] if self.is_proxy(address) else ""
 
@@ -68,7 +68,7 @@ class Access:
 
         Args:
             address: of the connection; unless it is a proxy's, the header is ignored.
-            headers: of the request, looked up regardless of case.
+            headers: the headers of the request, looked up regardless of case.
         """
         found = address or "unknown"
         # Each proxy appends the address of its client; what stands before may be made up.

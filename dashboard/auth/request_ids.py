@@ -21,7 +21,7 @@ def add_request_ids(server: Flask, access: Access) -> None:
     """Give each request an id, and write errors with it to standard error.
 
     Args:
-        server: of the application.
+        server: the server of the application.
         access: its proxies may send the id that they have logged.
     """
     logger = server.logger

@@ -59,7 +59,7 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
     """Add ``/sign-in`` and ``/sign-out``.
 
     Args:
-        server: of the application.
+        server: the server of the application.
         access: holds the tokens.
         limiter: counts failed attempts.
         csrf: checks that a form comes from one of these pages.

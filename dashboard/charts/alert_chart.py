@@ -39,7 +39,7 @@ def member_chart(
 
     Args:
         results: the points.
-        alert: whose worst series are drawn.
+        alert: the alert whose worst series are drawn.
         scheme: "light" or "dark".
         levels: before the change. If any series that is drawn lacks its level, medians are the zeros of all of them.
     """

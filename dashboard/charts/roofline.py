@@ -23,8 +23,8 @@ def roofline(
     """TFLOP/s against FLOP per byte, log-log; ``None`` where costs or the controls' rates are not known.
 
     Args:
-        rows: of one machine at one commit.
-        controls: of that run.
+        rows: the rows of one machine at one commit.
+        controls: the controls of the run at that commit.
         drawn: the variants to draw, and how.
         scheme: "light" or "dark".
     """

@@ -18,7 +18,7 @@ def telling_points(x: Numbers, y: Numbers, width: float) -> NDArray[np.intp]:
 
     Args:
         x: [points], rising. y: [points], finite.
-        width: of a column, in units of ``x``.
+        width: the width of a column, in units of ``x``.
     """
     column = _columns(x, width)
     if len(x) <= 2 * (column[-1] + 1):
@@ -37,7 +37,7 @@ def envelope(
 
     Args:
         x: [points], rising. low, high: [points], finite.
-        width: of a column, in units of ``x``.
+        width: the width of a column, in units of ``x``.
     """
     column = _columns(x, width)
     if len(x) == column[-1] + 1:

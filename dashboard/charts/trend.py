@@ -55,7 +55,7 @@ def trend(
     seconds and the browser longer, so ``columns`` thins them out (``dashboard.charts.thinning``).
 
     Args:
-        rows: of one machine, suite, case and cache state.
+        rows: the rows of one machine, suite, case and cache state.
         commits: the x axis, oldest first.
         what: the quantity.
         drawn: the variants to draw, in order, and how.

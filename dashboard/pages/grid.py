@@ -60,7 +60,7 @@ def connect(app: Dash, page: str) -> None:
     """Connect a page's table: a search narrows it, a click opens a row, and a long one asks again for its rows.
 
     Args:
-        app: of the page.
+        app: the application of the page.
         page: prefix of the ids "…-grid", "…-search" and "…-told". The last one changes with the rows.
     """
     options, search, answer = f"{page}-grid", Input(f"{page}-search", "value"), f"{page}-told"

@@ -43,8 +43,8 @@ def machine_line(results: Results, machine: str, asked: bool) -> Any:
     """Return the line that says why this machine is shown and links to the others; ``None`` where there are none.
 
     Args:
-        results: of all machines.
-        machine: that is shown.
+        results: the results of all machines.
+        machine: the machine that is shown.
         asked: the address names it.
     """
     others = [one for one in results.machines if one != machine]

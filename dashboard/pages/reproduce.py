@@ -24,10 +24,10 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
     """Return the commands for the newest number in view; [] if there is none.
 
     Args:
-        results: that hold the points.
-        commits: of the machine.
-        points: of the series with their numbers, oldest first.
-        zoom: of the chart, see ``SeriesAddress``.
+        results: the results that hold the points.
+        commits: the commits of the machine.
+        points: the points of the series with their numbers, oldest first.
+        zoom: the zoom of the chart, see ``SeriesAddress``.
     """
     seen = [point for point, number in points if number is not None and within(point.commit, zoom)]
     if not seen:

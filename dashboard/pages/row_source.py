@@ -114,7 +114,7 @@ def block(
 
     Args:
         items, values, request, search: see ``chosen_rows``.
-        cells: of some items, as the grid takes rows.
+        cells: the cells of some items, in the form in which the grid takes rows.
     """
     found = chosen_rows(items, values, request, search)
     start, end = (one if isinstance(one, int) else 0 for one in (request.get("startRow"), request.get("endRow")))

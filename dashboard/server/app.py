@@ -50,7 +50,7 @@ def create_app(
     """Return the dashboard of a results folder; ``.server`` is its WSGI application.
 
     Args:
-        store: of the results.
+        store: the store of the results.
         service: the alerts; without it their pages say that there are none.
         access: how people who may act on alerts are identified; by default nobody is.
         findings: of the analysis; by default with the default thresholds and without an analysis runner.

@@ -95,8 +95,8 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     """Open the alerts of these results, with a runner that keeps them up to date.
 
     Args:
-        args: of the command line.
-        cache: of the store, see ``Store.cache``.
+        args: the arguments of the command line.
+        cache: the store's cache folder, see ``Store.cache``.
 
     Raises:
         lockstep.alerts.database.StateError: the alert database cannot be used.

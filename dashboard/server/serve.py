@@ -54,7 +54,7 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
     """Serve ``app`` until interrupted.
 
     Args:
-        app: of ``create_app``.
+        app: the application that ``create_app`` returned.
         listener: a listening socket; gunicorn takes it over and closes it.
         workers: number of processes.
         trusted: addresses of proxies, whose connections carry many people's requests.

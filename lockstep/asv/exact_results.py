@@ -55,12 +55,12 @@ def write_exact(
     """Write asv's file of a commit, its provenance, and the tables that asv needs beside them.
 
     Args:
-        folder: of the results.
-        target: that the code is compiled for.
+        folder: the folder of the results.
+        target: the target that the code is compiled for.
         commit: full hash; date: its date, ms since 1970.
         harness: see ``Provenance``.
         suites: today's.
-        codes: of the cases at that commit, compiled.
+        codes: the compiled code of the cases at that commit.
 
     Returns:
         how many numbers were written; with none, no file is.

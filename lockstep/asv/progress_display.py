@@ -17,7 +17,7 @@ class Progress:
 
     Args:
         total: cases (shape × cache state) to measure in each commit.
-        commits: how many commits are measured; ``None`` if only asv knows.
+        commits: the number of commits to measure; ``None`` if only asv knows.
     """
 
     def __init__(self, total: int, commits: int | None) -> None:

@@ -39,13 +39,13 @@ def beyond_noise(
     and of the last ``BEFORE`` points up to it.
 
     Args:
-        results: of all machines.
-        machine: of the rows.
-        first: place of the earlier commit among the machine's.
+        results: the results of all machines.
+        machine: the machine of the rows.
+        first: the position of the earlier commit among the machine's commits.
         rows: the newest row of each series.
-        differences: from the earlier commit to these rows.
-        noise: of each row, standard deviation of the logarithm from run to run; NaN unknown, and nothing is beyond it.
-        thresholds: the confidence.
+        differences: the differences from the earlier commit to these rows.
+        noise: each row's run-to-run noise (standard deviation of the logarithm). If NaN, the row is never returned.
+        thresholds: the thresholds, which give the confidence.
     """
     compared = int((~np.isnan(differences.worse)).sum())
     # Noise that is estimated from few commits is often too small.
@@ -107,7 +107,7 @@ _CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
 
 
 def _levels(values: NDArray[np.float64]) -> list[float]:
-    """Return the middle values: of an even number two, since either may be the odd one."""
+    """Return the middle value, or the two middle values of an even number, since either may be an outlier."""
     ordered = np.sort(values)
     count = len(ordered)
     return [float(ordered[at]) for at in {(count - 1) // 2, count // 2}] if count else []

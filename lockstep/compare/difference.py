@@ -1,8 +1,8 @@
 """Compare rows with earlier rows of the same series: the one comparator of the overview, the commit page, Compare and
 the API.
 
-They choose what is compared with what (``Scope``); by how much it became worse and what that is called follows
-here from ``lockstep.compare.verdict``. More is worse in every quantity.
+The callers choose which rows are compared, and how (``Scope``). This module computes by how much each row became worse,
+and takes the verdict from ``lockstep.compare.verdict``. More is worse in every quantity.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Verdicts = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """From one row of a series to a later one.
+    """The difference between one row of a series and a later row.
 
     Attributes:
-        quantity: that was compared: "speedup" (paired, hence surest), "latency" or "value".
-        worse: log of the factor by which it became worse, in every quantity; ``None`` if there are not two numbers.
+        quantity: the quantity that was compared: "speedup" (paired, hence surest), "latency" or "value".
+        worse: log of the factor by which the series became worse; ``None`` unless both rows have a number.
         error: standard error of ``worse``; ``None`` unknown.
         low, high: interval of ``worse`` at the threshold's confidence; ``None`` unknown.
         verdict: "unsure" if the interval holds both a change that matters and none. Any change of an exact quantity
             is "slower" or "faster", which pages call worse and better.
-        times: of a ratio that became slower or faster, what the two times behind it did; ``None`` unknown.
+        times: how both times behind a ratio that became slower or faster changed; ``None`` if unknown.
     """
 
     quantity: Part
@@ -50,7 +50,7 @@ class Difference:
 
     @property
     def percent(self) -> float | None:
-        """By how many percent it became worse (more time); negative is better."""
+        """The percentage by which the series became worse (more time); negative is better."""
         return None if self.worse is None else 100 * math.expm1(self.worse)
 
 
@@ -59,11 +59,11 @@ class Differences(Sequence[Difference]):
     """Differences of many rows, as columns.
 
     Attributes:
-        quantity: codes, see ``PARTS``.
-        worse, error: see ``Difference``; NaN unknown.
-        half: half the width of the interval; NaN unknown.
-        verdict: codes, see ``LOUDEST``.
-        times: by place, where they are known.
+        quantity: the codes of the quantities, see ``PARTS``.
+        worse, error: see ``Difference``; NaN if unknown.
+        half: half the width of the interval; NaN if unknown.
+        verdict: the codes of the verdicts, see ``LOUDEST``.
+        times: the known ``Difference.times``, by the row's place.
     """
 
     quantity: NDArray[np.uint8]
@@ -125,12 +125,12 @@ def compare_rows(
 
     Args:
         before: the earlier rows.
-        earlier: for each row of ``after``, the place of its row in ``before``; -1: it had not been measured.
+        earlier: for each row of ``after``, the place of its row in ``before``; -1 if the series has no row there.
         after: the later rows.
-        thresholds: which change matters, and the confidence.
-        scope: how.
-        noise: of series, standard deviation of the logarithm from run to run; ``None``: of none. An interval within
-            one run knows nothing of it.
+        thresholds: how large a change must be to matter, and the confidence.
+        scope: how the rows are compared.
+        noise: the run-to-run noise of each series (standard deviation of the logarithm); ``None`` if no noise is
+            known. An interval within one run does not contain this noise.
     """
     scale = np.array([noise.get(key, math.nan) for key in after.keys]) if noise else None
     quantity = _quantities(before, earlier, after, scope)
@@ -180,7 +180,7 @@ def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: 
     Args:
         worse, error: see ``Differences``.
         half: half the width of each interval.
-        matters: smallest relative change worth a word, 0.01 is 1 %.
+        matters: the smallest relative change that matters; 0.01 is 1 %.
         two_runs: see ``Scope``.
     """
     least = np.log1p(matters)
@@ -196,14 +196,14 @@ def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: 
 
 
 def loudest_first(verdict: Verdicts, worse: Floats, rows: RowTable) -> Indices:
-    """Return the order of rows: the loudest verdict first, of it the largest change, last what has no number."""
+    """Return the order of rows: by verdict, the loudest first, then by size of change; rows without numbers last."""
     key = rows.columns["key"]
     size = np.where(np.isnan(worse), np.inf, -np.abs(worse))
     return np.lexsort((rows.series_keys.variant[key], rows.series_keys.shape[key], size, verdict))
 
 
 def geomean(worse: Floats) -> float:
-    """Return the mean of the logs that are known: of the geometric mean of the factors. NaN if none is known."""
+    """Return the mean of the known logs, which is the log of the factors' geometric mean; NaN if no log is known."""
     known = worse[~np.isnan(worse)]
     return math.fsum(known.tolist()) / len(known) if len(known) else math.nan
 
@@ -229,7 +229,7 @@ def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scop
 
 
 def _paired(rows: RowTable) -> NDArray[np.bool_]:
-    """Return which rows have a ratio that is surer than the time; that of the baseline to itself is always one."""
+    """Return which rows have a ratio that is surer than the time. A baseline has none: its own ratio is always 1."""
     error = rows.column("speedup_error")
     found: NDArray[np.bool_] = (rows.column("speedup") > 0) & ~np.isnan(error) & (error != 0)
     return found & ~rows.is_baseline
@@ -254,7 +254,7 @@ def _at(column: NDArray[Any], places: Indices, missing: Any = math.nan) -> NDArr
 
 
 def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
-    """Return of each row the smallest change that matters, and the confidence."""
+    """Return the smallest change that matters for each row, and each row's confidence."""
     if not thresholds.rules:
         own = thresholds.default
         return np.full(len(rows), own.min_effect), np.full(len(rows), own.confidence)
@@ -265,7 +265,7 @@ def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
 def _times(
     before: RowTable, earlier: int, after: RowTable, place: int, noise: Mapping[SeriesKey, float]
 ) -> Times | None:
-    """Return what the time of a row and its baseline's did; ``None`` unless both are known."""
+    """Return how the time of a row and the time of its baseline changed; ``None`` unless both are known."""
     there, here = before.baseline_of(earlier), after.baseline_of(place)
     if here >= 0 and after.at("commit", here) != after.at("commit", place):
         here = -1
@@ -274,7 +274,7 @@ def _times(
 
 
 def _time_changed(before: RowTable, earlier: int, after: RowTable, place: int, noise: float = math.nan) -> Change:
-    """Return what the time did; unknown if there are not two of the same version."""
+    """Return how the time changed; an unknown change unless both rows have a time of the same version."""
     if min(earlier, place) < 0 or before.at("version", earlier) != after.at("version", place):
         return UNKNOWN
     old, new = before.number("latency", earlier), after.number("latency", place)

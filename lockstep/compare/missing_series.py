@@ -24,10 +24,10 @@ def not_measured(differences: Differences, rows: RowTable, first: int, newest: i
     A point of the compared commit alone would be compared with itself, and called the same.
 
     Args:
-        differences: of the newest rows; a failure stays a failure.
+        differences: the differences of the newest rows; a failure stays a failure.
         rows: the newest rows.
-        first: place of the compared commit among the machine's.
-        newest: place of the machine's newest commit.
+        first: the position of the compared commit among the machine's commits.
+        newest: the position of the machine's newest commit.
     """
     place = rows.columns["commit"]
     ended = (differences.verdict != _FAILED) & ((place < first) | ((place == first) & (first < newest)))
@@ -53,13 +53,13 @@ def not_new(
     """Return the differences, "unsure" in place of "new" where a series has an earlier number of the same version.
 
     Args:
-        differences: of the rows.
-        results: of all machines.
-        machine: of the rows.
-        first: place of the compared commit among the machine's.
+        differences: the differences of the rows.
+        results: the results of all machines.
+        machine: the machine of the rows.
+        first: the position of the compared commit among the machine's commits.
         rows: the later rows.
-        earlier: place of each one's earlier row; -1 there is none, and one is searched for.
-        searched: rows of which one is searched for; ``None``: of those after the compared commit.
+        earlier: the place of each row's earlier row; -1 if a row has none, and an earlier number is searched for.
+        searched: the rows for which an earlier number is searched; ``None`` for the rows after the compared commit.
     """
     if searched is None:
         searched = rows.columns["commit"] > first

@@ -12,12 +12,12 @@ _LEAST, _MOST = 1e-6, 1e12
 
 
 def whole(number: float) -> str:
-    """Without decimals: ``2 480``."""
+    """Format a number without decimals: ``2 480``."""
     return f"{number:,.0f}".replace(",", THIN)
 
 
 def decimals(value: float, count: int) -> int:
-    """How many it takes to show so many digits that count of a value that is not zero."""
+    """Return the number of decimals that show ``count`` significant digits of ``value``, which must not be zero."""
     size = abs(value)
     exponent = math.floor(math.log10(size))
     # After rounding: 9.9996 is 10.00 with four.
@@ -27,7 +27,7 @@ def decimals(value: float, count: int) -> int:
 
 
 def significant(value: float, count: int) -> str:
-    """With so many digits that count, all of them shown: ``1.400``, ``200 000``."""
+    """Format a number with ``count`` significant digits, trailing zeros included: ``1.400``, ``200 000``."""
     if not _LEAST <= abs(value) < _MOST:
         return f"{value:.{count}g}"
     return f"{value:,.{decimals(value, count)}f}".replace(",", THIN)

@@ -12,7 +12,7 @@ from lockstep.compare.verdict import Change, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What both times of a ratio did from one measurement of it to the next.
+    """How both times of a ratio changed from one measurement of the ratio to the next.
 
     Attributes:
         own, baseline: natural log of the factor by which the kernel's time and its baseline's grew.
@@ -40,12 +40,12 @@ class Times:
 
 
 def behind(own: Change, baseline: Change) -> Times | None:
-    """The times behind a ratio from what each of them did; ``None`` unless both are known."""
+    """Return the times behind a ratio from the changes of both times; ``None`` unless both changes are known."""
     if math.isnan(own.worse) or math.isnan(baseline.worse):
         return None
     return Times(own.worse, baseline.worse, baseline.error)
 
 
 def called(verdict: Verdict, worse: float, times: Times, confidence: float) -> Verdict:
-    """The verdict of a ratio that became worse by ``worse`` (a log), now that its times are known."""
+    """Return the verdict of a ratio that became worse by ``worse`` (a log), given the ratio's known ``times``."""
     return "baseline moved" if times.baseline_moved(worse, confidence) else verdict

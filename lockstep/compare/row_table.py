@@ -32,9 +32,9 @@ class MachineFacts:
     """What the rows of a machine share.
 
     Attributes:
-        index: keys of its series.
-        commits: its commits, oldest first, and ``clock_states`` the clock state of the run at each.
-        benchmarks: by name. versions: texts by index.
+        index: the keys of the machine's series.
+        commits: the machine's commits, oldest first. clock_states: the clock state of the run at each commit.
+        benchmarks: the benchmarks by name. versions: the texts of the versions by index.
     """
 
     index: KeyIndex

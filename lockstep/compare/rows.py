@@ -85,20 +85,20 @@ class Row:
     """One series at one commit on one machine: latency and speedup, which are two points of the store, together.
 
     Attributes:
-        key: of the series.
-        commit: full hash.
-        version: the ruler's digest; another one is another series.
+        key: the key of the series.
+        commit: the full hash of the commit.
+        version: the digest of the benchmark's definition; another digest begins another series.
         state, reason: see ``State``; the reason of "na" and "failed".
-        latency: seconds a call. speedup: baseline's latency over this one's.
-        value, unit, higher_is_better: of a benchmark that does not measure seconds.
+        latency: seconds a call. speedup: the baseline's latency over this row's latency.
+        value, unit, higher_is_better: the number of a benchmark that does not measure seconds, its unit and direction.
         axes: parameters of the case, as text.
-        baseline: variant that the speedup refers to; "" unknown.
-        flops, bytes: the task's cost in operations and bytes; 0 unknown.
-        floor_s: seconds at the machine's own rates.
-        bound: which rate makes the floor, "bandwidth" or "compute"; "" unknown.
-        mde: smallest relative change that the measurement could tell.
+        baseline: the variant that the speedup refers to; "" if unknown.
+        flops, bytes: the task's cost in operations and bytes; 0 if unknown.
+        floor_s: the seconds that the task takes at the machine's own rates.
+        bound: the rate that makes the floor, "bandwidth" or "compute"; "" if unknown.
+        mde: the smallest relative change that the measurement could detect.
         check_error: norm of the check's error over the reference's norm.
-        measured_at: when, milliseconds since 1970; 0 unknown.
+        measured_at: the time of the measurement, ms since 1970; 0 if unknown.
     """
 
     key: SeriesKey

@@ -32,7 +32,7 @@ _TOOLS = ("torch", "triton", "ptxas", "cuda", "driver", "python")
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared: a machine at a commit (full hash); ``variant`` "" is each one with itself."""
+    """One side: a machine at a commit (full hash). With ``variant`` "" each variant is compared with itself."""
 
     machine: str
     commit: str
@@ -44,14 +44,14 @@ class Pair:
     """One case on both sides.
 
     Attributes:
-        suite, case, l2: which.
-        base_variant, head_variant: the same unless variants are compared.
-        base, head: the numbers, in ``unit``; ``None`` where there is none.
+        suite, case, l2: the suite, the case and the cache state.
+        base_variant, head_variant: the variant on each side; they differ only if variants are compared.
+        base, head: the number on each side, in ``unit``; ``None`` for a side without a number.
         log: natural log of head's time over base's, relative to the baseline for "speedup"; more is slower;
-            NaN unknown.
-        error: its standard error; NaN unknown.
-        verdict: by the thresholds of the series.
-        why: what there is to know of a verdict besides the numbers.
+            NaN if unknown.
+        error: the standard error of ``log``; NaN if unknown.
+        verdict: the verdict by the thresholds of the series.
+        why: what explains the verdict besides the numbers.
         code: what differs in the machine code; "the same" where both are known and equal, "the kernels are the
             same" where that is all that is known, "" where nothing is.
         times: of a ratio that became slower or faster, what the two times behind it did; ``None`` unknown.
@@ -80,7 +80,7 @@ class Pair:
 
     @property
     def high(self) -> float:
-        """Upper end of it."""
+        """Upper end of the 95 % interval of ``log``."""
         return Change(self.log, self.error).interval(0.95)[1]
 
 
@@ -173,7 +173,7 @@ class Comparison:
 
     @property
     def counts(self) -> Counter[Verdict]:
-        """How many of each verdict."""
+        """The number of pairs with each verdict."""
         return Counter(LOUDEST[code] for code in self.pairs.differences.verdict.tolist())
 
 
@@ -184,11 +184,11 @@ def compare(
     """Compare two sides.
 
     Args:
-        results: where they are from.
-        base, head: the sides.
-        quantity: of our suites; other projects' numbers are compared as they are.
-        thresholds: what counts as a change.
-        suite, l2: only of these; "" all.
+        results: the results of all machines.
+        base, head: the two sides.
+        quantity: the quantity for our suites; numbers of other projects are compared as they are.
+        thresholds: how large a change must be to count.
+        suite, l2: the suite and the cache state to compare; "" for all.
     """
     across = bool(base.variant and head.variant)
     tables = [rows_at(results, side.machine, side.commit) for side in (base, head)]

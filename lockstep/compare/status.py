@@ -37,8 +37,8 @@ class Status:
     """One series.
 
     Attributes:
-        row: its newest point.
-        difference: from the commit that is compared with to that point.
+        row: the newest row of the series.
+        difference: the difference from the commit that is compared with to ``row``.
         found: changes that the detector found after that commit and reports, oldest first.
         stale: its suite was measured at a later commit, and it was not; or it is "not measured".
         commit: place of its newest point among the machine's commits.
@@ -132,10 +132,10 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
     """Return the commit that the newest state is compared with; ``None`` for an unknown machine.
 
     Args:
-        results: of all machines.
-        machine: whose commit.
+        results: the results of all machines.
+        machine: the machine whose commit is returned.
         since: "all" (the first), a commit's hash, "visit", or "7d" (before the last seven days of results).
-        visit: of "visit", ms since 1970; 0 never.
+        visit: the time of the visit for "visit", ms since 1970; 0 if there was none.
 
     Returns:
         the newest commit measured by then; the machine's first if there is none, or if the machine has no such commit.
@@ -201,11 +201,11 @@ def statuses(
     """Return the status of every series of a machine, in the order of the store.
 
     Args:
-        results: of all machines.
-        machine: of the series.
+        results: the results of all machines.
+        machine: the machine of the series.
         since: the commit that is compared with, see ``reference``; with ``None`` there are no statuses.
-        findings: what the detector found on the machine; ``None`` it is still looking.
-        thresholds: which change matters.
+        findings: the detector's findings on the machine; ``None`` while the detector still runs.
+        thresholds: how large a change must be to matter.
     """
     if since is None:
         rows, nowhere, unknown = no_rows(), np.empty(0, dtype=np.intp), np.empty(0)

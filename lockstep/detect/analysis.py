@@ -28,8 +28,8 @@ def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, proce
 
     Args:
         trends: any number of series of any lengths.
-        settings: the same for all.
-        processes: how many processes share the work.
+        settings: the settings, shared by all series.
+        processes: the number of processes that share the work.
     """
     # Series of one length together: a replay is at its fastest when all of its series go on.
     order = sorted(range(len(trends)), key=lambda place: len(trends[place]))
@@ -54,7 +54,7 @@ class Monitor:
 
     Args:
         trends: the series so far; each may be empty.
-        settings: the same for all.
+        settings: the settings, shared by all series.
     """
 
     def __init__(self, trends: Sequence[Trend], settings: Settings = DEFAULT) -> None:

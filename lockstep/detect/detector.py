@@ -41,8 +41,8 @@ class Detector(OnlineFilter):
     """The reported changes of many series, and their revisions.
 
     Args:
-        series: how many.
-        settings: the same for all.
+        series: the number of series.
+        settings: the settings, shared by all series.
     """
 
     def __init__(self, series: int, settings: Settings) -> None:

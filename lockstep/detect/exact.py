@@ -22,7 +22,7 @@ def exact_changes(values: NDArray[np.float64], better: Better) -> tuple[Change, 
 
     Args:
         values: float64 [commits], positive and finite, oldest first.
-        better: which way is good.
+        better: the direction that is an improvement.
     """
     log = np.log(values)
     found = []

@@ -66,8 +66,8 @@ class Revision:
     Attributes:
         reported_at: names the change.
         revised_at: index at which the analysis changed its mind.
-        index: where the change was said to be before.
-        moved_to: where it is now; ``None`` if it was withdrawn.
+        index: the index at which the change was reported before.
+        moved_to: the change's index now; ``None`` if the detector withdrew the change.
         size: log size as it was believed before.
         why: one sentence for the person reading.
     """
@@ -130,7 +130,7 @@ class Analysis:
         revisions: what was believed and is not, in the order of ``revised_at``. A withdrawn change is
             in no other place.
         levels: the segments between changes, oldest first; they cover the whole series.
-        noise: of the series.
+        noise: the noise of the series.
         outliers: points that lie far off their level and stand alone.
         mde: smallest relative change that would be reported within ``Settings.prompt`` commits with 80 %
             probability, from the present level; infinite when "short".

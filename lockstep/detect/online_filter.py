@@ -27,8 +27,8 @@ class OnlineFilter:
         unsettled: index of the point from which the points agree on no level [series]; -1 where they agree.
 
     Args:
-        series: how many.
-        settings: the same for all.
+        series: the number of series.
+        settings: the settings, shared by all series.
     """
 
     def __init__(self, series: int, settings: Settings) -> None:

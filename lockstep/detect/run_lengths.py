@@ -41,7 +41,7 @@ class RunLengths:
     Attributes:
         level, wandering: the filter's state, log units.
         var_level, covariance, var_wandering: its covariance.
-        cost: of all points of the series so far.
+        cost: the cost of all points of the series so far.
         start: index of the first point at the level.
         before: index at which the level before that began.
         count: points at the level, outliers apart.

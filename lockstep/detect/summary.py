@@ -39,7 +39,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
     """The analyses of the series ``rows``, in each trend's own unit.
 
     Args:
-        detector: of all series.
+        detector: the detector of all series.
         rows: which.
         better: of all series.
     """

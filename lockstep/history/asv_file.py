@@ -60,7 +60,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     What is wrong with single benchmarks is left out or mended, and listed in ``complaints``.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         ids: numbers for its series.
         folders_machine: the machine that ``machine.json`` beside the file names; "" unknown.
 

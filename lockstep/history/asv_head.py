@@ -76,7 +76,7 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
 
     Args:
         data: the file's content.
-        path: of the file.
+        path: the path of the file.
         folders_machine: the machine that ``machine.json`` beside the file names; "" unknown.
 
     Raises:

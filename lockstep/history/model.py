@@ -39,7 +39,7 @@ class Machine:
         environments: asv's environment names, the oldest first; one at each commit.
         strings: asv's machine strings of its newest run: os, cpu, arch, num_cpu, ram, gpu …
         clock_state: of its newest run: "locked@1500", "unlocked", "cpu" …; "" in other projects' results.
-        last_date: of its newest commit, ms since 1970.
+        last_date: the date of the machine's newest commit, ms since 1970.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Run:
         machine: a ``Machine.name``.
         commit: full hash; date in ms since 1970.
         environment: asv's name of it.
-        path: of the file, relative to the results folder.
+        path: the path of the file, relative to the results folder.
         repeats: of further files of the same machine, commit and environment, the oldest first; where there are some,
             points are means and ``path`` is the newest file.
         named: asv's name of the machine in the file; results of a folder go by the folder's name.

@@ -29,7 +29,7 @@ class Problem:
     """A problem of a file of the results folder.
 
     Attributes:
-        path: of the file, relative to the results folder.
+        path: the path of the file, relative to the results folder.
         what: one sentence without its subject, which is the file.
         reason: under which problems of one kind are counted.
         weight: what it costs.

@@ -152,7 +152,7 @@ class Reader:
         """Return points of these series, or of these runs (by their stored numbers).
 
         Args:
-            source: of the points.
+            source: the source of the points.
             series, runs: whose points; one of both.
             names: of the columns; of a value that has an interval, both its ends as well.
         """
@@ -170,7 +170,7 @@ class Reader:
         Args:
             source: all points of the machine.
             count: number of its series.
-            names: of the columns.
+            names: the names of the columns.
         """
         newest = self.rows(source, runs=source.ids[source.commits == source.commits.max()].tolist(), names=names)
         # Where the newest commit measured everything, the millions of older points need no look.

@@ -26,11 +26,11 @@ class Results:
 
     Attributes:
         root: the folder.
-        machines: by name, those that have points.
+        machines: the machines that have points, by name.
         runs: every result file that holds points.
-        benchmarks: by asv's name.
+        benchmarks: the benchmarks, by asv's name.
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
-        files: how many result files there are, readable or not.
+        files: the number of result files, readable or not.
         problems: what could not be read.
         notes: what differs from what asv writes, and was read.
     """
@@ -141,7 +141,7 @@ class Results:
 
         Args:
             machine: one of ``machines``.
-            commits: how many; a few, since all of it is in memory at once.
+            commits: the number of commits; use a few, since all of their points are in memory at once.
         """
         found = self._reader.every(self._machines[machine].newest(commits))
         return replace(found, version=np.searchsorted(self._version_ids, found.version))
@@ -180,7 +180,7 @@ class Results:
         """Return points of a machine as columns, in the order of ``series()``, then of commits; {} if there are none.
 
         Args:
-            machine: whose points; an unknown machine has none.
+            machine: the machine whose points are returned; an unknown machine has none.
             names: of stored columns (``lockstep.history.columns``).
             commit: full hash of the commit whose points are asked for; ``None``: the newest point of each series.
             series: every point of these instead.

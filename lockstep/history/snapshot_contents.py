@@ -32,10 +32,10 @@ class Contents:
 
     Attributes:
         machines, runs, benchmarks, problems: see ``Results``.
-        commits: all that have results, oldest first.
+        commits: all commits that have results, oldest first.
         rows: of the manifest, for each of ``runs`` one or, where a commit was measured several times, more; the newest
             measurement comes last.
-        files: how many result files there are.
+        files: the number of result files.
         parts: parquet files by folder.
         layouts: numbers of series by the layout that a row names.
         known: benchmark and parameters' values of each series by number.

@@ -48,7 +48,7 @@ class Kernel:
     """A Triton or Gluon kernel that a variant launched while it was measured.
 
     Attributes:
-        name: name of the function.
+        name: the name of the function.
         code: fingerprint of its machine code, see ``lockstep.machine_code.MachineCode``; "" if unknown.
         registers: registers per thread.
         spills: bytes of local memory per thread.
