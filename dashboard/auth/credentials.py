@@ -26,11 +26,11 @@ class AccessError(ValueError):
 
 @dataclass(frozen=True)
 class Access:
-    """How people are identified. By default nobody is, and the dashboard is read-only.
+    """How people are identified. By default nobody is identified, and the dashboard is read-only.
 
     Attributes:
-        proxies: networks from which ``header`` is trusted; from elsewhere it is ignored.
-        header: holds the person's name.
+        proxies: networks from which ``header`` is trusted; from other networks the header is ignored.
+        header: the name of the header that holds the person's name.
         tokens: the name of each token's holder, by token.
         hosts: host names that the dashboard answers to, () for any. They prevent DNS rebinding: a page of another site
             whose name is made to point here could otherwise read with the reader's access.

@@ -28,21 +28,21 @@ class Turn:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What there is to know of a machine besides its kernels' numbers.
+    """The state of a machine apart from its kernels' numbers.
 
     Attributes:
-        machine: its name.
-        run: the newest one; commit: its commit.
-        commits, series: how many it has; failed: series that failed at the newest commit.
-        reported_at: when the newest number of any commit was measured, ms since 1970; 0 unknown.
-        points: of the newest commit that tell of clocks; throttled: of them, those during which clocks were held back.
-        reasons: of that, and at how many points.
-        sm_mhz: median clock of those points; ``None`` unknown.
+        machine: the machine's name.
+        run: the machine's newest run; commit: the commit of that run.
+        commits, series: the machine's number of commits and series; failed: series that failed at the newest commit.
+        reported_at: when the newest number of any commit was measured, ms since 1970; 0 if unknown.
+        points: number of points of the newest commit that state clocks; throttled: how many of them were throttled.
+        reasons: the reasons for throttling, each with its number of points.
+        sm_mhz: the median clock of these points; ``None`` if unknown.
         noise: median standard error of the logarithm of a time or other number, ratios apart, at the newest commit
             (0.001 is 0.1 %); mde: median smallest detectable effect; ``None`` unknown.
-        controls: of each control the rate (calls a second) of the last commits, oldest first, with the index of the
-            commit.
-        turns: of the toolchain, the newest first.
+        controls: for each control, its rate (calls a second) at the last commits, oldest first, with the commit's
+            index.
+        turns: the changes of the toolchain, the newest first.
     """
 
     machine: str

@@ -15,10 +15,10 @@ def quantity_links(results: Results, suite: str, machine: str, address: Callable
     """Return a line of links to the suite's other quantities; [] if there are none.
 
     Args:
-        results: that hold them.
-        suite: in whose keys the page's series are, see ``Benchmark.key_suite``.
-        machine: of the page. A quantity that it lacks is linked on the first machine that has it.
-        address: of a machine and the suite in the keys of a quantity; "" if it has no such page.
+        results: the results that hold the quantities.
+        suite: the suite in the keys of the page's series, see ``Benchmark.key_suite``.
+        machine: the page's machine. A quantity that the machine lacks is linked on the first machine that has it.
+        address: function of a machine and a quantity's suite that returns the page's address; "" if there is no page.
     """
     others = alike(results, suite)
     parts: list[Any] = []

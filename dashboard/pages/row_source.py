@@ -78,10 +78,10 @@ def chosen_rows(items: T, values: Values[T], request: Mapping[str, Any], search:
     """Return the places of the items that a request's filter and a search leave, in the request's order.
 
     Args:
-        items: in the order without a request.
-        values: of the items by column; texts of the columns are searched.
-        request: AG Grid's ``filterModel`` and ``sortModel``; what it does not understand filters nothing.
-        search: words, each of which some column must contain, in any letter case.
+        items: the items in their default order.
+        values: the values of the items by column; the texts of the columns are searched.
+        request: AG Grid's ``filterModel`` and ``sortModel``; an unknown filter has no effect.
+        search: words, each of which at least one column must contain, in any letter case.
     """
     found: Sequence[int] = range(len(items))
     words = search.lower().split()

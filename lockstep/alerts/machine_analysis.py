@@ -44,7 +44,7 @@ class MachineChanges:
     """The changes of a machine, before thresholds and calendar are applied.
 
     Attributes:
-        machine: its name.
+        machine: the machine's name.
         changed: series with changes.
         reports: of every series.
     """

@@ -75,7 +75,7 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
     """Return a function with what asv reads of a benchmark: parameters, version and source.
 
     Args:
-        suite: which.
+        suite: the suite that the benchmark measures.
         quantity: "latency" or "speedup".
     """
 

@@ -57,13 +57,13 @@ def write_exact(
     Args:
         folder: the folder of the results.
         target: the target that the code is compiled for.
-        commit: full hash; date: its date, ms since 1970.
+        commit: the full hash of the commit; date: the commit's date, ms since 1970.
         harness: see ``Provenance``.
-        suites: today's.
+        suites: the suites as defined today.
         codes: the compiled code of the cases at that commit.
 
     Returns:
-        how many numbers were written; with none, no file is.
+        The number of written numbers; if it is 0, no file is written.
     """
     machine, python = machine_name(target), f"{sys.version_info[0]}.{sys.version_info[1]}"
     strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), "machine": machine, "gpu": target.name}

@@ -26,7 +26,7 @@ _FAR = 20
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One series at the commit: its row, the one before (``None``: never), and the difference."""
+    """One series at the commit: its row, its earlier row (``None`` if there is none), and the difference."""
 
     row: Row
     before: Row | None
@@ -38,10 +38,10 @@ class CommitComparison(Sequence[Compared]):
     """All series of a commit, the loudest first, as columns.
 
     Attributes:
-        rows: at the commit.
-        before, places: the earlier rows, and for each of ``rows`` the place of its earlier row; -1 there is none.
-        differences: of ``rows``.
-        earlier: by suite, the commit before; without suites that were measured first.
+        rows: the rows at the commit.
+        before, places: the earlier rows, and for each of ``rows`` the place of its earlier row, -1 if there is none.
+        differences: the differences of ``rows`` from their earlier rows.
+        earlier: the earlier commit of each suite; a suite without an earlier commit is left out.
     """
 
     rows: RowTable

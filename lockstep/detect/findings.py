@@ -91,7 +91,7 @@ class Noise:
 
     Attributes:
         scale: standard deviation of one point's logarithm, outliers apart; 0.01 is 1 %. NaN when "short".
-        kind: how it scatters.
+        kind: the kind of scatter.
         modes: the two to four log values of a multimodal series, lowest first; else empty.
         slope: log units a commit over the present level of a drifting series; else 0.
     """

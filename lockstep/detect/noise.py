@@ -35,8 +35,8 @@ class NoiseEstimate:
     """The noise of many series.
 
     Attributes:
-        variance: of one point, log units squared [series]; NaN before ``start``.
-        points: that it was estimated from [series]; 0 before ``start``.
+        variance: the variance of one point, log units squared [series]; NaN before ``start``.
+        points: the number of points that the variance was estimated from [series]; 0 before ``start``.
     """
 
     def __init__(self, series: int, settings: Settings) -> None:

@@ -245,14 +245,14 @@ def log_odds_former(former: Floats, first: Floats) -> Floats:
 
 
 def log_odds(these: Floats, others: Floats) -> Floats:
-    """Log of how much likelier the hypotheses ``these`` are, summed, than ``others``.
+    """Return the log of the odds that one of the hypotheses ``these`` holds rather than one of ``others``.
 
     Args:
-        these: costs [rows, width], infinite for those that are not meant.
-        others: the same; each row has at least one that is meant.
+        these: the costs of hypotheses [rows, width]; infinite for hypotheses to leave out.
+        others: the costs of the other hypotheses [rows, width]; each row must have a finite cost.
 
     Returns:
-        [rows], -690 where nothing is meant.
+        The log odds [rows]; -690 for a row whose ``these`` are all infinite.
     """
     low = np.minimum(these.min(axis=1), others.min(axis=1))[:, None]
     ratio = np.exp((low - these) / 2).sum(axis=1) / np.maximum(np.exp((low - others) / 2).sum(axis=1), 1e-300)

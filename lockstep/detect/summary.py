@@ -36,12 +36,12 @@ def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]
 
 
 def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
-    """The analyses of the series ``rows``, in each trend's own unit.
+    """Return the analyses of the series ``rows``, in each trend's own unit.
 
     Args:
         detector: the detector of all series.
-        rows: which.
-        better: of all series.
+        rows: the rows of the series to analyse.
+        better: the better direction of every series of the detector.
     """
     found = segments_between_changes(detector, np.array(rows, dtype=np.int64))
     changes = _changes(detector, found, better)

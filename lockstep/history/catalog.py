@@ -56,12 +56,12 @@ class RunRow:
     """A result file that could be read.
 
     Attributes:
-        id: that its points carry. No number is ever given twice, so points of a file that changed since
-            belong to no run and count for nothing.
+        id: the number that the file's points carry. Numbers are never reused, so points of a file that changed since
+            belong to no run and are ignored.
         facts, controls: JSON; facts are the same text for runs that share them.
-        layout: digest of the numbers of its series; points: how many it has.
-        content: digest of its numbers and of when they were measured: files with the same one are copies.
-        part: where the points lie, "" for none.
+        layout: digest of the numbers of the file's series; points: the file's number of points.
+        content: digest of the file's numbers and their times: files with the same digest are copies.
+        part: where the points lie; "" if there are none.
     """
 
     id: int

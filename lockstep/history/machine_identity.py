@@ -25,15 +25,15 @@ class _Group:
 
 
 def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int]) -> list[str]:
-    """The name of each run's machine.
+    """Return the name of each run's machine.
 
     A folder's oldest results keep its name, so that a second operating system, processor or environment that
     turns up later renames nothing.
 
     Args:
-        runs: their ``machine`` is not read.
+        runs: the runs; the field ``machine`` of a run is not read.
         folders: asv's machine name of each run.
-        places: of each commit in the history.
+        places: the position of each commit in the history.
     """
     of_folder: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: (places[runs[index].commit], runs[index].path)):

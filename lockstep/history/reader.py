@@ -153,8 +153,8 @@ class Reader:
 
         Args:
             source: the source of the points.
-            series, runs: whose points; one of both.
-            names: of the columns; of a value that has an interval, both its ends as well.
+            series, runs: the series or the runs whose points are returned; give one of the two.
+            names: the names of the columns; for a value that has an interval, both its ends as well.
         """
         column, wanted = ("series", series) if series else ("run", runs)
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
@@ -169,7 +169,7 @@ class Reader:
 
         Args:
             source: all points of the machine.
-            count: number of its series.
+            count: the number of the machine's series.
             names: the names of the columns.
         """
         newest = self.rows(source, runs=source.ids[source.commits == source.commits.max()].tolist(), names=names)

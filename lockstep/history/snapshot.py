@@ -181,9 +181,9 @@ class Results:
 
         Args:
             machine: the machine whose points are returned; an unknown machine has none.
-            names: of stored columns (``lockstep.history.columns``).
-            commit: full hash of the commit whose points are asked for; ``None``: the newest point of each series.
-            series: every point of these instead.
+            names: the names of stored columns (``lockstep.history.columns``).
+            commit: the full hash of the commit whose points are returned; ``None`` for each series' newest point.
+            series: the series of which every point is returned instead.
 
         Returns:
             the columns, of which "version" holds indices into ``versions``, and besides "rank", the place of the

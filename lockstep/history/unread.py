@@ -21,11 +21,11 @@ class Tally:
     """Problems and notes, counted.
 
     Attributes:
-        files: result files that there are.
-        unread: of them, those that were not read at all.
-        reasons: why, with the number of files, the most frequent first.
-        parts: the same of single benchmarks, provenance files and folders that were not read.
-        notes: the same of what differs from what asv writes, and was read.
+        files: the number of result files.
+        unread: the number of result files that were not read at all.
+        reasons: why files were not read, each with the number of files, the most frequent first.
+        parts: why single benchmarks, provenance files and folders were not read, each with its number.
+        notes: how content that was read differs from what asv writes, each with its number.
     """
 
     files: int

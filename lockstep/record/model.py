@@ -49,7 +49,7 @@ class Kernel:
 
     Attributes:
         name: the name of the function.
-        code: fingerprint of its machine code, see ``lockstep.machine_code.MachineCode``; "" if unknown.
+        code: fingerprint of the kernel's machine code, see ``lockstep.machine_code.MachineCode``; "" if unknown.
         registers: registers per thread.
         spills: bytes of local memory per thread.
         shared: bytes of shared memory per block.
@@ -78,9 +78,9 @@ class Accuracy:
 
     Attributes:
         norm: ``‖out − ref‖ / ‖ref‖``.
-        row, column, tile: of the worst row, column and tile of 128 × 128, see ``lockstep.timing.accuracy``.
+        row, column, tile: the error of the worst row, column and 128 × 128 tile, see ``lockstep.timing.accuracy``.
         centred: ``‖out − ref‖ / ‖ref − mean(ref)‖``.
-        element: of the worst element.
+        element: the error of the worst element.
         rounding: norm of the error that the reference has when it is rounded to the output's dtype.
         non_finite: elements that are NaN or infinite on one side alone.
     """
