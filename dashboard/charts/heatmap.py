@@ -55,11 +55,11 @@ _LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
 
 
 def heatmap(every: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
-    """The chart: of a shape's variants the one that changed most, or the best one.
+    """Return the chart. Each shape's cell shows the variant that changed most, or the best variant.
 
     Args:
-        every: series of one machine and one cache state.
-        show: see ``SHOWN``.
+        every: the statuses of the series of one machine and one cache state.
+        show: what the cells show, see ``SHOWN``.
         scheme: "light" or "dark".
     """
     cells = {(one.row.suite, one.row.case): one for one in _chosen(_loudest(every), show)}

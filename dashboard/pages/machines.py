@@ -192,7 +192,7 @@ def _section(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> list[A
 
 
 def _unchanged(run: Run) -> str:
-    """Return the sentence for a toolchain that never changed, and name what was not recorded of it."""
+    """Return the sentence for a toolchain that never changed. The sentence says if package versions are unrecorded."""
     if run.host:
         return f"One toolchain at every commit: {toolchain_text(run)}."
     lacking = "" if run.requirements else " Versions of packages are not recorded."

@@ -23,7 +23,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 class Products(ABC):
-    """A backend for grouped products of T rows in G groups; every method writes its last tensors."""
+    """A backend for grouped products of T rows in G groups. Every method writes its results into given tensors."""
 
     @abstractmethod
     def product(

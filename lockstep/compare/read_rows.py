@@ -66,7 +66,7 @@ def rows_over(results: Results, machine: str, series: Iterable[Series], texts: b
 
 
 def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
-    """Return every row of some series, by machine, by series, then oldest first."""
+    """Return every row of the given series, sorted by machine, by series, then oldest first."""
     of: dict[str, list[Series]] = {}
     for each in series:
         of.setdefault(each.machine, []).append(each)

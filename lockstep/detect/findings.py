@@ -28,8 +28,8 @@ class Change:
         size: log(new level / old level); 0.01 is about 1 % up.
         low, high: 95 % interval of ``size``.
         confidence: probability that this is a step and not noise, 0 to 1.
-        reported_at: index at which the analysis first told of it.
-        sense: whether it went the good way of the series' trend.
+        reported_at: index at which the analysis first reported the change.
+        sense: "better" or "worse", by the good direction of the series' trend.
         left: log(newest level / old level); ``size`` where no other change followed.
         unsettled: the points after it agree on no level up to the next change. ``size`` is then of the point in their
             middle, and ``low`` and ``high`` hold all of them.

@@ -46,7 +46,7 @@ _STATS = {
 
 @dataclass(frozen=True)
 class AsvFile:
-    """What one file says. ``versions`` maps the numbers in the column "version" to their texts."""
+    """The content of one result file. ``versions`` maps the numbers in the column "version" to their texts."""
 
     head: Head
     points: FilePoints
@@ -110,10 +110,10 @@ class _Gathered:
         self._sampled = False
 
     def add(self, benchmark: str, column: Mapping[str, Any], ids: SeriesIds) -> list[str]:
-        """Take in one benchmark, or nothing of it; what was mended in it is returned.
+        """Add one whole benchmark, or raise. Return a description of each value that was mended.
 
         Raises:
-            Unreadable: its values do not belong to parameters.
+            Unreadable: the parameters are not a list of lists, or the benchmark or the file has too many numbers.
         """
         axes = column.get("params") or []
         if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):

@@ -46,7 +46,7 @@ def _is_name(text: str) -> bool:
 
 
 def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
-    """A benchmark from its entry in the table, or from its name alone."""
+    """Return a benchmark from its entry in the table, or from the benchmark's name alone."""
     entry = entry or {}
     ours = SUITE_BENCHMARK.fullmatch(name)
     own = "" if ours is None else EXACT_TYPE if QUANTITIES[ours["quantity"]].exact else "lockstep"

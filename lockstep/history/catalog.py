@@ -163,7 +163,7 @@ class Catalog:
             connection.executemany("INSERT OR IGNORE INTO version VALUES (?, ?)", intake.versions.items())
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Drop files that are gone; their points stay in the parts until those are merged, and count no more."""
+        """Drop files that are gone. Their points stay in the parts until the parts are merged, and are ignored."""
         with self._writing() as connection:
             _forget(connection, paths)
 
@@ -178,7 +178,7 @@ class Catalog:
                 connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(new))
 
     def drop_part(self, part: Part) -> None:
-        """Forget a part that is damaged, and all files in it, so that they are read again."""
+        """Forget a damaged part and all files in the part, so that the files are read again."""
         with self._writing() as connection:
             paths = [path for (path,) in connection.execute("SELECT path FROM run WHERE part = ?", (part.name,))]
             _forget(connection, paths)

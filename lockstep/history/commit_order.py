@@ -33,7 +33,7 @@ def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
 
 
 def repository_state(repo: Path) -> str:
-    """Return the commit that the repository stands at and those at which a shallow clone ends; "" without repository.
+    """Return the repository's current commit and the commits at which a shallow clone ends; "" without repository.
 
     ``git fetch --unshallow`` leaves the head where it is, and brings the commits below the boundary.
     """

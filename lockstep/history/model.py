@@ -35,9 +35,9 @@ class Machine:
 
     Attributes:
         name: unique among the store's machines.
-        folder: asv's name of it, the folder below the results.
+        folder: asv's name of the machine, which is the folder below the results.
         environments: asv's environment names, the oldest first; one at each commit.
-        strings: asv's machine strings of its newest run: os, cpu, arch, num_cpu, ram, gpu …
+        strings: asv's machine strings of the machine's newest run: os, cpu, arch, num_cpu, ram, gpu …
         clock_state: of its newest run: "locked@1500", "unlocked", "cpu" …; "" in other projects' results.
         last_date: the date of the machine's newest commit, ms since 1970.
     """
@@ -80,7 +80,7 @@ class Run:
     Attributes:
         machine: a ``Machine.name``.
         commit: full hash; date in ms since 1970.
-        environment: asv's name of it.
+        environment: asv's name of the environment.
         path: the path of the file, relative to the results folder.
         repeats: of further files of the same machine, commit and environment, the oldest first; where there are some,
             points are means and ``path`` is the newest file.
@@ -88,7 +88,7 @@ class Run:
         python: version, as asv has it.
         requirements: asv's: package to version.
         strings: asv's machine strings.
-        measured_at: when the newest of its numbers was measured, ms since 1970; 0 unknown.
+        measured_at: when the newest number of the file was measured, ms since 1970; 0 if unknown.
         host: our provenance's facts: gpu, driver, cuda, torch, triton, python, os, cpu …; {} without provenance.
         controls: copy, matmul, empty; {} without provenance.
         clock_state, harness, protocol: our provenance's; "", "" and 0 without.
@@ -142,12 +142,12 @@ class Benchmark:
 
     @property
     def ours(self) -> bool:
-        """Whether it is one of the two benchmarks of a lockstep suite that a measurement gives."""
+        """Whether the benchmark is the latency or the speedup of a lockstep suite."""
         return self.kind == "lockstep"
 
     @property
     def exact(self) -> bool:
-        """Whether it is an exact quantity of a lockstep suite: any change of its numbers is a change."""
+        """Whether the benchmark is an exact quantity of a lockstep suite: any difference of its numbers is a change."""
         return self.kind == EXACT_TYPE
 
     @property

@@ -15,7 +15,7 @@ class Complaint:
 
     Attributes:
         what: one sentence without its subject, which is the file.
-        reason: the same without what is particular to one file; "" where ``what`` holds nothing particular.
+        reason: ``what`` without the parts that are particular to one file; "" if ``what`` has no such part.
         weight: what it costs.
     """
 

@@ -1,4 +1,4 @@
-"""Which result files there are, and what tells that one changed."""
+"""List the result files, and detect which files changed."""
 
 from __future__ import annotations
 

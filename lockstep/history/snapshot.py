@@ -31,8 +31,8 @@ class Results:
         benchmarks: the benchmarks, by asv's name.
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
         files: the number of result files, readable or not.
-        problems: what could not be read.
-        notes: what differs from what asv writes, and was read.
+        problems: the problems of files or parts of files that could not be read.
+        notes: the differences from what asv writes in content that was read.
     """
 
     def __init__(self, contents: Contents, reader: Reader) -> None:

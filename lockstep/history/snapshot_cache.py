@@ -42,7 +42,7 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) 
 
     Args:
         results: the snapshot.
-        who: the function. key: its arguments.
+        who: the function that asks. key: the function's arguments.
         make: takes nothing, and returns a value that nobody changes.
     """
     with _LOCK:

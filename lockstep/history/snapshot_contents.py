@@ -145,7 +145,7 @@ class MachineIndex:
 
     @cached_property
     def numbers(self) -> dict[Series, int]:
-        """Numbers by series."""
+        """The stored number of each series."""
         return {series: number for number, series in self.series.items()}
 
     @cached_property
@@ -154,7 +154,7 @@ class MachineIndex:
         return index_keys(self._in_order, self._contents.benchmarks)
 
     def ranks(self, numbers: Ids) -> NDArray[np.intp]:
-        """Return the place of each number among the series."""
+        """Return the place of each series, given by its stored number, in the order of the series."""
         rising, rank = self._ranked
         found: NDArray[np.intp] = rank[np.searchsorted(rising, numbers)]
         return found

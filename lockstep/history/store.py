@@ -72,7 +72,7 @@ class Store:
             results: asv's results folder.
             repo: a folder in the git repository that tells the order of commits; ``results`` by default.
             cache: folder for the cache; by default one in the user's cache folder, named after ``results``.
-            patience: seconds for which ``current`` believes what it saw.
+            patience: seconds for which ``current`` returns a snapshot without another look at the files.
 
         Raises:
             StoreError: the cache would lie among the results, or DuckDB could not read it.
@@ -86,7 +86,7 @@ class Store:
         return cls(root, repo or root, chosen, patience)
 
     def refresh(self, wait: bool = True) -> Refreshed:
-        """Bring the cache in step with the files: those that are new, changed (path, mtime, size) or gone.
+        """Update the cache for the files that are new, changed (path, mtime, size) or gone.
 
         Args:
             wait: for another process that is refreshing; without it, what that one has finished is taken.
