@@ -1,7 +1,7 @@
 """Changes of what the check says of a variant: its error, and whether two calls give the same bits.
 
 Inputs of a check are drawn anew for each run, and the errors of all variants of a case then move together. On an H200
-the error of a case differed by 31 % between two runs of the same kernels, and its ratio to the baseline's by at most
+the error of a case differed by 36 % between two runs of the same kernels, and its ratio to the baseline's by at most
 2.7 %. So an error has changed if that ratio left its range and the error itself explains most of the move. No noise is
 estimated: most errors are the rounding of the output, which is one number for years.
 """
