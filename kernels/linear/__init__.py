@@ -90,8 +90,8 @@ def gemv_pdl(
 ) -> Tensor:
     """``gemv`` with programmatic dependent launch: the weight is loaded while preceding kernels still run.
 
-    A preceding kernel that launches its dependents early must not write ``weight``. In inference weights are constants,
-    so this holds. The preceding kernel may write ``x`` and ``bias``.
+    No kernel that may still run may write ``weight``, such as a preceding kernel that launches its dependents early. In
+    inference weights are constants, so this holds. The preceding kernel may write ``x`` and ``bias``.
     """
     _require_pdl(x)
     return _gemv(x, weight, bias, out, config, pdl=True)

@@ -42,7 +42,7 @@ def dequant(x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = 
 
     Raises:
         ValueError: a shape, dtype or device does not fit; the message names the argument.
-        NotImplementedError: a group that is not a multiple of 128.
+        NotImplementedError: a group's number of rows is not a multiple of 128.
     """
     N = expect_planes(x, words, scales32)
     return call_library(torch.mm, x, dequantise_planes(words, scales32, x.shape[1]), out=output(x, N, out))

@@ -226,7 +226,7 @@ class _TextTable:
         return list(self._places)
 
     def place(self, text: str) -> int:
-        """Return the text's index, the next free one if it is new."""
+        """Return the text's index. A new text gets the next free index."""
         return self._places.setdefault(text, len(self._places))
 
 

@@ -268,7 +268,7 @@ class Sync:
         return len(new)
 
     def _place(self, machine: str, commit: str) -> int:
-        """Return the position of a commit among those of the machine; -1 if it is not there."""
+        """Return the position of a commit among the machine's commits; -1 if the machine lacks the commit."""
         return self._places_of(machine).get(commit, -1)
 
     def _places_of(self, machine: str) -> dict[str, int]:

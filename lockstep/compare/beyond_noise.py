@@ -76,7 +76,7 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
 def _from_usual(
     results: Results, first: int, rows: RowTable, differences: Differences, far: NDArray[np.bool_]
 ) -> dict[int, float]:
-    """Return by how much each newest point is worse than the nearer of two levels before it, as a log of a factor."""
+    """Return the log of the factor by which each newest point is worse than the nearest of the levels before it."""
     index = rows.series_keys
     series = {}
     for place in np.flatnonzero(far).tolist():

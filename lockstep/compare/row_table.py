@@ -170,7 +170,7 @@ class RowTable(Sequence[Row]):
 
     @cached_property
     def place(self) -> Ints:
-        """For each key of the machine, the place of its row, or -1."""
+        """The place of each key's row, for each key of the machine; -1 for a key without a row."""
         found = np.full(len(self._machine.index.keys), -1, dtype=np.int32)
         found[self.columns["key"]] = np.arange(len(self), dtype=np.int32)
         return found

@@ -123,7 +123,7 @@ class Statuses(Sequence[Status]):
         )
 
     def are(self, verdict: Verdict) -> Mask:
-        """Return which have this verdict."""
+        """Return the mask of the series that have this verdict."""
         found: Mask = self.verdict == LOUDEST.index(verdict)
         return found
 

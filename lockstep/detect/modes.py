@@ -64,7 +64,7 @@ class Modes:
         return bool(np.count_nonzero(off > self.reach) <= _OUTLIERS * y.size)
 
     def hold_moved(self, y: Floats) -> bool:
-        """Whether some shift of the levels holds the points."""
+        """Return whether the levels fit the points after some common shift."""
         return self.shift(y) is not None
 
     def shift(self, y: Floats) -> float | None:

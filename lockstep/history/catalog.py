@@ -1,7 +1,7 @@
 """The cache's manifest in SQLite: which files were read, and into which parts.
 
-Everything in it follows from the results folder. A transaction takes in one part with the runs in it, so a
-process may be killed at any moment: what it had finished stays, what it had not is read again.
+The whole manifest can be rebuilt from the results folder. A transaction adds one part with the part's runs, so a
+process may be killed at any moment: finished parts stay, and unfinished files are read again.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class Benchmark:
 
 
 class SeriesKey(NamedTuple):
-    """Identity of a series on one machine: what pages, comparisons and addresses name it by.
+    """Identity of a series on one machine, used by pages, comparisons and addresses.
 
     A suite of ours stores a latency and a speedup for each series; both have the same key.
 

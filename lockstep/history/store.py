@@ -222,7 +222,7 @@ class Store:
             catalog.set_history(state, ((one.hash, one.subject) for one in order_commits(dates, self._repo)))
 
     def _sweep_caches(self) -> None:
-        """Delete what other code made and nobody has used for long, and say that this one is used."""
+        """Delete caches that other versions of the code made and nobody used for long. Mark this cache as used."""
         with suppress(OSError):
             if time.time() - self.cache.stat().st_mtime > _USED:
                 os.utime(self.cache)
@@ -247,7 +247,7 @@ def default_cache(root: Path) -> Path:
 
 @contextmanager
 def _only_one(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a lock that one process at a time has; says whether this one has it. A killed process gives it back."""
+    """Hold a lock that one process at a time can have. Yield whether this process has it. A kill releases the lock."""
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
