@@ -178,7 +178,8 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield "the interval."
     yield ""
     yield "A call with the shapes of an earlier one skips its checks and look-ups (`kernels/common/call_plan.py`);"
-    yield "`LOCKSTEP_KERNEL_PLANS=0` runs every call as it is written."
+    yield "`LOCKSTEP_KERNEL_PLANS=0` runs every call as it is written. These figures were recorded without such plans."
+    yield "Plans were compared launch by launch with Triton's on a stand-in for the driver; no GPU has run them yet."
 
 
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
