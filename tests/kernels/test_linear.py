@@ -211,7 +211,7 @@ def test_share_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
         "assert 'has 132 multiprocessors' in refused(17, 4096, 2176, cut)\n"
         "assert 'K=4224, 33 steps of 128, into 4 parts' in refused(17, 4224, 2048, cut)\n"
         "assert 'up to 32 rows, got 33' in refused(33, 4096, 2048, cut)\n"
-        "assert 'no tile for 32 rows of K=4096 and N=2112' in refused(32, 4096, 2112)\n"
+        "assert 'no tile for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
         "assert 'no tile for 33 rows' in refused(33, 4096, 2048)\n"
         "assert 'Hopper' in refused(32, 4095, 2048)\n"
         "assert refused(32, 4096, 2112, 'share', linear)"
