@@ -158,3 +158,9 @@ UNSURE: dict[str, str] = dict.fromkeys(
     ("detect.rewrites_start", "clock.detoured_clock", "tamper.filtered_pipe"),
     "only its time is false: it fails or loses its speedup, unless a busy CPU hides how much faster it claims to be",
 )
+
+#: Exploit that fails in one process on a CPU only if its work is late, which depends on the machine, with the reason.
+RACES: dict[str, str] = {
+    "defer.native_pool": "threads of torch's own pool do the work; Python does not list them, and on a fast CPU"
+    " the work ends before the outputs are compared",
+}
