@@ -18,7 +18,7 @@ def quantity_links(results: Results, suite: str, machine: str, address: Callable
         results: the results that hold the quantities.
         suite: the suite in the keys of the page's series, see ``Benchmark.key_suite``.
         machine: the page's machine. A quantity that the machine lacks is linked on the first machine that has it.
-        address: function of a machine and a quantity's suite that returns the page's address; "" if there is no page.
+        address: returns the address of a page for a machine and a quantity's suite; "" if the page does not exist.
     """
     others = alike(results, suite)
     parts: list[Any] = []

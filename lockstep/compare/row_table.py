@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,20 +196,20 @@ class RowTable(Sequence[Row]):
     @property
     def higher_is_better(self) -> NDArray[np.bool_]:
         """Whether more of a row's "value" is better."""
-        if "value" not in self.columns:
-            return np.zeros(len(self), dtype=bool)
-        benchmarks = self._machine.benchmarks
-        better = (key.suite in benchmarks and benchmarks[key.suite].higher_is_better for key in self.keys)
-        return np.fromiter(better, dtype=bool, count=len(self))
+        return self._marked("higher_is_better")
 
     @property
     def exact(self) -> NDArray[np.bool_]:
         """Whether a row's "value" is an exact quantity."""
+        return self._marked("exact")
+
+    def _marked(self, attribute: Literal["higher_is_better", "exact"]) -> NDArray[np.bool_]:
+        """Return whether a row's benchmark has this attribute; False for rows without a "value"."""
         if "value" not in self.columns:
             return np.zeros(len(self), dtype=bool)
         benchmarks = self._machine.benchmarks
-        exact = (key.suite in benchmarks and benchmarks[key.suite].exact for key in self.keys)
-        return np.fromiter(exact, dtype=bool, count=len(self))
+        marks = (key.suite in benchmarks and bool(getattr(benchmarks[key.suite], attribute)) for key in self.keys)
+        return np.fromiter(marks, dtype=bool, count=len(self))
 
     @property
     def units(self) -> list[str]:
