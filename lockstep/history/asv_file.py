@@ -1,8 +1,8 @@
-"""asv's file of one machine, commit and environment, as columns of points.
+"""Read asv's result file of one machine, commit and environment as columns of points.
 
-The layout is what ``asv.results.Results.save`` of asv 0.6.6 writes (``api_version`` 2). All that asv's own loader
-loads is loaded. That loader is not used: it raises whatever error comes up (TypeError, AttributeError …) and makes an
-object of every number.
+The file layout is the one that ``asv.results.Results.save`` of asv 0.6.6 writes (``api_version`` 2). This module
+loads every file that asv's own loader loads. This module does not call asv's loader. asv's loader lets any exception
+escape (TypeError, AttributeError …) and makes a Python object of every number.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lockstep.history.series_ids import Ids, SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
 from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
 
-#: A benchmark with more combinations of parameters, and a file with more points, is a mistake or an attack.
+#: The limit of parameter combinations in a benchmark, and of points in a file. More is a mistake or an attack.
 MOST_SERIES = 100_000
 MOST_POINTS = 200_000
 
-#: asv's prefixes of what cannot be zero or less.
+#: Name prefixes of asv's benchmarks whose values are always above zero.
 _POSITIVE = re.compile(r"(time|timeraw|mem|peakmem)_|(Time|Timeraw|Mem|PeakMem)[A-Z_]")
 
 _OK, _BARE, _NA, _FAILED = (STATES.index(state) for state in ("ok", "bare", "na", "failed"))
@@ -46,7 +46,7 @@ _STATS = {
 
 @dataclass(frozen=True)
 class AsvFile:
-    """The content of one result file. ``versions`` maps the numbers in the column "version" to their texts."""
+    """The content of one result file. ``versions`` maps each number in the column "version" to the version's text."""
 
     head: Head
     points: FilePoints
@@ -55,18 +55,18 @@ class AsvFile:
 
 
 def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
-    """Read a result file: all that asv's own loader reads.
+    """Read a result file. Accept every file that asv's own loader accepts.
 
-    What is wrong with single benchmarks is left out or mended, and listed in ``complaints``.
+    Faulty values of a benchmark are left out or mended. ``complaints`` lists the faults.
 
     Args:
-        path: the path of the file.
-        ids: numbers for its series.
-        folders_machine: the machine that ``machine.json`` beside the file names; "" unknown.
+        path: the path of the result file.
+        ids: assigns numbers to the file's series.
+        folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
 
     Raises:
-        Unreadable: the file as a whole is not a result of asv's.
-        OSError: it cannot be opened.
+        Unreadable: the file as a whole is not an asv result.
+        OSError: the file cannot be opened.
     """
     data, complaints = updated(read_json(path))
     head, notes = read_head(data, path, folders_machine)
@@ -90,14 +90,14 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
 
 
 def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
-    """Values by the name of their column; asv takes no notice of more values than there are names."""
+    """Return the values keyed by column name. Surplus values are ignored, as asv ignores them."""
     if not isinstance(values, list):
         raise Unreadable("is not a list of columns")
     return dict(zip(map(str, columns), values, strict=False))
 
 
 class _Gathered:
-    """Columns of a file's benchmarks: lists while they come, arrays when all are there."""
+    """Columns of a file's benchmarks: lists while benchmarks are added, arrays in ``points``."""
 
     def __init__(self) -> None:
         self.versions: dict[int, str] = {}
@@ -110,7 +110,7 @@ class _Gathered:
         self._sampled = False
 
     def add(self, benchmark: str, column: Mapping[str, Any], ids: SeriesIds) -> list[str]:
-        """Add one whole benchmark, or raise. Return a description of each value that was mended.
+        """Add one whole benchmark, or raise an error. Return a description of each value that was mended.
 
         Raises:
             Unreadable: the parameters are not a list of lists, or the benchmark or the file has too many numbers.
@@ -130,7 +130,7 @@ class _Gathered:
         numbers = ids.of(benchmark, axes)
         last = _last_of_each(numbers)
         if last is not None:
-            # asv makes a dictionary of the combinations: the last one of a kind counts.
+            # asv makes a dictionary of the combinations. Of equal combinations asv keeps the last.
             mended.append("has a parameter with the same value twice; the last one counts")
             numbers, values, samples = numbers[last], [values[at] for at in last], [samples[at] for at in last]
             stats = {part: [listed[at] for at in last] for part, listed in stats.items()}
@@ -152,11 +152,11 @@ class _Gathered:
         return mended
 
     def points(self) -> FilePoints:
-        """All benchmarks' points as columns."""
+        """Return the points of all benchmarks as columns."""
         sizes = np.array(self._sizes, dtype=np.int64)
         version, started, positive, exact = zip(*self._of_benchmark, strict=True) if self._of_benchmark else 4 * ((),)
         value, state, reasons = _states(self._values, np.repeat(np.array(positive, dtype=bool), sizes))
-        # An exact quantity needs no record: there is nothing to say of it besides the number.
+        # An exact quantity needs no record: the number says everything.
         state[np.repeat(np.array(exact, dtype=bool), sizes) & (state == _BARE)] = _OK
         columns: dict[str, Any] = {
             "series": np.concatenate(self._ids) if self._ids else np.empty(0, np.int64),
@@ -182,7 +182,7 @@ def _something(value: Any) -> bool:
 
 
 def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
-    """A column's values; asv leaves out a column that holds nothing but null."""
+    """Return a column's values. asv leaves out a column that holds only null."""
     values = column.get(part)
     if values is not None and not isinstance(values, list):
         raise Unreadable(f"has a {part} that is not a list", "has a column that is not a list")
@@ -190,9 +190,9 @@ def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
 
 
 def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
-    """One value a combination of parameters, as asv reads them, and what it took.
+    """Return one value per combination of parameters, and a note if the number of values was wrong.
 
-    asv takes values for combinations as long as there are both: null for the others, and what is left over is none's.
+    Missing values become null and surplus values are dropped, as in asv.
     """
     if not values or len(values) == size:
         return values or [None] * size, []
@@ -201,18 +201,18 @@ def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
 
 
 def _last_of_each(numbers: Ids) -> list[int] | None:
-    """Places of the last one of each number, in order; ``None`` where all differ."""
+    """Return the index of the last occurrence of each number, ascending; ``None`` if all numbers differ."""
     if len(np.unique(numbers)) == len(numbers):
         return None
     return sorted({number: place for place, number in enumerate(numbers.tolist())}.values())
 
 
 def numbers(values: list[Any]) -> Floats:
-    """Finite numbers of a usual size as floats, NaN for everything else."""
+    """Return finite numbers within the allowed range as floats, and NaN for all other values."""
     if set(map(type, values)) <= _NUMBERS:
         try:
             found = np.array(values, dtype=np.float64)
-        except OverflowError:  # an integer of more than 308 digits
+        except OverflowError:  # the integer has more than 308 digits
             pass
         else:
             found[~in_range(found)] = np.nan
@@ -222,7 +222,9 @@ def numbers(values: list[Any]) -> Floats:
 
 
 def _states(values: list[Any], positive: Any) -> tuple[Floats, Any, list[str]]:
-    """Values, their states, and why the odd ones failed; asv writes NaN for what was skipped, null for failures."""
+    """Return the values, their states, and the reasons for invalid values. asv writes NaN for skipped, null for
+    failed.
+    """
     found = numbers(values)
     found[positive & (found <= 0)] = np.nan
     state = np.full(len(values), _BARE, dtype=np.uint8)
@@ -244,14 +246,14 @@ def _counts(found: Floats) -> Any:
 
 
 def interval(value: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Both ends of an interval, NaN where it does not hold the value."""
-    # A comparison with NaN is false, so that half an interval is none.
+    """Return both ends of each interval; NaN where the interval does not hold the value."""
+    # A comparison with NaN is false. So an interval with one unknown end becomes unknown.
     good = (low <= value) & (value <= high)
     return np.where(good, low, np.nan), np.where(good, high, np.nan)
 
 
 def sampled(values: Any) -> list[float]:
-    """At most ``MOST_SAMPLES`` numbers of a list, evenly taken; what is no number is left out."""
+    """Return at most ``MOST_SAMPLES`` numbers of a list, evenly spaced. Values that are not numbers are left out."""
     if not isinstance(values, list):
         return []
     kept = values if len(values) <= MOST_SAMPLES else values[:: -(-len(values) // MOST_SAMPLES)]

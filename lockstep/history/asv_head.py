@@ -1,7 +1,7 @@
-"""What all points of an asv result file share: commit, date, machine, environment.
+"""Read the fields that all points of an asv result file share: commit, date, machine, environment.
 
-asv's own loader (``asv.results.Results.load`` of asv 0.6.6) asks for some keys and looks at little of what they hold.
-What it loads is loaded here; a value that asv itself would have written otherwise leaves a note.
+asv's own loader (``asv.results.Results.load`` of asv 0.6.6) requires a few keys and hardly checks their values. This
+module accepts every file that asv's loader accepts. A value that asv does not write in this form leaves a note.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from lockstep.history.problems import Complaint
 from lockstep.history.validation import LATEST_TIME, Unreadable, finite, short_name
 
-#: A hash, or what somebody gave to ``asv run --set-commit-hash``. It goes into addresses, hence no slash.
+#: A hash, or the text given to ``asv run --set-commit-hash``. The text becomes part of addresses, so no slash.
 _COMMIT = re.compile(r"[0-9A-Za-z][0-9A-Za-z._+-]{0,99}")
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -30,15 +30,15 @@ _NO_DATE = "has no date in milliseconds; the time of its newest measurement is t
 
 @dataclass(frozen=True)
 class Head:
-    """What all points of a file share.
+    """Fields that all points of a file share.
 
     Attributes:
         machine: asv's name of the machine, from ``params``.
         environment: asv's name of the environment.
-        commit: commit_hash.
-        date: ms since 1970; 0 unknown.
-        python, requirements: asv's.
-        strings: the machine's strings and whatever else ``params`` holds.
+        commit: the file's commit_hash.
+        date: ms since 1970; 0 if unknown.
+        python, requirements: the fields of the same names in the file.
+        strings: the machine's strings and all other entries of ``params``.
     """
 
     machine: str
@@ -51,20 +51,20 @@ class Head:
 
 
 def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
-    """The content of a result file in version 2 of asv's format, and a note if asv had to convert it.
+    """Return a result file's content in version 2 of asv's format, and a note if asv converted the content.
 
     Raises:
-        Unreadable: it is in no version that asv knows.
+        Unreadable: asv does not know the version of the content.
     """
     if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") not in (1, 2):
         raise Unreadable("is not an asv result of version 1 or 2")
     if data["version"] == 2:
         return data, []
-    from asv.results import Results  # seldom needed, and half a second to import
+    from asv.results import Results  # rarely needed, and the import takes half a second
 
     try:
         return Results.update_to_2(data), [Complaint(_OLD_FORMAT, weight="note")]
-    except Exception as error:  # asv looks at nothing before it uses it
+    except Exception as error:  # asv validates nothing before use
         what = f"is in version 1 of asv's format, and asv cannot convert it ({type(error).__name__}: {error})"
         raise Unreadable(f"{what}: run `asv update`", "is in version 1 of asv's format, and cannot be converted") from (
             error
@@ -72,15 +72,15 @@ def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
 
 
 def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Head, list[Complaint]]:
-    """The head, and notes on what differs from what asv writes.
+    """Return the head, and a note for each difference from the form that asv writes.
 
     Args:
-        data: the file's content.
-        path: the path of the file.
-        folders_machine: the machine that ``machine.json`` beside the file names; "" unknown.
+        data: the content of the result file.
+        path: the path of the result file.
+        folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
 
     Raises:
-        Unreadable: nothing says of which commit or machine the file is.
+        Unreadable: neither the content nor the path names the commit or the machine.
     """
     commit, parameters = data.get("commit_hash"), data.get("params")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
@@ -111,7 +111,7 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
 
 
 def texts(values: Any) -> dict[str, str]:
-    """The printable texts and whole numbers of an object, as texts; nothing else can be compared as a fact."""
+    """Return the printable texts and whole numbers of an object, as texts. Other values cannot be compared as facts."""
     if not isinstance(values, dict):
         return {}
     plain = {key: _text(value) for key, value in list(values.items())[:200] if isinstance(value, str | int)}

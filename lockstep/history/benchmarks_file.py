@@ -1,4 +1,4 @@
-"""``benchmarks.json``: units, kinds and names of parameters."""
+"""Read ``benchmarks.json``: units, kinds and parameter names."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lockstep.record.quantity import EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK
 
 _OUR_PARAMETERS = {"lockstep": ("variant", "case", "l2"), EXACT_TYPE: ("variant", "case")}
 
-#: Units by asv's prefixes, where the table says nothing.
+#: Unit by asv's name prefix, for benchmarks without a unit in the table.
 _UNITS = {"time": "seconds", "timeraw": "seconds", "mem": "bytes", "peakmem": "bytes"}
 _KINDS = {"mem": "memory", "peakmem": "peakmemory"}
 
 
 def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
-    """What the table says of each benchmark; an entry of another form, and what is not needed, is left out.
+    """Return the needed fields of each benchmark in the table. Entries that are not objects are left out.
 
     Raises:
-        Unreadable: the file is not an object in JSON.
-        OSError: it cannot be opened.
+        Unreadable: the file is not a JSON object.
+        OSError: the file cannot be opened.
     """
     table = read_json(path)
     if not isinstance(table, dict):
@@ -46,7 +46,7 @@ def _is_name(text: str) -> bool:
 
 
 def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
-    """Return a benchmark from its entry in the table, or from the benchmark's name alone."""
+    """Return a benchmark from the table's entry, or from the benchmark's name alone if there is no entry."""
     entry = entry or {}
     ours = SUITE_BENCHMARK.fullmatch(name)
     own = "" if ours is None else EXACT_TYPE if QUANTITIES[ours["quantity"]].exact else "lockstep"
@@ -63,7 +63,7 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
             entry.get("quantity", ours["quantity"]),
         )
     prefix = last.partition("_")[0].lower()
-    # Tables repeat these for every benchmark, of which there may be tens of thousands.
+    # Tables repeat these texts for every benchmark, and a table may hold tens of thousands of benchmarks.
     return Benchmark(
         name,
         sys.intern(entry.get("unit", _UNITS.get(prefix, ""))),
@@ -75,5 +75,5 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
 
 
 def as_text(table: Mapping[str, Any]) -> str:
-    """The table as kept in the cache."""
+    """Return the table as JSON text, for the cache."""
     return json.dumps(table, separators=(",", ":"))

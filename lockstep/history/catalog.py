@@ -1,6 +1,6 @@
-"""The cache's manifest in SQLite: which files were read, and into which parts.
+"""The cache's manifest in SQLite. The manifest lists the files that were read and the parts that hold their points.
 
-The whole manifest can be rebuilt from the results folder. A transaction adds one part with the part's runs, so a
+The whole manifest can be rebuilt from the results folder. One transaction adds a part and the part's runs. So a
 process may be killed at any moment: finished parts stay, and unfinished files are read again.
 """
 
@@ -18,7 +18,7 @@ from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
 from lockstep.history.sqlite_wal import keep_write_ahead_log
 
-#: Modules that decide what the cache holds; the digest of their code is part of its folder's name.
+#: Modules that decide the content of the cache. The digest of their code is in the name of the cache's folder.
 MADE_BY = (
     "lockstep.history.benchmarks_file",
     "lockstep.history.catalog",
@@ -53,15 +53,16 @@ _TABLES = """
 
 @dataclass(frozen=True)
 class RunRow:
-    """A result file that could be read.
+    """A result file that was read.
 
     Attributes:
-        id: the number that the file's points carry. Numbers are never reused, so points of a file that changed since
+        id: the number that the file's points carry. Numbers are never reused. When a file changes, its old points
             belong to no run and are ignored.
-        facts, controls: JSON; facts are the same text for runs that share them.
-        layout: digest of the numbers of the file's series; points: the file's number of points.
-        content: digest of the file's numbers and their times: files with the same digest are copies.
-        part: where the points lie; "" if there are none.
+        facts, controls: JSON texts. Runs with equal facts have the same text.
+        layout: digest of the series numbers in the file.
+        points: the number of points in the file.
+        content: digest of the file's numbers and times. Files with equal digests are copies.
+        part: the part that holds the points; "" if the file has no points.
     """
 
     id: int
@@ -81,7 +82,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Part:
-    """A parquet file of points, all of one folder; size in bytes."""
+    """A parquet file of points from one folder. ``size`` is in bytes."""
 
     name: str
     folder: str
@@ -91,7 +92,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Intake:
-    """What was read from several files and lies in at most one part."""
+    """The data read from several files. At most one part holds the points."""
 
     part: Part | None
     files: Mapping[str, Stamp]
@@ -103,7 +104,7 @@ class Intake:
 
 
 class Catalog:
-    """The manifest; every call has a connection of its own, so that threads and processes need not care."""
+    """The manifest. Every call opens its own connection, so threads and processes may share a catalog."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -119,7 +120,7 @@ class Catalog:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction, which readers see whole or not at all; raises the generation of the snapshot."""
+        """Run a write transaction, which also increments the generation. Readers see all of its changes or none."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -133,13 +134,13 @@ class Catalog:
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
-        """All that is asked within is of one moment."""
+        """Give a view of the manifest at one moment."""
         with self._connection() as connection:
             connection.execute("BEGIN")
             yield Reading(connection)
 
     def take(self, intake: Intake) -> None:
-        """Replace what is known of the intake's files."""
+        """Replace everything known about the intake's files."""
         with self._writing() as connection:
             _forget(connection, intake.files)
             if intake.part:
@@ -163,12 +164,12 @@ class Catalog:
             connection.executemany("INSERT OR IGNORE INTO version VALUES (?, ?)", intake.versions.items())
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Drop files that are gone. Their points stay in the parts until the parts are merged, and are ignored."""
+        """Drop files that no longer exist. Their points stay in the parts until a merge, and are ignored."""
         with self._writing() as connection:
             _forget(connection, paths)
 
     def merge(self, old: Sequence[Part], new: Part | None) -> None:
-        """Put one part in the place of several."""
+        """Replace several parts by one."""
         with self._writing() as connection:
             for part in old:
                 connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
@@ -178,14 +179,14 @@ class Catalog:
                 connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(new))
 
     def drop_part(self, part: Part) -> None:
-        """Forget a damaged part and all files in the part, so that the files are read again."""
+        """Drop a damaged part and all files in the part, so that the files are read again."""
         with self._writing() as connection:
             paths = [path for (path,) in connection.execute("SELECT path FROM run WHERE part = ?", (part.name,))]
             _forget(connection, paths)
             connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
 
     def set_history(self, state: str, commits: Iterable[tuple[str, str]]) -> None:
-        """Keep the order of commits (hash and subject), and of what it is the order."""
+        """Store the order of commits (hash and subject), and the state from which the order was computed."""
         with self._writing() as connection:
             connection.execute("DELETE FROM history")
             rows = [(commit, place, subject) for place, (commit, subject) in enumerate(commits)]
@@ -193,72 +194,72 @@ class Catalog:
             _say(connection, "history", state)
 
     def say(self, values: Mapping[str, str]) -> None:
-        """Keep texts by name; see ``Reading.said``."""
+        """Store texts by key; see ``Reading.said``."""
         with self._writing() as connection:
             for key, text in values.items():
                 _say(connection, key, text)
 
 
 class Reading:
-    """What the manifest says at one moment."""
+    """The manifest's content at one moment."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def said(self, key: str) -> str:
-        """A kept text; "" if there is none. "generation" changes with whatever else does."""
+        """Return a stored text; "" if there is none. The text "generation" changes whenever the manifest changes."""
         return _said(self._connection, key) or ""
 
     def files(self) -> dict[str, Stamp]:
-        """Known files, readable or not, with the stamps that they had when read."""
+        """Return the known files, readable or not, with their stamps at the time of reading."""
         rows = self._connection.execute("SELECT path, mtime, size, beside_mtime, beside_size FROM file")
         return {path: (mtime, size, other, beside) for path, mtime, size, other, beside in rows}
 
     def runs(self) -> list[RunRow]:
-        """Readable files, by path."""
+        """Return the readable files, sorted by path."""
         columns = ", ".join(f'"{field}"' for field in _RUN_FIELDS)
         return [RunRow(*row) for row in self._connection.execute(f"SELECT {columns} FROM run ORDER BY path")]
 
     def next_run(self) -> int:
-        """A number above every one that a run ever had."""
+        """Return a number above the number of every run, past or present."""
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run'").fetchone()
         return (row[0] if row else 0) + 1
 
     def commits(self) -> dict[str, int]:
-        """Hash and date (ms since 1970) of every commit; the earliest, where files disagree."""
+        """Return the date (ms since 1970) of every commit by hash. If files disagree on a date, the earliest counts."""
         return dict(self._connection.execute('SELECT "commit", min(date) FROM run GROUP BY 1'))
 
     def parts(self) -> list[Part]:
-        """The parts that count."""
+        """Return the parts in use, sorted by name."""
         return [
             Part(*row) for row in self._connection.execute("SELECT name, folder, rows, size FROM part ORDER BY name")
         ]
 
     def live_rows(self) -> dict[str, int]:
-        """Points that count, for each part that has some."""
+        """Return the number of points in use for each part that has such points."""
         return dict(self._connection.execute("SELECT part, sum(points) FROM run GROUP BY part"))
 
     def problems(self) -> list[Problem]:
-        """What was wrong with files, by path."""
+        """Return the problems of files, sorted by path."""
         rows = self._connection.execute("SELECT shown, what, reason, weight FROM problem ORDER BY path, rowid")
         return [Problem(*row) for row in rows]
 
     def layouts(self) -> dict[str, bytes]:
-        """Numbers of series (int64) by layout."""
+        """Return the series numbers (int64) of each layout."""
         return dict(self._connection.execute("SELECT id, series FROM layout"))
 
     def series(self) -> dict[int, tuple[str, tuple[str, ...]]]:
-        """Benchmark and parameters' values by number of series."""
+        """Return the benchmark and the parameter values of each series, by the series' number."""
         rows = self._connection.execute("SELECT id, benchmark, parameters FROM series")
         values = cache(lambda text: tuple(json.loads(text)))
         return {number: (benchmark, values(text)) for number, benchmark, text in rows}
 
     def versions(self) -> dict[int, str]:
-        """Texts of versions by number."""
+        """Return the text of each version by number."""
         return dict(self._connection.execute("SELECT id, text FROM version"))
 
     def history(self) -> list[tuple[str, str]]:
-        """Hash and subject of every commit, oldest first."""
+        """Return the hash and subject of every commit, oldest first."""
         return list(self._connection.execute('SELECT "commit", subject FROM history ORDER BY place'))
 
 

@@ -1,7 +1,7 @@
-"""Digest of the code that makes a cache: other code, another cache.
+"""Digest of the code that makes a cache. A change of that code starts a new cache.
 
-A list of files written by hand is wrong as soon as one of them imports a helper from elsewhere. So the files are the
-modules that make the cache, and all modules of this distribution that those import, directly or not.
+A list of files kept by hand becomes wrong when a listed file imports another helper. So the digest covers the modules
+that make the cache, and all modules of this distribution that they import, directly or indirectly.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-#: Packages whose modules are followed; libraries are not.
+#: Packages whose imports are followed. Imports of libraries are not.
 _PACKAGES = ("dashboard", "lockstep")
 
-#: ``from a.b import c, d`` and ``import a.b``, also within functions; names may be in parentheses over several lines.
+#: ``from a.b import c, d`` and ``import a.b``, also within functions. Names may span several lines in parentheses.
 _IMPORT = re.compile(
     rf"^[ \t]*(?:from[ \t]+((?:{'|'.join(_PACKAGES)})[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)"
     rf"|import[ \t]+((?:{'|'.join(_PACKAGES)})[\w.]*))",
@@ -27,7 +27,7 @@ _ROOT = Path(__file__).parents[2]
 
 @cache
 def code_digest(*modules: str, root: Path = _ROOT) -> str:
-    """Digest of the source of some modules and of all that they import.
+    """Return the digest of the source of these modules and of all modules that they import.
 
     Args:
         modules: dotted names.
@@ -38,7 +38,7 @@ def code_digest(*modules: str, root: Path = _ROOT) -> str:
 
 
 def code_files(modules: Sequence[str], root: Path = _ROOT) -> list[Path]:
-    """The files of these modules and of all modules of ours that they import, sorted."""
+    """Return the files of these modules and of all modules of this distribution that they import, sorted."""
     found: set[Path] = set()
     waiting = list(modules)
     while waiting:
@@ -50,7 +50,7 @@ def code_files(modules: Sequence[str], root: Path = _ROOT) -> list[Path]:
 
 
 def _files(module: str, root: Path) -> Iterator[Path]:
-    """The file of a module and those of the packages that hold it; nothing for a name that is no module."""
+    """Yield the file of a module and the files of the packages around the module; nothing for an unknown name."""
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         base = root.joinpath(*parts[:depth])

@@ -1,4 +1,4 @@
-"""The columns of a stored point, and the table that a batch of files becomes."""
+"""The columns of a stored point, and the table that holds the points of several files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
 
-#: Samples of a point that are stored.
+#: The greatest number of samples that a point stores.
 MOST_SAMPLES = 100
 
-#: Of a column of numbers.
+#: NumPy type of each kind of number column.
 DTYPES: Mapping[Kind, Any] = {
     "key": np.int64,
     "code": np.uint8,
@@ -24,8 +24,8 @@ DTYPES: Mapping[Kind, Any] = {
     "time": np.int64,
     "number": np.float64,
 }
-#: Every column of a part. Unknown numbers are NaN, counts and times 0, texts ""; a column that no file of a part
-#: has is null.
+#: Every column of a part. Unknown numbers are NaN, unknown counts and times 0, unknown texts "". A column that no file
+#: of the part has is null.
 COLUMNS: Mapping[str, Kind] = {
     "series": "key",
     "run": "count",
@@ -64,15 +64,15 @@ COLUMNS: Mapping[str, Kind] = {
     "code": "text",
 }
 
-#: Unknown values where a file has no such column.
+#: Values that stand for "unknown", for files without a column of that kind.
 BLANKS: Mapping[Kind, Any] = {"key": 0, "code": 0, "count": 0, "time": 0, "number": np.nan, "text": "", "samples": ()}
 
 
 @dataclass(frozen=True)
 class FilePoints:
-    """Points of one file: columns of one length, those that hold nothing left out.
+    """Points of one file, as columns of equal length. A column without values may be left out.
 
-    Numeric columns are arrays of the column's type; "text" and "samples" are lists.
+    Numeric columns are arrays of the column's type; "text" and "samples" columns are lists.
     """
 
     columns: Mapping[str, Any]
@@ -82,15 +82,15 @@ class FilePoints:
 
 
 def blank(kind: Kind, length: int) -> Any:
-    """A column of unknown values."""
+    """Return a column of unknown values."""
     if kind in ("text", "samples"):
         return [BLANKS[kind]] * length
     return np.full(length, BLANKS[kind], dtype=DTYPES[kind])
 
 
 def as_table(files: Sequence[FilePoints]) -> pa.Table:
-    """The points of several files as one table, sorted by series: what one asks for lies together."""
-    # Only what writes needs it, and it takes 25 MB of a process that reads.
+    """Return the points of several files as one table. The table is sorted by series, since queries ask for series."""
+    # Only writers need pyarrow, and pyarrow takes 25 MB of a reading process.
     import pyarrow as pa
 
     types: Mapping[Kind, pa.DataType] = {
@@ -107,7 +107,8 @@ def as_table(files: Sequence[FilePoints]) -> pa.Table:
     for name, kind in COLUMNS.items():
         if any(name in one.columns for one in files):
             values = _joined(name, kind, files)
-            # Not Arrow's own ``take``: it imports all of its functions, which takes longer than a few files.
+            # Arrow's own ``take`` is avoided: it imports all of Arrow's functions, which takes longer than reading a
+            # few files.
             ordered = [values[at] for at in order.tolist()] if kind in ("text", "samples") else values[order]
             arrays.append(pa.array(ordered, type=types[kind]))
         else:

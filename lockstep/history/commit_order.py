@@ -1,4 +1,4 @@
-"""The order of commits: git's, where a repository is at hand, otherwise by date."""
+"""The order of commits: git's order if a repository is available, otherwise by date."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TIMEOUT_S = 30.0
 
 
 def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
-    """Commits oldest first, parents before children, with their subjects.
+    """Return the commits with their subjects, oldest first and parents before children.
 
     Args:
         dates: full hash to date in ms since 1970.
-        repo: a folder in a git repository; any other folder leaves subjects empty and orders by date.
+        repo: a folder in a git repository. For any other folder, subjects are empty and the order is by date.
     """
     known = _git_log(sorted(dates), repo)
     placed: list[tuple[int, int, int, Commit]] = []
@@ -33,9 +33,9 @@ def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
 
 
 def repository_state(repo: Path) -> str:
-    """Return the repository's current commit and the commits at which a shallow clone ends; "" without repository.
+    """Return the repository's current commit and the commits at which a shallow clone ends; "" without a repository.
 
-    ``git fetch --unshallow`` leaves the head where it is, and brings the commits below the boundary.
+    The end of a shallow clone matters because ``git fetch --unshallow`` adds older commits without moving the head.
     """
     lines = Git(repo, _TIMEOUT_S).try_lines("rev-parse", "HEAD", "--git-path", "shallow")
     head, path, *_ = [*(lines or []), "", ""]
@@ -47,16 +47,16 @@ def repository_state(repo: Path) -> str:
 
 
 def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:
-    """Hash and subject of those ``hashes`` that the repository knows, parents first."""
+    """Return hash and subject of the ``hashes`` that the repository knows, parents first."""
     git = Git(repo, _TIMEOUT_S)
-    # ``git log`` refuses all of them if it does not know one.
-    # Git would look up a name that is not a hash: "HEAD" is another commit every day.
+    # ``git log`` refuses the whole list if a single hash is unknown.
+    # Git would resolve a name that is not a hash, and "HEAD" is another commit every day.
     full = [text for text in hashes if FULL_HASH.fullmatch(text)]
     objects = (line.split(" ") for line in git.try_lines("cat-file", "--batch-check", given=full) or ())
     known = [part[0] for part in objects if len(part) == 3 and part[1] == "commit"]
     if not known:
         return []
-    # With a user's log.showSignature, gpg's words would stand between the lines.
+    # If the user has set log.showSignature, git would mix gpg's output into the lines.
     log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--reverse", "--format=%H %s")
     lines = (line.partition(" ") for line in git.try_lines(*log, given=known) or ())
     wanted = set(known)

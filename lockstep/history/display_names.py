@@ -1,4 +1,4 @@
-"""Names as people read them: values of parameters, and the order of texts with numbers in them."""
+"""Display names: parameter values, and the sort order of texts that contain numbers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lockstep.history.model import Benchmark
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """Sort key that reads digits as numbers: ``M=8`` before ``M=16``."""
+    """Return a sort key that compares digits as numbers: ``M=8`` before ``M=16``."""
     parts = re.findall(r"\d+(?:\.\d+)?|\D+", text)
     return tuple((0, float(part), "") if part[0].isdecimal() else (1, 0.0, part) for part in parts)
 
 
 def axes(benchmark: Benchmark, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Parameters' names and values; asv's own names (``param1`` …) where the benchmark's table has none that fit."""
+    """Return the parameters' names and values. Names that do not fit the values are replaced by asv's ``param1`` …."""
     names: Iterable[str] = benchmark.parameters
     if len(benchmark.parameters) != len(values):
         names = (f"param{place}" for place in range(1, len(values) + 1))
@@ -26,7 +26,9 @@ def axes(benchmark: Benchmark, values: Sequence[str]) -> tuple[tuple[str, str], 
 
 @lru_cache(maxsize=100_000)
 def plain(value: str) -> str:
-    """asv's repr of a parameter: a string without its quotes, unless it would then look like another value."""
+    """Return asv's repr of a parameter without quotes. Quotes stay if the text would look like another value without
+    them.
+    """
     if value[:1] not in ("'", '"'):
         return value
     literal = _literal(value)

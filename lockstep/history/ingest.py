@@ -1,4 +1,4 @@
-"""Reading files that are new or changed: into parts, on all cores where there are many."""
+"""Read new and changed files into parts. Many files are read on all cores."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from lockstep.history.series_ids import SeriesIds
 from lockstep.history.validation import Unreadable, read_json
 from lockstep.processes.children import pool
 
-#: Bytes of files that become one part: more where a folder would get many parts, fewer than what fits in memory.
+#: Bytes of files that become one part. More bytes would not fit in memory; fewer would make too many parts.
 _BATCH = 16 * 2**20
 _LARGEST_BATCH = 64 * 2**20
 
-#: Parts that a folder read at once should get; there is room for some more before they are merged.
+#: The number of parts for a folder that is read at once. A merge follows only after more parts have been added.
 _PARTS = MOST_PARTS // 2
 
-#: Bytes of files from which on other processes read them: these start in the time that reading so much takes.
+#: Below this number of bytes this process reads alone, because starting other processes would take as long.
 _ALONE = 8 * 2**20
 
 _IDS = SeriesIds()
@@ -40,7 +40,7 @@ _IDS = SeriesIds()
 
 @dataclass(frozen=True)
 class Batch:
-    """Files of one folder to be read by one process; ``runs`` are the numbers that they get."""
+    """Files of one folder for one process to read; ``runs`` are the run numbers to assign to the files."""
 
     root: Path
     parts: Path
@@ -50,7 +50,7 @@ class Batch:
 
 
 def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: int) -> list[Batch]:
-    """Changed files, by folder, in portions that fit in memory."""
+    """Return the changed files in batches. A batch holds files of one folder and fits in memory."""
     found: list[Batch] = []
     files: dict[str, Stamp] = {}
     weight, folder = 0, ""
@@ -78,28 +78,28 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
 
 
 def _folder(root: Path, path: str) -> str:
-    """The folder of a file, which names its machine: relative to the results folder, or that folder's own name."""
+    """Return a file's folder relative to the results folder, or the results folder's name for a file at the top."""
     return path.rpartition("/")[0] or root.name
 
 
 def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
-    """Read the batches; results come as they are finished.
+    """Read the batches and yield each result when the batch is finished.
 
-    Other processes read much: a process that serves pages would never return the memory of a large file.
+    Large amounts are read in other processes: a process that serves pages would never return a large file's memory.
     """
     size = sum(stamp[1] + stamp[3] for batch in work for stamp in batch.files.values())
     if size < _ALONE:
         yield from map(read_batch, work)
         return
     cores = min(len(os.sched_getaffinity(0)), len(work))
-    # Not forked: this process may have threads, and serves pages meanwhile.
+    # Spawned, not forked: this process may have threads, and serves pages meanwhile.
     with pool(cores, "spawn") as workers:
         for done in as_completed([workers.submit(read_batch, batch) for batch in work]):
             yield done.result()
 
 
 def read_batch(batch: Batch) -> Intake:
-    """Read a batch and write its part. A file that cannot be read is a problem, and never stops the others."""
+    """Read a batch and write its part. An unreadable file becomes a problem and does not stop the other files."""
     _IDS.trim()
     points: list[FilePoints] = []
     runs: list[RunRow] = []
@@ -134,7 +134,7 @@ def read_batch(batch: Batch) -> Intake:
 
 
 def _machine_in(folder: Path) -> str:
-    """The machine that a folder's ``machine.json`` names; "" if it names none."""
+    """Return the machine that the folder's ``machine.json`` names; "" if no machine is named."""
     try:
         machine = read_json(folder / "machine.json")["machine"]
     except (Unreadable, OSError, KeyError, TypeError, IndexError):
@@ -145,7 +145,7 @@ def _machine_in(folder: Path) -> str:
 def _read(
     path: Path, where: str, stamp: Stamp, folders_machine: str
 ) -> tuple[AsvFile, dict[str, Any], Sequence[Problem]]:
-    """A file, what its provenance says of the run, and what was wrong with either."""
+    """Return a result file's content, the run's facts from the provenance, and the problems of both files."""
     asv = read_asv(path, _IDS, folders_machine)
     problems = [_problem(where, one) for one in asv.complaints]
     facts: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Which results are of one machine: what differs in hardware, or stands side by side, is never mixed."""
+"""Decide which results belong to one machine. Results of different hardware or parallel environments never mix."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from lockstep.history.model import Run
 
-#: Stands for asv's name of a machine among its strings.
+#: Key for asv's name of a machine among the machine's strings.
 _NAMED = ""
 
-#: asv's string that differs by some kilobytes after a reboot.
+#: asv's string that changes by some kilobytes after a reboot.
 _UNSTEADY = ("ram",)
 
 
@@ -25,10 +25,10 @@ class _Group:
 
 
 def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int]) -> list[str]:
-    """Return the name of each run's machine.
+    """Return the machine name of each run.
 
-    A folder's oldest results keep its name, so that a second operating system, processor or environment that
-    turns up later renames nothing.
+    The oldest results of a folder keep the folder's name. So a second operating system, processor or environment that
+    appears later does not rename older results.
 
     Args:
         runs: the runs; the field ``machine`` of a run is not read.
@@ -58,10 +58,10 @@ def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
     for index in indices:
         run = runs[index]
         strings = {key: _steady(key, text) for key, text in run.strings.items() if key not in _UNSTEADY}
-        # A folder may hold files of two machines that asv tells apart, though their hardware is of one kind.
+        # A folder may hold files of two machines with equal hardware. asv tells the machines apart by name.
         strings |= {_NAMED: run.named} if run.named else {}
         for group in groups:
-            # A string that asv did not know of at first is no other machine.
+            # A string that only newer runs have does not make another machine.
             if all(group.strings.get(key, text) == text for key, text in strings.items()):
                 break
         else:
@@ -79,9 +79,9 @@ def _steady(key: str, text: str) -> str:
 
 
 def _lanes(runs: Sequence[Run], indices: Sequence[int], places: Mapping[str, int]) -> list[tuple[list[int], str]]:
-    """Runs of environments that followed one another, and the first one's name.
+    """Group runs whose environments followed one another. Return each group with the name of its first environment.
 
-    An environment continues another if all of its commits come after all of that one's.
+    An environment continues another if all of its commits are later than all commits of the other environment.
     """
     of_environment: dict[str, list[int]] = defaultdict(list)
     for index in indices:

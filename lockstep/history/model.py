@@ -1,4 +1,4 @@
-"""The nouns of the store: what a results folder holds, as frozen values."""
+"""The data classes of the store: the content of a results folder as frozen values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from lockstep.record.quantity import EXACT_TYPE
 
-#: "ok"; "na" (not supported here); "failed"; "bare" (asv's number, that no provenance stands behind).
+#: "ok"; "na" (not supported here); "failed"; "bare" (asv's number without a provenance record).
 State = Literal["ok", "na", "failed", "bare"]
 
-#: States by the code that arrays hold: ``STATES[trend.state[i]]``.
+#: States in the order of their codes in arrays: ``STATES[trend.state[i]]``.
 STATES: tuple[State, ...] = ("ok", "na", "failed", "bare")
 
-#: A number of a row: seconds, baseline's time over the variant's, or another unit of another project.
+#: Which number of a row a series gives: the latency, the speedup, or the value of another project's benchmark.
 Part = Literal["latency", "speedup", "value"]
 
 Floats = NDArray[np.float64]
@@ -27,18 +27,18 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine as series know it: one folder, one set of hardware strings, one line of environments.
+    """A machine: one folder, one set of hardware strings, one line of environments.
 
-    A folder that holds results of two operating systems or processors is two machines; the one that was
-    there first keeps the folder's name, the other is called ``folder (what differs)``. Two environments
-    measured side by side are two machines as well; one that took over where another ended continues it.
+    A folder with results of two operating systems or processors is two machines. The older machine keeps the folder's
+    name, the newer machine is called ``folder (what differs)``. Two environments measured side by side are two machines
+    as well. An environment that starts after another has ended continues the same machine.
 
     Attributes:
         name: unique among the store's machines.
-        folder: asv's name of the machine, which is the folder below the results.
-        environments: asv's environment names, the oldest first; one at each commit.
+        folder: asv's name of the machine, which is the name of the machine's folder in the results.
+        environments: asv's environment names, the oldest first. Each commit has one environment.
         strings: asv's machine strings of the machine's newest run: os, cpu, arch, num_cpu, ram, gpu …
-        clock_state: of its newest run: "locked@1500", "unlocked", "cpu" …; "" in other projects' results.
+        clock_state: clock state of the newest run: "locked@1500", "unlocked", "cpu" …; "" in other projects' results.
         last_date: the date of the machine's newest commit, ms since 1970.
     """
 
@@ -52,7 +52,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that has results. ``subject`` is "" where no repository tells it; ``date`` in ms since 1970."""
+    """A commit that has results. ``date`` is in ms since 1970; ``subject`` is "" if no repository is available."""
 
     hash: str
     date: int
@@ -60,13 +60,19 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """The first eight digits, as asv names its files."""
+        """The first eight digits of the hash, as in the names of asv's files."""
         return self.hash[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control's median ``seconds`` a call, robust ``spread`` (of the median), and ``rate`` in B/s or FLOP/s."""
+    """A control of a run.
+
+    Attributes:
+        seconds: median time of a call.
+        spread: robust spread, relative to the median.
+        rate: B/s or FLOP/s.
+    """
 
     seconds: float | None
     spread: float | None
@@ -75,23 +81,26 @@ class Control:
 
 @dataclass(frozen=True)
 class Run:
-    """One result file: a machine at a commit in an environment, and what it was measured with.
+    """One result file: a machine at a commit in an environment, with the conditions of the measurement.
 
     Attributes:
         machine: a ``Machine.name``.
-        commit: full hash; date in ms since 1970.
+        commit: full hash.
+        date: the date of the commit, ms since 1970.
         environment: asv's name of the environment.
         path: the path of the file, relative to the results folder.
-        repeats: of further files of the same machine, commit and environment, the oldest first; where there are some,
-            points are means and ``path`` is the newest file.
-        named: asv's name of the machine in the file; results of a folder go by the folder's name.
-        python: version, as asv has it.
-        requirements: asv's: package to version.
+        repeats: paths of older files of the same machine, commit and environment, the oldest first. If there are
+            repeats, points are means over all files, and ``path`` is the newest file.
+        named: the machine that the file names; may differ from the folder's name, which the results use.
+        python: Python's version, as asv writes it.
+        requirements: version of each package, as asv writes it.
         strings: asv's machine strings.
-        measured_at: when the newest number of the file was measured, ms since 1970; 0 if unknown.
-        host: our provenance's facts: gpu, driver, cuda, torch, triton, python, os, cpu …; {} without provenance.
-        controls: copy, matmul, empty; {} without provenance.
-        clock_state, harness, protocol: our provenance's; "", "" and 0 without.
+        measured_at: the time of the file's newest number, ms since 1970; 0 if unknown.
+        host: facts from the provenance: gpu, driver, cuda, torch, triton, python, os, cpu …; {} without provenance.
+        controls: the controls copy, matmul and empty; {} without provenance.
+        clock_state: from the provenance; "" without provenance.
+        harness: from the provenance; "" without provenance.
+        protocol: from the provenance; 0 without provenance.
     """
 
     machine: str
@@ -113,7 +122,9 @@ class Run:
 
     @cached_property
     def toolchain(self) -> Mapping[str, str]:
-        """Versions of what a number rests on besides commit and machine: python, torch, triton, cuda, driver …"""
+        """Versions of the software that a number depends on, apart from the commit: python, torch, triton, cuda, driver
+        …
+        """
         parts = {
             name: self.host[name] for name in ("python", "torch", "triton", "cuda", "driver") if self.host.get(name)
         }
@@ -122,15 +133,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A benchmark as asv names it; its numbers are of one unit.
+    """A benchmark as asv names it. All numbers of a benchmark have one unit.
 
     Attributes:
-        name: asv's.
-        unit: "seconds", "bytes", "x" (a ratio), or whatever a ``track_*`` says; "" unknown.
-        kind: asv's type: "time", "track", "memory", "peakmemory", "timeraw", "lockstep", "exact"; "" unknown.
+        name: asv's name of the benchmark.
+        unit: "seconds", "bytes", "x" (a ratio), or the unit that a ``track_*`` states; "" if unknown.
+        kind: asv's type: "time", "track", "memory", "peakmemory", "timeraw", "lockstep", "exact"; "" if unknown.
         parameters: names of the parameters, in order.
-        suite: what its series belong to: our suite, or the benchmark's module and class.
-        quantity: of one of our suites, see ``lockstep.record.quantity``; otherwise the last part of the name.
+        suite: our suite, or the module and class of another project's benchmark.
+        quantity: the quantity of our suite, see ``lockstep.record.quantity``; otherwise the last part of the name.
     """
 
     name: str
@@ -147,34 +158,40 @@ class Benchmark:
 
     @property
     def exact(self) -> bool:
-        """Whether the benchmark is an exact quantity of a lockstep suite: any difference of its numbers is a change."""
+        """Whether the benchmark is an exact quantity of a lockstep suite. Any difference of exact quantities is a
+        change.
+        """
         return self.kind == EXACT_TYPE
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it is the speedup of one of our suites: twin of a latency, whose points carry the ratio as well."""
+        """Whether the benchmark is the speedup of a lockstep suite. Points of the suite's latency carry the same
+        ratio.
+        """
         return self.ours and self.quantity == "speedup"
 
     @property
     def part(self) -> Part:
-        """Which number of a row it gives: a suite of ours has two benchmarks, and each series of it one row."""
+        """Which number of a row the benchmark gives. A row of a lockstep suite has two benchmarks: latency and
+        speedup.
+        """
         if self.ours:
             return "speedup" if self.is_ratio else "latency"
         return "latency" if self.unit == "seconds" else "value"
 
     @property
     def key_suite(self) -> str:
-        """The suite in the keys of its series: ours of latency and speedup, else the full name of the benchmark."""
+        """The suite for series keys: our suite for latency and speedup, otherwise the full name of the benchmark."""
         return self.suite if self.ours else self.name
 
     @property
     def family(self) -> str:
-        """Our suite's family (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
+        """The family of our suite (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
         return self.suite.partition(".")[0] if self.ours or self.exact else self.suite
 
     @property
     def higher_is_better(self) -> bool:
-        """True of speedups and of rates (``GB/s``); asv itself takes less for better everywhere."""
+        """True for speedups and rates (``GB/s``). asv itself always treats lower as better."""
         return self.quantity == "speedup" or self.unit == "x" or self.unit.lower().endswith(("/s", "per second"))
 
 
@@ -186,7 +203,9 @@ class SeriesKey(NamedTuple):
     Attributes:
         machine: a ``Machine.name``.
         suite: our suite, or the full name of another project's benchmark.
-        variant, case, l2: as the suite names them; other parameters are joined into the case, "" where there are none.
+        variant: as the suite names it; "" if there is none.
+        case: as the suite names it, joined with all other parameters; "" if there is none.
+        l2: the cache state, as the suite names it; "" if there is none.
     """
 
     machine: str
@@ -202,13 +221,13 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is followed over the commits: a benchmark with one value for each parameter, on one machine.
+    """A benchmark with one value for each parameter, on one machine. A series is followed over the commits.
 
     Attributes:
         machine: a ``Machine.name``.
         benchmark: a ``Benchmark.name``.
-        axes: parameter name and value, in the benchmark's order. The value is asv's text of it, a string without
-            its quotes where that leaves it unlike any other value.
+        axes: parameter name and value, in the benchmark's order. The value is asv's text, without quotes if the text
+            is unambiguous without them.
     """
 
     machine: str
@@ -216,7 +235,7 @@ class Series:
     axes: tuple[tuple[str, str], ...] = ()
 
     def axis(self, name: str) -> str:
-        """Value of a parameter; "" if there is none of that name."""
+        """Return the value of a parameter; "" if no parameter has that name."""
         return next((value for key, value in self.axes if key == name), "")
 
     @property
@@ -227,22 +246,25 @@ class Series:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trend:
-    """One series over the commits that measured it, for analysis: arrays of one length, oldest commit first.
+    """One series over the commits that measured it: arrays of equal length, oldest commit first.
 
     Attributes:
-        series, benchmark: whose.
-        commit: index into ``Results.commits(series.machine)``, rising.
-        run: index into ``Results.runs``: environment, toolchain, controls, date of each point.
+        series: the series.
+        benchmark: the series' benchmark.
+        commit: index of each point's commit in ``Results.commits(series.machine)``, ascending.
+        run: index of each point's run in ``Results.runs``. The run has the environment, toolchain, controls and date.
         value: in the benchmark's unit; NaN where the state is "na" or "failed".
-        low, high: our 95 % or asv's 99 % interval, NaN unknown.
-        error: standard error of log(value), from that interval; NaN unknown. Of a speedup it is the paired one.
-        log_ratio, ratio_error: our log(baseline / variant) from pairs, and its standard error; NaN elsewhere.
-            Both of our benchmarks of a suite carry them.
-        mde: smallest relative change that the measurement could tell; NaN unknown.
-        state: codes, see ``STATES``.
-        version: code of the benchmark's version (the ruler): points of different codes do not compare.
-            ``Results.versions[code]`` is its text.
-        number, repeat: asv's stats_number and stats_repeat (calls a sample, samples a point), 0 unknown.
+        low, high: our 95 % interval or asv's 99 % interval; NaN if unknown.
+        error: standard error of log(value), from the interval; NaN if unknown. The error of a speedup is paired.
+        log_ratio: log(baseline / variant) from pairs; NaN in other projects. A suite's latency and speedup both have
+            it.
+        ratio_error: standard error of ``log_ratio``; NaN if unknown.
+        mde: smallest relative change that the measurement can detect; NaN if unknown.
+        state: state codes, see ``STATES``.
+        version: code of the benchmark's version. Points of different codes are not comparable.
+            ``Results.versions[code]`` is the version's text.
+        number: calls per sample (asv's stats_number); 0 if unknown.
+        repeat: samples per point (asv's stats_repeat); 0 if unknown.
     """
 
     series: Series
@@ -267,22 +289,26 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One series at one commit, with everything that is known of it; numbers as in ``Trend``, ``None`` for NaN.
+    """One series at one commit, with all stored facts. Numbers are as in ``Trend``, with ``None`` for NaN.
 
     Attributes:
-        series, commit, run: whose; ``commit`` is an index into ``Results.commits(series.machine)``.
-        reason: why "na" or "failed". note: what a reader of the number must know.
-        samples: in the benchmark's unit (ours: seconds, or ratios of the speedup), at most 100.
-        q25, q75: quartiles, where asv stores them.
-        flops, bytes: the task's cost, 0 unknown. floor_s: seconds at the machine's own rates.
-        bound: which rate makes the floor, "bandwidth" or "compute"; "" unknown.
+        series: the series of the point.
+        commit: index into ``Results.commits(series.machine)``.
+        run: the run of the point.
+        reason: why the state is "na" or "failed".
+        note: a caution for readers of the number.
+        samples: at most 100 samples, in the benchmark's unit.
+        q25, q75: quartiles, if asv stored them.
+        flops, bytes: the cost of the task; 0 if unknown.
+        floor_s: seconds that the task takes at the rates of the machine's controls.
+        bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
         baseline: variant that the ratio refers to.
-        epochs: sets of fresh buffers that the ratio rests on; 0 unknown.
-        sm_mhz, sm_mhz_low, temperature_c, power_w, clock_reasons: while it ran.
-        check_error, worst_row: errors of the check relative to the reference's norm, in all and in the worst row.
+        epochs: sets of fresh buffers behind the ratio; 0 if unknown.
+        sm_mhz, sm_mhz_low, temperature_c, power_w, clock_reasons: the state of the GPU during the measurement.
+        check_error, worst_row: error of the check relative to the reference's norm, in total and in the worst row.
         deterministic: 1 if two calls on the same inputs gave the same bits, 0 if not.
-        code: machine-code facts as JSON text, "" where the record has none.
-        measured_at: ms since 1970, 0 unknown.
+        code: machine-code facts as JSON text; "" if the record has none.
+        measured_at: ms since 1970; 0 if unknown.
     """
 
     series: Series

@@ -1,4 +1,4 @@
-"""Parts: parquet files of points, sorted by series, written whole or not at all."""
+"""Parts: parquet files of points, sorted by series. A part is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Rows that are read together: a series of 2000 points touches one group, or two.
+#: Rows in a row group. A series of 2000 points touches one group or two.
 _GROUP = 32_768
 
-#: More parts of a folder than this are merged: every one costs a query about a millisecond.
+#: Limit of parts in a folder before a merge. Every part costs a query about a millisecond.
 MOST_PARTS = 12
 
 #: Rows that a merge holds in memory.
 _MERGED_AT_ONCE = 500_000
 
-#: Seconds for which a part that counts no more is left for whoever still reads it.
+#: Seconds before an unused part is deleted, because another process may still read the part.
 _GRACE = 600.0
 
-# The others hold nearly as many values as rows.
+# Columns worth a dictionary. The other columns hold nearly as many different values as rows.
 _DICTIONARY = [name for name, kind in COLUMNS.items() if kind in ("text", "key", "count", "time", "code")]
 
 
 def write_part(table: pa.Table, parts: Path, folder: str) -> Part:
-    """Write the points of a folder, given sorted by series, as a new part."""
+    """Write the points of a folder, already sorted by series, as a new part."""
     with _Writer(parts, folder) as writer:
         writer.write(table)
     return writer.part
 
 
 def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part | None:
-    """One part from several of a folder, without the points of runs that are not ``live``; ``None`` if none is left.
+    """Merge parts of one folder into one part. Drop the points of runs that are not ``live``.
 
-    The points are taken in ranges of series, so that memory does not grow with the history.
+    Return ``None`` if no point is left. The points are read in ranges of series, so memory does not grow with the
+    history.
     """
-    # Seldom needed, and 40 ms to import.
+    # Rarely needed, and the imports take 40 ms.
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -63,20 +64,20 @@ def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part |
             writer.write(table.take(np.argsort(table["series"].to_numpy(), kind="stable")))
     for file, part in zip(files, old, strict=True):
         file.close()
-        # From now on it counts no more, see sweep.
+        # The part is unused from now on. ``sweep`` counts its age from this time.
         os.utime(parts / part.name)
     return writer.part if writer.part.rows else None
 
 
 def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]]:
-    """Parts of a folder that are better one: too many of them, or one that mostly holds what counts no more."""
+    """Return groups of parts to merge: too many parts in one folder, or parts whose points are mostly unused."""
     found = []
     of: dict[str, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.rows):
         of.setdefault(part.folder, []).append(part)
     for several in of.values():
         stale = [part for part in several if part.rows > 2 * live.get(part.name, 0)]
-        # The small ones, as long as the next does not weigh more than all before: what is large is rarely rewritten.
+        # Merge small parts while the next part is not larger than the sum before. So large parts are rarely rewritten.
         small, weight = 1, several[0].rows
         while small < len(several) and several[small].rows <= 2 * weight:
             weight += several[small].rows
@@ -89,7 +90,7 @@ def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]
 
 
 def sweep(parts: Path, counting: Iterable[Part]) -> None:
-    """Delete what counts no more: merged parts, and those that a killed process left behind."""
+    """Delete unused parts: merged parts, and parts that a killed process left behind."""
     kept = {part.name for part in counting}
     for path in parts.iterdir():
         try:
@@ -100,7 +101,7 @@ def sweep(parts: Path, counting: Iterable[Part]) -> None:
 
 
 def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
-    """Ends of ranges of series that hold about as many points each, from the row groups' least numbers."""
+    """Return the ends of series ranges with about equal numbers of points, from the least numbers of the row groups."""
     least = sorted(
         file.metadata.row_group(group).column(0).statistics.min
         for file in files
@@ -111,8 +112,8 @@ def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
 
 
 def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
-    """Points of series in ``low <= number < high``; the greatest number of all is in the last range."""
-    # Start-up: pyarrow is slow to import.
+    """Return the points of series in ``low <= number < high``. The last range includes the greatest number."""
+    # Imported here because pyarrow is slow to import.
     import pyarrow as pa
 
     groups = []
@@ -127,10 +128,10 @@ def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
 
 
 class _Writer:
-    """Writes a part under another name and gives it its own at the end."""
+    """Writes a part under a temporary name, and renames the part at the end."""
 
     def __init__(self, parts: Path, folder: str) -> None:
-        # The folder's name may be anything; a part's is ours.
+        # A folder's name may contain anything, so a digest goes into the part's name.
         mark = blake2b(folder.encode(), digest_size=6).hexdigest()
         self._path = parts / f"{mark}-{uuid.uuid4().hex}.parquet"
         self._temporary = self._path.with_suffix(".tmp")
@@ -143,7 +144,7 @@ class _Writer:
 
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
-            # Start-up: pyarrow is slow to import.
+            # Imported here because pyarrow is slow to import.
             import pyarrow.parquet as pq
 
             self._writer = pq.ParquetWriter(

@@ -1,22 +1,22 @@
-"""Problems of result files, and what a refresh did."""
+"""Problems of result files, and the outcome of a refresh."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-#: What a problem costs: the whole "file" was not read, a "part" of it was not, or nothing ("note").
+#: The cost of a problem: the whole "file" was not read, a "part" of the file was not read, or nothing ("note").
 Weight = Literal["file", "part", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A problem of a file, without the file's name: whoever reads the file adds it.
+    """A problem of a file, without the file's name. The caller adds the name.
 
     Attributes:
         what: one sentence without its subject, which is the file.
-        reason: ``what`` without the parts that are particular to one file; "" if ``what`` has no such part.
-        weight: what it costs.
+        reason: ``what`` without the details of this file; "" if ``what`` has no such details.
+        weight: the cost of the problem.
     """
 
     what: str
@@ -26,13 +26,13 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a file of the results folder.
+    """A problem of a file in the results folder.
 
     Attributes:
         path: the path of the file, relative to the results folder.
         what: one sentence without its subject, which is the file.
-        reason: under which problems of one kind are counted.
-        weight: what it costs.
+        reason: ``what`` without the details of this file; "" if ``what`` has no such details.
+        weight: the cost of the problem.
     """
 
     path: str
@@ -42,21 +42,21 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """What problems of one kind share."""
+        """Text that is equal for problems of the same kind."""
         return self.reason or self.what
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a refresh did.
+    """The outcome of a refresh.
 
     Attributes:
-        files: result files in the folder.
-        changed: files that were read because they are new or changed.
-        gone: files that were known and no longer exist.
+        files: number of result files in the folder.
+        changed: number of files that were read because they are new or changed.
+        gone: number of files that were known and no longer exist.
         points: number of points in the changed files.
         problems: number of problems in all files.
-        notes: number of differences from what asv writes, in all files, that were read nevertheless.
+        notes: number of accepted differences from asv's format, in all files.
         seconds: duration.
     """
 

@@ -1,4 +1,4 @@
-"""The provenance beside asv's file, laid over asv's points."""
+"""Join the provenance file with the points of asv's result file."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from lockstep.record.model import Estimate, Provenance, Record
 
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
-#: Characters of a record's machine-code facts; a kernel takes about 300.
+#: Limit of characters for a record's machine-code facts. A kernel takes about 300.
 _LONGEST_CODE = 64 * 2**10
 
 _BASE_UNITS = {"copy": "B/s", "matmul": "FLOP/s"}
 
 
 def provenance_path(path: Path) -> Path:
-    """Where the provenance of asv's file ``path`` lies."""
+    """Return the path of the provenance file that belongs to asv's result file ``path``."""
     return path.with_name(path.name.removesuffix(".json") + SUFFIX)
 
 
 def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, dict[str, Any]]:
-    """asv's points with what the records say of them, and the facts that all share.
+    """Return asv's points joined with the records, and the facts that all points share.
 
     Args:
         path: the provenance file.
-        asv: what asv's file says; whatever is wrong here leaves it standing, with a complaint.
-        ids: numbers for series that only the records have.
+        asv: the content of asv's file. A faulty provenance file leaves the content unchanged, with a complaint.
+        ids: assigns numbers to series that only the records have.
 
     Raises:
         OSError: the file cannot be opened.
@@ -52,7 +52,7 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
             raise Unreadable("is of another commit or machine than asv's file")
     except RecursionError:
         return _complaining(asv, Complaint("is nested too deep")), {}
-    except (ValueError, OverflowError) as error:  # Unreadable, RecordError, and a sample that is no number
+    except (ValueError, OverflowError) as error:  # Unreadable, RecordError, or a sample that is not a number
         return _complaining(asv, Complaint(str(error).removeprefix(str(path)).lstrip(" :,"))), {}
     joined = _Joined(asv, provenance, ids)
     complaints: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def _controls(controls: Any) -> dict[str, dict[str, float | None]]:
 
 
 def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
-    """A control's rate in B/s or FLOP/s, its unit being that with an SI prefix; ``None`` if it has none."""
+    """Return a control's rate in B/s or FLOP/s; ``None`` if unknown. The entry's unit may have an SI prefix."""
     base = _BASE_UNITS.get(control, "")
     rate, unit = finite(entry.get("rate")), entry.get("unit")
     scale = _SCALES.get(unit.removesuffix(base)) if base and isinstance(unit, str) and unit.endswith(base) else None
@@ -99,7 +99,7 @@ def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
 
 
 class _Joined:
-    """asv's columns, writable, with those of the records beside them."""
+    """Writable columns of asv's points, to which records are added."""
 
     def __init__(self, asv: AsvFile, provenance: Provenance, ids: SeriesIds) -> None:
         self._asv = asv
@@ -117,10 +117,10 @@ class _Joined:
         self._recorded: set[int] = set()
 
     def add(self, record: Record) -> None:
-        """Lay one record over the points of its latency and its speedup.
+        """Write one record over the points of its latency and its speedup.
 
         Raises:
-            Unreadable: the record is not what it should be, or is of another ruler than asv's numbers.
+            Unreadable: the record has a wrong form, or another benchmark version than asv's numbers.
         """
         state = name(record.state)
         if state not in ("ok", "na", "failed"):
@@ -149,10 +149,10 @@ class _Joined:
         self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
 
     def file(self) -> AsvFile:
-        """What asv's file and the records say together.
+        """Return the joined content of asv's file and the records.
 
-        A series that cannot be measured here has a record that says so; asv's NaN without one was left out of this
-        run (by ``--bench``, by an interrupt), and is no point.
+        If a series cannot be measured here, its record says so. A NaN of asv without a record was left out of this run
+        (by ``--bench`` or an interrupt), and does not become a point.
         """
         absent = STATES.index("na")
         kept = [
@@ -178,7 +178,7 @@ class _Joined:
             self._columns[column][place] = value
 
     def _shared(self, record: Record, version: int, speedup: tuple[float, float, float] | None) -> dict[str, Any]:
-        """What both points of a record say."""
+        """Return the values that a record's latency and speedup points share."""
         floor = finite(record.floor_s)
         flops, size = (max(finite(cost) or 0.0, 0.0) for cost in (record.flops, record.bytes))
         ratio, low, high = speedup or (math.nan,) * 3
@@ -210,7 +210,7 @@ class _Joined:
         }
 
     def _bound(self, flops: float, size: float) -> str:
-        """Which of the run's controls makes the floor, ``max(bytes / copy rate, FLOPs / matmul rate)``."""
+        """Return the control that decides the floor, ``max(bytes / copy rate, FLOPs / matmul rate)``; "" if unknown."""
         copy, matmul = self._rates
         if copy is None or matmul is None or not (size or flops):
             return ""
@@ -228,7 +228,7 @@ def _own(state: str, reason: Any, estimate: tuple[float, float, float] | None, s
 
 
 def _estimate(estimate: Estimate | None) -> tuple[float, float, float] | None:
-    """A positive value with its interval, NaN at both ends where that does not hold it."""
+    """Return a positive value with its interval. Both ends are NaN if the interval does not hold the value."""
     value = finite(estimate.value) if estimate else None
     if estimate is None or value is None or value <= 0:
         return None
@@ -244,7 +244,7 @@ def _number(value: Any) -> float:
 
 
 def _code(code: Any) -> str:
-    """Machine-code facts as JSON text; "" for none, and for what no JSON is made of or is too long."""
+    """Return machine-code facts as JSON text; "" for no facts, unserializable facts, and a text that is too long."""
     if not code:
         return ""
     try:
@@ -261,7 +261,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _instant(text: Any) -> int:
-    """An ISO 8601 time in ms since 1970; 0 for anything else."""
+    """Return an ISO 8601 time in ms since 1970; 0 for anything else."""
     try:
         time = datetime.fromisoformat(text)
         return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

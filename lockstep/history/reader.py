@@ -1,4 +1,4 @@
-"""DuckDB over the parts of one machine."""
+"""Query the parts of one machine with DuckDB."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lockstep.history.model import STATES, Floats, Ints
 from lockstep.history.repeats import averaged
 from lockstep.timing.intervals import standard_error
 
-#: Half the width of asv's 99 % interval in standard errors, were it a normal one. asv takes the interval from order
-#: statistics or a Laplace posterior (``asv.statistics.compute_stats``): this is a scale, not a test.
+#: Half the width of asv's 99 % interval in standard errors, if the interval were normal. asv takes the interval from
+#: order statistics or a Laplace posterior (``asv.statistics.compute_stats``). So use this as a scale, not as a test.
 ASV_QUANTILE = 2.5758
 
-#: Points that are in memory at once while trends are read; one takes about 200 bytes.
+#: Points held in memory at once while trends are read. A point takes about 200 bytes.
 _AT_ONCE = 300_000
 
-#: Series up to which each is looked up by itself; more are read as a range.
+#: Up to this number, series are looked up one by one. More series are read as a range.
 _FEW = 64
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -41,14 +41,14 @@ _NUMBERS = "series, run, version, state, value, low, high, ratio, ratio_low, rat
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where a machine's points lie, and which of them are its own.
+    """The location of a machine's points, and the runs that belong to the machine.
 
     Attributes:
         parts: parquet files; they may also hold points of superseded runs or of other machines.
         ids: this machine's run numbers, ascending.
         runs: for each id, its index in ``Results.runs``.
         commits: for each id, the index of its commit in ``Results.commits(machine)``.
-        ranks: for each id, how many earlier measurements of the same commit there are (0 for the first).
+        ranks: for each id, the number of earlier measurements of the same commit (0 for the first).
     """
 
     parts: tuple[Path, ...]
@@ -58,7 +58,7 @@ class Source:
     ranks: Ints
 
     def in_order(self, runs: NDArray[Any], series: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.intp]:
-        """Those of the rows ``kept`` that are the source's, by series, commit and rank."""
+        """Return the rows among ``kept`` that belong to this source, sorted by series, commit and rank."""
         place, own = lookup(self.ids, runs)
         kept = kept[own[kept]]
         place = place[kept]
@@ -66,7 +66,7 @@ class Source:
         return ordered
 
     def averaged(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Rows in order, with repeated measurements as one."""
+        """Average repeated measurements into one row. The rows of ``columns`` are sorted."""
         if not self.ranks.any() or not len(columns["run"]):
             return columns
         commits = self.commits[lookup(self.ids, columns["run"])[0]]
@@ -76,10 +76,13 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Columns of several series, one after the other and each in the order of commits; see ``Trend``.
+    """Columns of several series, one after the other, each in the order of commits; see ``Trend``.
 
-    ``starts`` holds the place of each series' first point, and the length at its end; ``series`` and ``version`` the
-    stored numbers; ``baseline`` the variant that a ratio refers to ("" none), where it was asked for.
+    Attributes:
+        starts: index of each series' first point, and the total number of points at the end.
+        series: the stored number of each series.
+        version: the stored number of each point's version.
+        baseline: the variant that each ratio refers to ("" if none), if the query asked for baselines.
     """
 
     starts: list[int]
@@ -100,19 +103,19 @@ class Numbers:
     baseline: NDArray[Any] | None = None
 
 
-#: Columns of points by name, of one length; texts and samples are objects.
+#: Columns of points by name, of equal length. Texts and samples are Python objects.
 Rows = dict[str, NDArray[Any]]
 
 
 class StoreError(Exception):
-    """The cache cannot be used; the message says where it is and what to do."""
+    """The cache cannot be used. The message says where the cache is and what to do."""
 
 
 class Reader:
-    """Queries; each has a cursor of its own, so that threads need not wait for one another.
+    """Queries. Each query has its own cursor, so threads do not wait for one another.
 
     Args:
-        spill: folder for what does not fit in memory.
+        spill: folder for intermediate data that does not fit in memory.
     """
 
     def __init__(self, spill: Path) -> None:
@@ -123,7 +126,7 @@ class Reader:
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
-            # A server may fork after this was made, and DuckDB's threads stay behind.
+            # The server may fork after the connection was made, and a fork does not copy DuckDB's threads.
             if self._connection is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._connection = duckdb.connect(":memory:", config=self._settings)
@@ -131,13 +134,13 @@ class Reader:
             return self._connection.cursor()
 
     def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Numbers]:
-        """Numbers of these series (rising), a portion at a time; series without a point are left out."""
+        """Yield the numbers of these series (ascending) in portions. Series without points are left out."""
         portion = max(1, _AT_ONCE // max(1, len(source.ids)))
         for start in range(0, len(series), portion):
             yield _in_order(self._columns(source, series[start : start + portion]), source, series)
 
     def every(self, source: Source) -> Numbers:
-        """All numbers of a source of few runs, and the variants that its ratios refer to."""
+        """Return all numbers of a source with few runs, and the variants that the ratios refer to."""
         sql = f"SELECT {_NUMBERS}, baseline FROM read_parquet(?) WHERE run IN ({_listed(source.ids.tolist())})"
         found = self._ask(sql, [_paths(source)]).fetchnumpy()
         return _in_order({name: _filled(values, COLUMNS[name]) for name, values in found.items()}, source)
@@ -154,18 +157,18 @@ class Reader:
         Args:
             source: the source of the points.
             series, runs: the series or the runs whose points are returned; give one of the two.
-            names: the names of the columns; for a value that has an interval, both its ends as well.
+            names: the names of the columns. A name with an interval also returns both ends of the interval.
         """
         column, wanted = ("series", series) if series else ("run", runs)
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
         found = self._ask(sql, [_paths(source)]).fetchnumpy()
-        # Column by column: of a wide machine two copies of all take as much as the page.
+        # Convert column by column: two copies of a large machine's whole page would double the memory.
         columns = {name: _filled(found.pop(name), COLUMNS[name]) for name in tuple(found)}
         own = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
         return source.averaged({name: columns.pop(name)[own] for name in tuple(columns)})
 
     def latest(self, source: Source, count: int, names: Collection[str] = COLUMNS.keys()) -> Rows:
-        """Return the point of every series at the last of the machine's commits that has one.
+        """Return each series' newest point.
 
         Args:
             source: all points of the machine.
@@ -173,7 +176,7 @@ class Reader:
             names: the names of the columns.
         """
         newest = self.rows(source, runs=source.ids[source.commits == source.commits.max()].tolist(), names=names)
-        # Where the newest commit measured everything, the millions of older points need no look.
+        # If the newest commit measured every series, the millions of older points need not be read.
         if len(newest["series"]) == count:
             return newest
         sql = """
@@ -212,7 +215,7 @@ class Reader:
 
 
 def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | None = None) -> Numbers:
-    """The source's own points of the series that are wanted (``None``: of all), by series and commit."""
+    """Return the source's points of the wanted series (``None``: all series), sorted by series and commit."""
     kept = np.arange(len(found["run"]))
     if wanted is not None:
         kept = np.flatnonzero(lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1])
@@ -234,7 +237,7 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | Non
 
 
 def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
-    """Standard errors of the logarithms of "value", NaN unknown: from our intervals, or asv's of "bare" points."""
+    """Return standard errors of log("value"); NaN if unknown. "bare" points use asv's interval, others use ours."""
     bare = column["state"] == STATES.index("bare")
     ours = standard_error(column["low"], column["high"], column["epochs"])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -243,14 +246,14 @@ def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
 
 
 def log_ratios(column: Mapping[str, NDArray[Any]]) -> Floats:
-    """Logarithms of the paired ratios, NaN unknown."""
+    """Return logarithms of the paired ratios; NaN if unknown."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Floats = np.log(column["ratio"])
     return found
 
 
 def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
-    """A column with what stands for nothing in place of nulls."""
+    """Return a column with nulls replaced by the value for "unknown"."""
     missing = np.ma.getmaskarray(values)
     if kind not in ("text", "samples"):
         return np.ma.filled(values.astype(DTYPES[kind]), BLANKS[kind])
@@ -260,14 +263,14 @@ def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
     if kind == "text":
         found[~missing] = there[~missing]
         return found
-    # An element at a time: the samples of a point are one value, and no row of several.
+    # Assign one element at a time: NumPy would spread a point's list of samples over several rows.
     for place in np.flatnonzero(~missing).tolist():
         found[place] = there[place]
     return found
 
 
 def lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return the place of each value among ``rising``, and whether it is there."""
+    """Return the index of each value in ``rising``, and whether ``rising`` contains the value."""
     place = np.searchsorted(rising, values).clip(max=len(rising) - 1)
     return place, rising[place] == values
 

@@ -1,8 +1,8 @@
-"""Several measurements of one series at one commit, as one point.
+"""Average several measurements of one series at one commit into one point.
 
-asv draws the arithmetic mean of what it finds of a commit (``Graph.get_data`` of asv 0.6.6, which leaves out null and
-NaN), and so do pages and alerts here. The interval is the mean of the intervals, as asv takes the mean of the weights
-it makes of them: more files of a commit make a mean no surer, since runs scatter more than the intervals of one run.
+asv draws the arithmetic mean of a commit's values (``Graph.get_data`` of asv 0.6.6 leaves out null and NaN). Pages and
+alerts here use the same mean. The interval is the mean of the intervals, as asv averages weights from the intervals.
+More files do not narrow the interval: runs scatter more than the interval of one run suggests.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MOST = 8
 
 
 def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
-    """One row for each group of rows that measure the same.
+    """Return one row for each group of repeated measurements.
 
     Args:
-        columns: by name, of one length; the rows of a group stand together, the newest measurement last.
+        columns: columns by name, of equal length. The rows of a group are adjacent, the newest measurement last.
         same: [rows] whether a row belongs to the group of the row before it.
 
     Returns:
-        the columns with means of numbers. What cannot be averaged is the newest row's that counts. Rows count that
-        have a number and the newest row's version of the benchmark.
+        the columns with means of numbers over the valid rows of each group. A row is valid if it has a number and the
+        newest row's version of the benchmark. Values that cannot be averaged come from the newest valid row.
     """
     if not same.any():
         return columns
@@ -66,7 +66,7 @@ def _means(values: NDArray[np.float64], used: NDArray[np.bool_], group: NDArray[
 
 
 def _drop_wrong_intervals(columns: Mapping[str, NDArray[Any]], several: NDArray[np.bool_]) -> None:
-    """Set an interval to NaN that does not hold its mean, as where only some measurements have one."""
+    """Set an interval to NaN if it does not hold the mean. This happens if only some measurements have an interval."""
     for value, low, high in (("value", "low", "high"), ("ratio", "ratio_low", "ratio_high")):
         wrong = several & ~((columns[low] <= columns[value]) & (columns[value] <= columns[high]))
         columns[low][wrong] = columns[high][wrong] = np.nan

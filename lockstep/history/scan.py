@@ -13,12 +13,12 @@ from lockstep.history.problems import Problem
 from lockstep.history.validation import shown
 from lockstep.record.file import SUFFIX
 
-#: Modification time (ns since 1970) and size (bytes) of a result file, and of the provenance beside it.
+#: Modification time (ns since 1970) and size (bytes) of a result file, then of its provenance file.
 Stamp = tuple[int, int, int, int]
 
 _NO_FILE = (0, 0)
 
-#: Files that a glance looks at.
+#: Number of files that ``probably_unchanged`` examines.
 GLANCED = 256
 
 #: asv's file with the strings of a machine.
@@ -27,13 +27,13 @@ _MACHINE = "machine.json"
 
 @dataclass(frozen=True)
 class Scan:
-    """What lies in a results folder.
+    """The content of a results folder.
 
     Attributes:
-        files: result files by path relative to the folder.
+        files: stamps of the result files, by path relative to the folder.
         table: modification time and size of ``benchmarks.json``.
-        problems: what cannot be looked at, and provenance that stands alone.
-        folders: modification time of each folder that was listed (ns since 1970), read before its entries.
+        problems: entries that cannot be examined, and provenance files without a result file.
+        folders: modification time of each listed folder (ns since 1970), read before the folder's entries.
     """
 
     files: dict[str, Stamp]
@@ -43,14 +43,14 @@ class Scan:
 
     @cached_property
     def newest(self) -> tuple[str, ...]:
-        """The ``GLANCED`` files that changed last: a run writes to its file again and again."""
+        """The ``GLANCED`` files with the newest changes. A run writes to its file again and again."""
         return tuple(heapq.nlargest(GLANCED, self.files, key=lambda path: max(self.files[path][::2])))
 
 
 def probably_unchanged(root: Path, seen: Scan) -> bool:
-    """Return whether no file came or went since a scan, and none of those that changed last changed again.
+    """Return whether no file was added or removed since a scan, and the newest ``GLANCED`` files are unchanged.
 
-    That costs a tenth of a scan of 8,000 files. A file that changed long ago and is rewritten in place goes unnoticed.
+    The check costs a tenth of a scan of 8,000 files. A rewrite of an older file goes unnoticed.
     """
     try:
         folders = all(folder.stat().st_mtime_ns == changed for folder, changed in seen.folders.items())
@@ -65,10 +65,10 @@ def probably_unchanged(root: Path, seen: Scan) -> bool:
 
 
 def scan(root: Path) -> Scan:
-    """Look at a results folder without reading a file; links are not followed.
+    """List a results folder without reading its files. Links are not followed.
 
-    Results lie in the folders of the results folder. asv goes deeper, and looks at a folder's files where a
-    ``machine.json`` lies among them: so does this, for the results folder itself and for what lies deeper.
+    Results lie in the subfolders of the results folder. Like asv, accept the files of any folder that holds a
+    ``machine.json``: the results folder itself or a deeper folder.
     """
     problems: list[Problem] = []
     if not root.exists():
@@ -99,7 +99,7 @@ def scan(root: Path) -> Scan:
 def _files(
     folder: str, entries: Mapping[str, os.DirEntry[str]], files: dict[str, Stamp], problems: list[Problem]
 ) -> None:
-    """Take in the result files of a folder, which is named relative to the results folder."""
+    """Add the result files of a folder, which is named relative to the results folder."""
     for name, entry in entries.items():
         where = f"{folder}/{name}" if folder else name
         if name.endswith(".json") and name not in (_MACHINE, "benchmarks.json"):
@@ -115,7 +115,7 @@ def _files(
 
 
 def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem]) -> Iterator[os.DirEntry[str]]:
-    """The folder's entries by name; a folder that cannot be listed is a problem."""
+    """Yield the folder's entries by name. A folder that cannot be listed is a problem."""
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -126,7 +126,7 @@ def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem
 
 
 def _stamps_of(root: Path, path: str) -> Stamp:
-    """Return the stamp of a result file and its provenance, by path relative to the results folder."""
+    """Return the stamp of a result file and its provenance file, by path relative to the results folder."""
     return *_stamp_of(root / path), *_stamp_of(root / (path.removesuffix(".json") + SUFFIX))
 
 

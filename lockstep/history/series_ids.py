@@ -1,4 +1,4 @@
-"""Names of series as numbers that every process and every cache agrees on."""
+"""Numbers for series. Every process and every cache assigns the same number to the same series."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from lockstep.history.validation import short_name
 
-#: Series that are remembered before ``trim`` forgets them all.
+#: Limit of remembered series, above which ``trim`` forgets all of them.
 _MOST_REMEMBERED = 500_000
 
 Ids = NDArray[np.int64]
 
 
 def digest(text: str) -> int:
-    """A signed 64-bit number for a text: of a million series, two collide once in 40 million caches."""
+    """Return a signed 64-bit digest of a text. With a million series, one cache in 40 million has a collision."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class SeriesIds:
-    """Numbers for a benchmark's series, remembered because nearly every file has the same.
+    """Numbers of a benchmark's series. Numbers are remembered because nearly every file has the same series.
 
-    ``known`` maps every number given out to the benchmark's name and its parameters' values as JSON.
+    ``known`` maps every number to the benchmark's name and the parameter values as JSON.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class SeriesIds:
         self._sets: dict[tuple[Any, ...], Ids] = {}
 
     def trim(self) -> None:
-        """Forget everything if it has become much."""
+        """Forget all numbers if more than ``_MOST_REMEMBERED`` are known."""
         if len(self.known) > _MOST_REMEMBERED:
             self._sets.clear()
             self.known.clear()
 
     def of(self, benchmark: str, axes: Sequence[Sequence[Any]]) -> Ids:
-        """A number for each combination of the axes' values (asv's reprs), in ``itertools.product`` order.
+        """Return a number for each combination of the axes' values (asv's reprs), in ``itertools.product`` order.
 
         Two combinations have the same number if an axis holds a value twice.
         """
@@ -54,7 +54,7 @@ class SeriesIds:
         return found
 
     def one(self, benchmark: str, values: Sequence[str]) -> int:
-        """The number of a single series."""
+        """Return the number of a single series."""
         text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
         number = digest(f"{benchmark}\n{text}")
         self.known[number] = (benchmark, text)
@@ -62,5 +62,5 @@ class SeriesIds:
 
 
 def _value(given: Any) -> str:
-    """A parameter's value as one printable line of bearable length; asv writes texts, others what JSON has."""
+    """Return a parameter's value as one short printable line. asv writes texts, other tools any JSON value."""
     return short_name(given if isinstance(given, str) else json.dumps(given, sort_keys=True))

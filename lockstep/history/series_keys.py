@@ -1,4 +1,4 @@
-"""Keys of a machine's series, and which number of its row each series gives."""
+"""The keys of a machine's series, and the part of a row that each series gives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lockstep.history.display_names import natural
 from lockstep.history.model import Benchmark, Ints, Part, Series, SeriesKey
 
-#: Parts by the code that arrays hold.
+#: Parts in the order of their codes in arrays.
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -22,9 +22,9 @@ class KeyIndex:
     """Keys of a machine's series.
 
     Attributes:
-        series: in order, see ``Results.series``.
-        keys: each once, in the order of the series.
-        key_at: for each series in order, the place of its key among ``keys``.
+        series: all series in the order of ``Results.series``.
+        keys: each key once, in the order of the series.
+        key_at: for each series in order, the index of its key in ``keys``.
         part_at: for each series in order, the code of its part, see ``PARTS``.
     """
 
@@ -35,12 +35,12 @@ class KeyIndex:
 
     @cached_property
     def place(self) -> Mapping[SeriesKey, int]:
-        """Place of each key among ``keys``."""
+        """Index of each key in ``keys``."""
         return {key: place for place, key in enumerate(self.keys)}
 
     @cached_property
     def shape(self) -> Ints:
-        """For each key, the rank of its suite, case (small before large) and cache state."""
+        """For each key, the rank of its suite, case (small before large) and cache state together."""
         order = {case: natural(case) for case in {key.case for key in self.keys}}
         return _ranks([(key.suite, order[key.case], key.l2) for key in self.keys])
 
@@ -62,13 +62,13 @@ class KeyIndex:
 
 
 def _ranks(values: Sequence[Any]) -> Ints:
-    """Return the place of each value among the different ones in order."""
+    """Return the rank of each value among the distinct values."""
     rank = {value: place for place, value in enumerate(sorted(set(values)))}
     return np.array([rank[value] for value in values], dtype=np.int32)
 
 
 def index_keys(series: Sequence[Series], benchmarks: Mapping[str, Benchmark]) -> KeyIndex:
-    """Return the keys of a machine's series, given in their order."""
+    """Return the keys of a machine's series. ``series`` is in the order of ``Results.series``."""
     place: dict[SeriesKey, int] = {}
     key_at = np.empty(len(series), dtype=np.int32)
     part_at = np.empty(len(series), dtype=np.uint8)

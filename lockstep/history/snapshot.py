@@ -1,4 +1,4 @@
-"""A snapshot of a results folder, and the questions that it answers."""
+"""A snapshot of a results folder, with its queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lockstep.timing.intervals import standard_error
 
 
 class Results:
-    """All results of a folder, as they were at one refresh. Safe to use from several threads.
+    """All results of a folder at one refresh. Several threads may use a snapshot.
 
     Attributes:
         root: the folder.
@@ -32,7 +32,7 @@ class Results:
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
         files: the number of result files, readable or not.
         problems: the problems of files or parts of files that could not be read.
-        notes: the differences from what asv writes in content that was read.
+        notes: the accepted differences from asv's format.
     """
 
     def __init__(self, contents: Contents, reader: Reader) -> None:
@@ -51,20 +51,25 @@ class Results:
         self._states: dict[tuple[str, int | None], str] = {}
 
     def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
-        """Commits that a machine (``None``: any) has results of, oldest first; () for an unknown machine."""
+        """Return the commits with results on a machine (``None``: any machine), oldest first; () for an unknown
+        machine.
+        """
         if machine is None:
             return self._contents.commits
         return self._machines[machine].commits if machine in self._machines else ()
 
     def runs_of(self, machine: str) -> tuple[Run, ...]:
-        """Runs of a machine in the order of its commits, one each; () for an unknown machine."""
+        """Return the runs of a machine, one per commit, in the order of commits; () for an unknown machine."""
         return tuple(self.runs[index] for index in self._machines[machine].runs) if machine in self._machines else ()
 
     def state(self, machine: str, first: int | None = None) -> str:
-        """What the points of a machine, or those of its first commits, are made from: the same text, the same points.
+        """Return a text that changes whenever the source of a machine's points changes; "" for an unknown machine.
 
-        It tells results in one cache apart; a cache that was made anew tells the same results otherwise. "" for an
-        unknown machine.
+        Texts are comparable within one cache only: a rebuilt cache gives other texts for the same results.
+
+        Args:
+            machine: the machine.
+            first: the number of the oldest commits to cover; ``None`` for all commits.
         """
         index = self._machines.get(machine)
         if index is None:
@@ -87,15 +92,16 @@ class Results:
         quantity: str | None = None,
         axes: Mapping[str, str] | None = None,
     ) -> tuple[Series, ...]:
-        """Series that were ever measured, in order of machine, benchmark and parameters; ``None`` filters nothing.
+        """Return the series that were ever measured, sorted by machine, benchmark and parameters.
 
         Args:
-            machine, family, suite, benchmark, quantity: exact names, see ``Machine`` and ``Benchmark``.
-            axes: values that the parameters of these names must have.
+            machine, family, suite, benchmark, quantity: exact names, see ``Machine`` and ``Benchmark``; ``None`` for
+                all.
+            axes: required value by parameter name.
         """
         wanted = (axes or {}).items()
         indices = [index for name, index in self._machines.items() if machine in (None, name)]
-        # Pages ask for one benchmark after the other: together they must not scan everything each time.
+        # Pages query one benchmark after another. Together the queries must not scan all series each time.
         named = (
             one
             for index in indices
@@ -113,10 +119,13 @@ class Results:
         return tuple(named)
 
     def trends(self, series: Iterable[Series] | None = None, last: int | None = None) -> Iterator[Trend]:
-        """Each of the series (``None``: all) over its commits; read in few passes, so ask for many at once.
+        """Yield the trend of each series that has points, machine by machine, unordered within a machine.
 
-        With ``last``, only over the last so many of its machine's commits. They come machine by machine, within one
-        in no particular order; those without a point are left out.
+        Request many series in one call: the call reads all of them in few passes.
+
+        Args:
+            series: the series; ``None`` for all.
+            last: the number of the machine's newest commits to cover; ``None`` for all commits.
         """
         wanted: dict[str, set[int]] = defaultdict(set)
         if series is None:
@@ -130,14 +139,14 @@ class Results:
             yield from self.trends_of(name, numbers, last)
 
     def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
-        """``trends`` of the series of a machine that have these numbers, see ``number``."""
+        """Yield ``trends`` of a machine's series, given by the numbers that ``number`` returns."""
         index = self._machines[machine]
         source = index.source if last is None else index.newest(last)
         for found in self._reader.numbers(source, sorted(numbers)):
             yield from self._trends(found, index)
 
     def newest(self, machine: str, commits: int) -> Numbers:
-        """The points of a machine's last commits, in columns, of which ``version`` holds indices.
+        """Return the points of a machine's newest commits as columns; ``version`` holds indices into ``versions``.
 
         Args:
             machine: one of ``machines``.
@@ -147,21 +156,21 @@ class Results:
         return replace(found, version=np.searchsorted(self._version_ids, found.version))
 
     def count(self, machine: str) -> int:
-        """How many series a machine has; 0 for an unknown one."""
+        """Return the number of a machine's series; 0 for an unknown machine."""
         return self._machines[machine].count if machine in self._machines else 0
 
     def number(self, series: Series) -> int:
-        """Return the number of a series in ``Numbers.series``; no cache and no process has another.
+        """Return the number of a series in ``Numbers.series``. The number is the same in every cache and process.
 
         Raises:
-            KeyError: there is no such series.
+            KeyError: the series does not exist.
         """
         return self._machines[series.machine].numbers[series]
 
     def points(self, *series: Series) -> list[Point]:
-        """Every point of some series with all that is known of it; by machine, by series, then oldest first.
+        """Return every point of these series with all stored facts, sorted by machine, series and commit.
 
-        A point takes about 20 µs: for numbers over many series there are ``trends``.
+        A point takes about 20 µs. Use ``trends`` for numbers of many series.
         """
         found: list[Point] = []
         for name, index in self._machines.items():
@@ -171,24 +180,25 @@ class Results:
         return found
 
     def keys(self, machine: str) -> KeyIndex:
-        """Return the keys of the series of a machine; none for an unknown machine."""
+        """Return the keys of a machine's series; no keys for an unknown machine."""
         return self._machines[machine].keys if machine in self._machines else index_keys((), {})
 
     def columns(
         self, machine: str, names: Collection[str], commit: str | None = None, series: Iterable[Series] | None = None
     ) -> Rows:
-        """Return points of a machine as columns, in the order of ``series()``, then of commits; {} if there are none.
+        """Return points of a machine as columns, sorted as ``series()`` and then by commit; {} if there are no points.
 
         Args:
-            machine: the machine whose points are returned; an unknown machine has none.
+            machine: the machine whose points are returned; an unknown machine has no points.
             names: the names of stored columns (``lockstep.history.columns``).
             commit: the full hash of the commit whose points are returned; ``None`` for each series' newest point.
-            series: the series of which every point is returned instead.
+            series: series of which every point is returned, in place of the points that ``commit`` selects.
 
         Returns:
-            the columns, of which "version" holds indices into ``versions``, and besides "rank", the place of the
-            point's series among ``series(machine)``, "commit", an index into ``commits(machine)``, and "error", the
-            standard error of the logarithm of "value".
+            the columns, and three more: "rank", the index of the point's series in ``series(machine)``; "commit", an
+                index
+            into ``commits(machine)``; "error", the standard error of log("value"). "version" holds indices into
+            ``versions``.
         """
         index = self._machines.get(machine)
         if index is None:
@@ -211,16 +221,19 @@ class Results:
         return found | {"rank": ranks, "commit": commits}
 
     def latest(self, machine: str) -> list[Point]:
-        """The newest point of every series of a machine, in the order of ``series()``; [] for an unknown machine."""
+        """Return the newest point of every series of a machine, in the order of ``series()``; [] for an unknown
+        machine.
+        """
         return list(self.walk(machine))
 
     def at(self, commit: str, machine: str | None = None) -> list[Point]:
-        """Every point of a commit (its full hash) on a machine, ``None``: on all; in the order of ``series()``."""
+        """Return every point of a commit (full hash) on a machine (``None``: all), in the order of ``series()``."""
         machines = self.machines if machine is None else [machine]
         return [point for name in machines for point in self.walk(name, commit)]
 
     def page(self, machine: str, commit: str, start: int, count: int) -> tuple[list[Point], int]:
-        """Return one page of a machine's points at a commit, in the order of ``series()``, and how many it has in all.
+        """Return one page of a machine's points at a commit, in the order of ``series()``, and the number of all
+        points.
 
         Args:
             machine: one of ``machines``.
@@ -233,9 +246,10 @@ class Results:
         return list(self._points(rows, index, start, start + count)), len(rows["run"]) if rows else 0
 
     def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
-        """Give the points of a machine at a commit (its full hash), or the newest of every series, one by one.
+        """Yield the points of a machine at a commit (full hash; ``None``: each series' newest), in the order of
+        ``series()``.
 
-        They are in the order of ``series()``. Together they take a kilobyte each: who needs them once holds none.
+        A point takes a kilobyte. A caller that needs each point once should not hold all of them.
         """
         index = self._machines.get(machine)
         if index and commit is None:
@@ -252,7 +266,9 @@ class Results:
             yield Trend(series, self.benchmarks[series.benchmark], version=version[own], **columns)
 
     def _points(self, rows: Rows, index: MachineIndex, start: int = 0, end: int | None = None) -> Iterator[Point]:
-        """Give rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
+        """Yield rows as points, sorted by series and commit. Rows are converted column by column, since pages need
+        thousands.
+        """
         if not rows:
             return
         order, commits, runs, _ = _in_order(rows, index)
@@ -263,7 +279,7 @@ class Results:
             yield from self._portion(portion, commits[some], [self.runs[run] for run in runs[some].tolist()], index)
 
     def _portion(self, rows: Rows, commits: Ints, runs: list[Run], index: MachineIndex) -> Iterator[Point]:
-        """Give the points of rows that are in order."""
+        """Yield the points of sorted rows."""
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}
@@ -285,16 +301,16 @@ class Results:
         return map(Point, *(columns[field.name] for field in fields(Point)))
 
 
-#: Columns that place a point among others, and tell how sure it is.
+#: Columns with the identity and the uncertainty of a point.
 _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "ratio", "ratio_low", "ratio_high", "epochs")
 
-#: Points that are made together: their columns are lists of objects.
+#: Points that are made together, because their columns are lists of objects.
 _AT_ONCE = 4096
 
-#: What asv's file means by NaN and by null.
+#: Reasons that asv's NaN and null stand for.
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}
 
-#: Columns of a trend that are those of ``Numbers``.
+#: Columns that ``Trend`` and ``Numbers`` share.
 _OF_TREND = tuple(one.name for one in fields(Trend) if one.name not in ("series", "benchmark", "version"))
 
 _NUMBERS = (
@@ -309,7 +325,7 @@ _AS_STORED = (
 
 
 def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, Ints, Ints]:
-    """Return the order of rows by series and commit, and of the rows in order commit, run and rank of the series."""
+    """Return the order of rows by series and commit, and the sorted rows' commit, run and series rank."""
     place, _ = lookup(index.source.ids, rows["run"])
     commits, ranks = index.source.commits[place], index.ranks(rows["series"]).astype(np.int32)
     order = np.lexsort((commits, ranks))
@@ -317,7 +333,7 @@ def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, 
 
 
 def _known(numbers: NDArray[np.float64]) -> list[float | None]:
-    """The numbers, ``None`` for NaN."""
+    """Return the numbers with ``None`` for NaN."""
     missing = np.isnan(numbers)
     if missing.all():
         return [None] * len(numbers)

@@ -1,4 +1,4 @@
-"""Results of functions of a snapshot, cached as long as the snapshot lives."""
+"""Cache results of functions of a snapshot for the life of the snapshot."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A cached value, once it is computed; ``size`` is its number of items, if it is a collection."""
+    """A cached value, empty until the value is computed. ``size`` is the number of items in a collection."""
 
     done: bool = False
     value: Any = None
     size: int = 0
 
 
-#: Values that are cached of one function and snapshot, and items in all of them; the longest unused goes first. The
-#: limit is for each function: a walk along the commits must not push out what every page of a machine needs.
+#: Limits of cached values and of their items. The longest unused value is dropped first. The limits are per function
+#: and
+#: snapshot: a walk along the commits must not evict values that every page of a machine needs.
 _MOST, _MOST_ITEMS = 16, 200_000
 
 _CACHE: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Entry]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
-#: Held by the thread that computes. Python runs one thread at a time, so several that compute large values take no less
-#: time than one after the other, and need the memory of all at once.
+#: The computing thread holds this lock. Python runs one thread at a time, so parallel computations of large values
+#: would
+#: save no time and need the memory of all of them at once.
 _COMPUTING = threading.RLock()
 
 
 def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) -> T:
-    """Return what ``make`` returns, computed once for this snapshot and key; other threads wait for it.
+    """Return the value of ``make``, computed once per snapshot, function and key. Other threads wait for the value.
 
     Args:
         results: the snapshot.
-        who: the function that asks. key: the function's arguments.
-        make: takes nothing, and returns a value that nobody changes.
+        who: the function whose value is cached.
+        key: the arguments of the function.
+        make: takes no arguments, and returns a value that callers do not modify.
     """
     with _LOCK:
         entries = _CACHE.setdefault(results, {}).setdefault(who, OrderedDict())
@@ -65,7 +68,7 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) 
 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
-    """Cache a function of a snapshot and further (hashable) arguments, see ``once``."""
+    """Cache a function of a snapshot and hashable arguments, see ``once``."""
 
     @wraps(function)
     def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:

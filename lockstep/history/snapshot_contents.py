@@ -1,4 +1,4 @@
-"""Contents of a snapshot, apart from the points: read from the manifest at one moment."""
+"""The content of a snapshot apart from the points, read from the manifest at one moment."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from lockstep.history.series_keys import KeyIndex, index_keys
 
 @dataclass(frozen=True)
 class Contents:
-    """All but the points.
+    """All data of a snapshot apart from the points.
 
     Attributes:
         machines, runs, benchmarks, problems: see ``Results``.
         commits: all commits that have results, oldest first.
-        rows: of the manifest, for each of ``runs`` one or, where a commit was measured several times, more; the newest
-            measurement comes last.
+        rows: for each of ``runs``, its rows in the manifest. A commit that was measured several times has several rows,
+            the newest last.
         files: the number of result files.
         parts: parquet files by folder.
-        layouts: numbers of series by the layout that a row names.
-        known: benchmark and parameters' values of each series by number.
+        layouts: series numbers by the layout that a row names.
+        known: benchmark and parameter values of each series by number.
         versions: texts by number.
     """
 
@@ -66,32 +66,32 @@ class MachineIndex:
         place = {commit.hash: place for place, commit in enumerate(contents.commits)}
         own = [index for index, run in enumerate(contents.runs) if run.machine == name]
         own.sort(key=lambda index: place[contents.runs[index].commit])
-        #: Indices into the runs of the snapshot, in the order of commits.
+        #: Indices into the snapshot's runs, in the order of commits.
         self.runs = own
         self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in own)
         #: Index of the commit, by index of the run.
         self.commit_at = {index: commit for commit, index in enumerate(own)}
-        #: Index of the run, by each of its stored numbers; and those numbers, by commit.
+        #: Index of the run by stored number, and stored numbers by commit.
         self.index_of = {row.id: index for index in own for row in contents.rows[index]}
         self.ids_at = {contents.runs[index].commit: self.ids(index) for index in own}
 
     def ids(self, index: int) -> tuple[int, ...]:
-        """Stored numbers of a run, by its index."""
+        """Return the stored numbers of a run, given by its index."""
         return tuple(row.id for row in self._contents.rows[index])
 
     @cached_property
     def source(self) -> Source:
-        """Where the points lie."""
+        """The source of the machine's points."""
         return self._source(self._contents.parts[self._contents.rows[self.runs[0]][0].folder], 0)
 
     def newest(self, commits: int) -> Source:
-        """The same at the last commits only, without the parts that hold nothing of them."""
+        """Return the source restricted to the newest commits, without parts that hold none of their points."""
         first = max(len(self.runs) - commits, 0)
         there = {row.part for index in self.runs[first:] for row in self._contents.rows[index]}
         return self._source(tuple(part for part in self.source.parts if part.name in there), first)
 
     def _source(self, parts: tuple[Path, ...], first: int) -> Source:
-        """The points of the runs from the place ``first`` on."""
+        """Return the source of the runs from index ``first`` on."""
         every = [
             (row.id, index, place, rank)
             for place, index in enumerate(self.runs[first:], first)
@@ -108,16 +108,16 @@ class MachineIndex:
 
     @property
     def count(self) -> int:
-        """How many series it has."""
+        """The number of the machine's series."""
         return len(self._numbers)
 
     @cached_property
     def benchmarks(self) -> set[str]:
-        """Names of those that it ever measured."""
+        """Names of the benchmarks that the machine ever measured."""
         return {self._contents.known[number][0] for number in self._numbers}
 
     def one(self, number: int) -> Series:
-        """The series of a number; the whole order takes longer than a few of it."""
+        """Return the series with this number. Building the order of all series takes longer than a few such calls."""
         found = self._made.get(number)
         if found is None:
             name, values = self._contents.known[number]
@@ -135,7 +135,7 @@ class MachineIndex:
         return self._made
 
     def series_of(self, benchmark: str) -> Sequence[Series]:
-        """Series of a benchmark, in order of parameters; () for an unknown benchmark."""
+        """Return the series of a benchmark, in order of parameters; () for an unknown benchmark."""
         start = bisect_left(self._in_order, benchmark, key=_BENCHMARK)
         return self._in_order[start : bisect_right(self._in_order, benchmark, start, key=_BENCHMARK)]
 
@@ -150,18 +150,18 @@ class MachineIndex:
 
     @cached_property
     def keys(self) -> KeyIndex:
-        """Keys of the series."""
+        """The keys of the series."""
         return index_keys(self._in_order, self._contents.benchmarks)
 
     def ranks(self, numbers: Ids) -> NDArray[np.intp]:
-        """Return the place of each series, given by its stored number, in the order of the series."""
+        """Return the rank of each series, given by its stored number, in the order of ``series``."""
         rising, rank = self._ranked
         found: NDArray[np.intp] = rank[np.searchsorted(rising, numbers)]
         return found
 
     @cached_property
     def _ranked(self) -> tuple[Ids, NDArray[np.intp]]:
-        """Numbers of the series, rising, and the place of each among the series."""
+        """The stored numbers of the series, ascending, and the rank of each series in ``series``."""
         numbers = np.fromiter(self.series, dtype=np.int64, count=len(self.series))
         order = np.argsort(numbers)
         return numbers[order], order
@@ -175,16 +175,16 @@ def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -> Contents:
-    """The contents as the manifest has them.
+    """Return the contents that the manifest holds.
 
     Args:
         root: the results folder.
         parts: folder of the parquet files.
-        reading: of the manifest.
-        strays: problems of the folder rather than of a file.
+        reading: a view of the manifest.
+        strays: problems of the folder that belong to no result file.
     """
     order, dates = reading.history(), reading.commits()
-    # A process that reads files takes them in portion by portion, and orders them in the end.
+    # A process that is still reading files adds them in portions, and computes the order of commits at the end.
     unordered = dates.keys() - {commit for commit, _ in order}
     order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
     place = {commit: index for index, (commit, _) in enumerate(order)}
@@ -218,7 +218,9 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
 
 
 def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
-    """Rows of one folder, commit and environment, the newest measurement last, without copies; and notes on both."""
+    """Group rows by folder, commit and environment, the newest last. Drop copies. Return groups, and notes on
+    repeats.
+    """
     of: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.path):
         of[row.folder, row.commit, row.environment].append(row)
@@ -257,7 +259,7 @@ def _run(rows: Sequence[RunRow]) -> Run:
 
 @lru_cache(maxsize=1024)
 def _facts(text: str) -> dict[str, Any]:
-    """Facts that many runs share, and share in memory."""
+    """Return facts from JSON. Runs with the same text share one dictionary in memory."""
     facts: dict[str, Any] = json.loads(text)
     return facts
 

@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log, with which readers wait for nobody."""
+"""Turn on SQLite's write-ahead log. With the log, readers never wait."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 
 
 def keep_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None:
-    """Turn a database to it, which stays so.
+    """Turn on the write-ahead log of a database. The setting is permanent.
 
-    Of several that turn a new database at once SQLite tells all but one that it is locked, at once and whatever the
-    connection's timeout: each holds the lock of a reader by then, and would wait for the others' to end
-    (sqlite3_busy_handler of SQLite's manual).
+    If several connections do this on a new database, SQLite refuses all but one at once, whatever the timeout: each
+    holds
+    a read lock and would wait for the others (sqlite3_busy_handler in SQLite's manual). So this function retries.
 
     Args:
-        connection: outside of any transaction.
-        patience: seconds to try for.
+        connection: a connection outside any transaction.
+        patience: seconds to retry.
 
     Raises:
-        sqlite3.OperationalError: it is locked for longer, or cannot be written.
+        sqlite3.OperationalError: the database stays locked, or cannot be written.
     """
     until = time.monotonic() + patience
     while True:

@@ -1,4 +1,4 @@
-"""The store: a columnar cache that is kept in step with a results folder."""
+"""The store: a columnar cache that follows a results folder."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from lockstep.history.validation import Unreadable
 
 __all__ = ["Store", "StoreError", "default_cache"]
 
-#: Seconds after which a cache in use is marked as such again, and after which one that is not is deleted.
+#: Seconds between two marks of a cache in use, and seconds without use until a cache is deleted.
 _USED, _UNUSED = 86_400.0, 7 * 86_400.0
 
-#: Seconds after which a snapshot is no longer served while a new one is made.
+#: Age in seconds above which a snapshot is not returned while another thread makes a new one.
 _OLD = 60.0
 
-#: Files from which on a glance comes between two scans: those of 8,000 take 50 ms of CPU.
+#: Number of files above which ``probably_unchanged`` replaces some scans. A scan of 8,000 files takes 50 ms of CPU.
 _MANY = 1000
 
 
 class Store:
-    """A results folder and its cache; several processes may share both.
+    """A results folder and its cache. Several processes may share both.
 
-    The cache is a folder of its own, never inside the results: parquet parts for each machine and an SQLite
-    manifest. Everything in it follows from the files, so it may be deleted at any time.
+    The cache is a separate folder, never inside the results: parquet parts for each machine and an SQLite manifest. The
+    cache is derived from the files alone, so it may be deleted at any time.
     """
 
     def __init__(self, root: Path, repo: Path, cache: Path, patience: float) -> None:
@@ -57,7 +57,7 @@ class Store:
         self._reader = Reader(cache / "spill")
         self._lock = threading.Lock()
         self._looked = 0.0
-        #: The last scan of which everything was taken in, and when it was made.
+        #: The last scan whose files were all read, and the time of that scan.
         self._seen: Scan | None = None
         self._scanned = 0.0
         self._strays: tuple[Problem, ...] = ()
@@ -66,16 +66,16 @@ class Store:
 
     @classmethod
     def open(cls, results: Path, repo: Path | None = None, cache: Path | None = None, patience: float = 2.0) -> Store:
-        """The store of a results folder, which need not exist yet. Reads nothing.
+        """Return the store of a results folder, which need not exist yet. No file is read.
 
         Args:
             results: asv's results folder.
-            repo: a folder in the git repository that tells the order of commits; ``results`` by default.
-            cache: folder for the cache; by default one in the user's cache folder, named after ``results``.
-            patience: seconds for which ``current`` returns a snapshot without another look at the files.
+            repo: a folder in the git repository that gives the order of commits; ``results`` by default.
+            cache: folder for the cache; by default a folder in the user's cache folder, named after ``results``.
+            patience: seconds for which ``current`` returns the same snapshot without a look at the files.
 
         Raises:
-            StoreError: the cache would lie among the results, or DuckDB could not read it.
+            StoreError: the cache would lie inside the results, or DuckDB cannot read its path.
         """
         root = results.absolute()
         chosen = (cache or default_cache(root)).absolute() / f"layout-{code_digest(*MADE_BY)}"
@@ -86,10 +86,10 @@ class Store:
         return cls(root, repo or root, chosen, patience)
 
     def refresh(self, wait: bool = True) -> Refreshed:
-        """Update the cache for the files that are new, changed (path, mtime, size) or gone.
+        """Update the cache for files that are new, changed (path, mtime, size) or deleted.
 
         Args:
-            wait: for another process that is refreshing; without it, what that one has finished is taken.
+            wait: whether to wait for another process that is refreshing; otherwise use what that process has finished.
 
         Raises:
             StoreError: the cache cannot be written, or a process that reads files was killed.
@@ -100,7 +100,7 @@ class Store:
     def current(self) -> Results:
         """Return the snapshot, refreshed if it is older than ``patience``.
 
-        While one thread refreshes, others get the last snapshot.
+        While one thread refreshes, other threads get the previous snapshot.
 
         Raises:
             StoreError: see ``refresh``.
@@ -108,7 +108,7 @@ class Store:
         snapshot, age = self._snapshot, time.monotonic() - self._looked
         if snapshot is not None and age < self._patience:
             return snapshot
-        # Parts that an old snapshot needs may be gone.
+        # Parts that an old snapshot needs may have been deleted.
         old = snapshot is None or age > _OLD
         if not self._lock.acquire(blocking=old) and snapshot is not None:
             return snapshot
@@ -132,7 +132,7 @@ class Store:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise StoreError(f"the cache {self.cache} cannot be used ({error}): choose another folder") from error
-            # A damaged manifest: everything in it follows from the files.
+            # A damaged manifest may be deleted: everything in it is derived from the files.
             shutil.rmtree(self.cache, ignore_errors=True)
             changed, gone, points = self._update(seen, wait)
             self._load()
@@ -147,7 +147,7 @@ class Store:
         return Refreshed(len(seen.files), changed, gone, points, problems, notes, time.perf_counter() - began)
 
     def _settled(self) -> Scan | None:
-        """Return the last scan if a glance at the files is enough: they are many, it is young, and nothing differs."""
+        """Return the last scan if it is recent, has many files, and ``probably_unchanged`` confirms it."""
         seen, young = self._seen, time.monotonic() - self._scanned < _OLD
         many = seen is not None and len(seen.files) > _MANY
         return seen if seen and many and young and probably_unchanged(self.root, seen) else None
@@ -159,7 +159,9 @@ class Store:
         return seen
 
     def _update(self, seen: Scan, wait: bool) -> tuple[int, int, int]:
-        """Take in what changed; how many files changed, are gone, and how many points were read."""
+        """Read the changes since the last refresh. Return the numbers of changed files, deleted files and points
+        read.
+        """
         self._parts.mkdir(parents=True, exist_ok=True)
         catalog = Catalog(self.cache / "manifest.sqlite")
         with _only_one(self.cache / "lock", wait) as alone:
@@ -187,7 +189,7 @@ class Store:
             return len(changed), len(gone), points
 
     def _mend(self, catalog: Catalog) -> None:
-        """Forget parts that are not as they were written; their files are read again."""
+        """Drop parts that are missing or damaged, so that their files are read again."""
         with catalog.reading() as reading:
             parts = reading.parts()
         for part in parts:
@@ -213,7 +215,7 @@ class Store:
             catalog.merge(several, merge_parts(self._parts, several, (run.id for run in runs if run.part in names)))
 
     def _order(self, catalog: Catalog) -> None:
-        """Ask git for the order of commits, if there are others than last time or the repository has more history."""
+        """Ask git for the order of commits if the commits or the repository's history changed."""
         with catalog.reading() as reading:
             dates, before = reading.commits(), reading.said("history")
         of = [str(self._repo.absolute()), repository_state(self._repo), *sorted(map(str, dates.items()))]
@@ -222,7 +224,7 @@ class Store:
             catalog.set_history(state, ((one.hash, one.subject) for one in order_commits(dates, self._repo)))
 
     def _sweep_caches(self) -> None:
-        """Delete caches that other versions of the code made and nobody used for long. Mark this cache as used."""
+        """Delete caches of other code versions that were not used for long. Mark this cache as used."""
         with suppress(OSError):
             if time.time() - self.cache.stat().st_mtime > _USED:
                 os.utime(self.cache)
@@ -240,14 +242,16 @@ class Store:
 
 
 def default_cache(root: Path) -> Path:
-    """Where the cache of a results folder lies if nothing else is said."""
+    """Return the default location of a results folder's cache."""
     digest = blake2b(str(root.resolve()).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return user_cache_path("lockstep") / f"results-{digest}"
 
 
 @contextmanager
 def _only_one(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a lock that one process at a time can have. Yield whether this process has it. A kill releases the lock."""
+    """Hold a lock that one process at a time can have. Yield whether this process has the lock. A kill releases the
+    lock.
+    """
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""How much of a results folder was not read, and why, in a few lines: single files are for ``lockstep ingest``."""
+"""Summarize how much of a results folder was not read, and why. ``lockstep ingest`` lists the single files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from lockstep.history.problems import Problem, Weight
 from lockstep.history.snapshot import Results
 
-#: Reasons that a sentence lists.
+#: Number of reasons that a sentence lists.
 _MOST = 5
 
 Reasons = tuple[tuple[str, int], ...]
@@ -18,14 +18,14 @@ Reasons = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Tally:
-    """Problems and notes, counted.
+    """Counts of problems and notes.
 
     Attributes:
         files: the number of result files.
         unread: the number of result files that were not read at all.
         reasons: why files were not read, each with the number of files, the most frequent first.
         parts: why single benchmarks, provenance files and folders were not read, each with its number.
-        notes: how content that was read differs from what asv writes, each with its number.
+        notes: how content that was read differs from asv's format, each with its number.
     """
 
     files: int
@@ -35,7 +35,9 @@ class Tally:
     notes: Reasons
 
     def sentences(self, advice: str = "`lockstep ingest` lists them") -> Iterator[str]:
-        """What was not read, in at most two sentences without a full stop; none where everything was."""
+        """Yield at most two sentences, without a full stop, on content that was not read. Yield none if all was
+        read.
+        """
         if self.unread:
             were = "was" if self.unread == 1 else "were"
             said = f"{self.unread:,} of {self.files:,} files {were} not read: {_listed(self.reasons)}"
@@ -47,7 +49,7 @@ class Tally:
             yield f"{said}; {advice}" if advice and not self.unread else said
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the counts as a JSON object."""
         weights: tuple[tuple[Weight, Reasons], ...] = (
             ("file", self.reasons),
             ("part", self.parts),
@@ -62,7 +64,7 @@ class Tally:
 
 
 def tally(results: Results) -> Tally:
-    """Of everything in a results folder."""
+    """Count the problems and notes of a results folder."""
     files = [one for one in results.problems if one.weight == "file"]
     parts = (one for one in results.problems if one.weight == "part")
     return Tally(
@@ -71,7 +73,7 @@ def tally(results: Results) -> Tally:
 
 
 def problem_json(problem: Problem) -> dict[str, str]:
-    """A problem or note, for programs."""
+    """Return a problem or note as a JSON object."""
     return {"path": problem.path, "what": problem.what, "reason": problem.kind, "weight": problem.weight}
 
 

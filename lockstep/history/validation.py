@@ -1,4 +1,4 @@
-"""Distrust: what is read from a results folder came from elsewhere and may be anything."""
+"""Validate the content of a results folder. Files come from elsewhere and may hold anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Bytes. asv's file of 300 series with samples has about 0.5 MB; JSON takes up to 25 times as much as Python's objects.
+#: Bytes. asv's file of 300 series with samples has about 0.5 MB. Python objects take up to 25 times the size of JSON.
 LARGEST_FILE = 32 * 2**20
 
 #: Characters of a name, which goes into pages and addresses.
@@ -19,16 +19,16 @@ LONGEST_NAME = 300
 #: Milliseconds since 1970, in the year 2248.
 LATEST_TIME = 2**43
 
-#: No time, rate or cost lies outside; within, quotients and products of two stay finite.
+#: Every time, rate and cost lies between these. Quotients and products of two such numbers stay finite.
 SMALLEST, LARGEST = 1e-30, 1e30
 
 
 class Unreadable(ValueError):
-    """A file, or a part of one, is not what it should be; the message says how, not where.
+    """A file, or a part of a file, has the wrong form. The message says what is wrong, not where.
 
     Args:
         what: the message.
-        reason: the same without what is particular to this file, so that files of one kind can be counted.
+        reason: the message without the details of this file, so that problems of one kind can be counted.
     """
 
     def __init__(self, what: str, reason: str = "") -> None:
@@ -37,11 +37,11 @@ class Unreadable(ValueError):
 
 
 def plain_file(path: Path) -> Path:
-    """``path``, if it may be read.
+    """Return ``path`` if the file may be read.
 
     Raises:
-        Unreadable: a link (it could lead anywhere), a pipe (it would never end) or too large.
-        OSError: there is no such file, or no permission.
+        Unreadable: the file is too large, a link (which could lead anywhere) or a pipe (which could never end).
+        OSError: the file does not exist, or its permissions forbid reading.
     """
     size = path.stat().st_size
     if path.is_symlink() or not path.is_file():
@@ -52,11 +52,12 @@ def plain_file(path: Path) -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """The file's content; asv writes NaN and infinities, so they are let in here and sorted out by ``finite``.
+    """Return the file's content. NaN and infinities are accepted, because asv writes them; ``finite`` rejects them
+    later.
 
     Raises:
         Unreadable: not a plain file, too large, not UTF-8, not JSON or nested too deep.
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     try:
         return json.loads(plain_file(path).read_bytes().decode("utf-8"))
@@ -69,10 +70,10 @@ def read_json(path: Path) -> Any:
 
 
 def name(text: Any) -> str:
-    """A name from a file: printable and of bearable length, because it goes into pages and addresses.
+    """Return a name from a file. A name is printable and short, because it goes into pages and addresses.
 
     Raises:
-        Unreadable: it is not.
+        Unreadable: the text is not printable, is too long, or is not a text.
     """
     if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
         raise Unreadable(f"has {text!r:.60} where a name belongs", "has something else where a name belongs")
@@ -80,7 +81,7 @@ def name(text: Any) -> str:
 
 
 def short_name(text: str) -> str:
-    """A text from a file as a printable name of at most 300 characters; a digest stands for what is cut off."""
+    """Return a text from a file as a printable name of at most 300 characters. A digest replaces the part cut off."""
     printable = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
     if len(printable) <= LONGEST_NAME:
         return printable
@@ -89,7 +90,7 @@ def short_name(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A file's name as one printable line."""
+    """Return a file's name as one printable line."""
     return (
         text
         if text.isprintable()
@@ -98,14 +99,14 @@ def shown(text: str) -> str:
 
 
 def words(text: Any) -> str:
-    """Free text from a file, cut at 2000 characters; "" for anything that is not text."""
+    """Return free text from a file, cut at 2000 characters; "" for anything that is not text."""
     if not isinstance(text, str):
         return ""
     return text[:2000].encode("utf-8", "replace").decode("utf-8")
 
 
 def finite(value: Any) -> float | None:
-    """A number as a float; ``None`` for anything else, and for what is too large or too small to reckon with."""
+    """Return a number as a float; ``None`` for other values, and for numbers too large or too small to compute with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -116,13 +117,13 @@ def finite(value: Any) -> float | None:
 
 
 def in_range(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Where ``finite`` would let an array's numbers through."""
+    """Return which numbers of an array ``finite`` would accept."""
     size = np.abs(values)
     good: NDArray[np.bool_] = (size == 0) | ((size > SMALLEST) & (size < LARGEST))
     return good
 
 
 def time_ms(value: Any) -> int:
-    """Milliseconds since 1970; 0 for anything that is no such time."""
+    """Return a time in ms since 1970; 0 for anything that is not a valid time."""
     number = finite(value)
     return int(number) if number is not None and 0 < number < LATEST_TIME else 0
