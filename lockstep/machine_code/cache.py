@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 import time
 import zlib
@@ -16,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
+from lockstep.processes.cache_folder import cache_folder
 
 #: Raised whenever the stored values change in form or meaning.
 VERSION = 2
@@ -27,11 +26,8 @@ RECENT = 24 * 3600
 
 
 def cache_path() -> Path:
-    """Return the path of the file: in ``LOCKSTEP_CACHE``, or in ``lockstep`` in the user's cache folder."""
-    folder = os.environ.get("LOCKSTEP_CACHE")
-    if folder:
-        return Path(folder) / f"machine-code-{VERSION}.sqlite"
-    return user_cache_path("lockstep", appauthor=False) / f"machine-code-{VERSION}.sqlite"
+    """Return the path of the file, in ``cache_folder``."""
+    return cache_folder() / f"machine-code-{VERSION}.sqlite"
 
 
 class Cache:

@@ -113,6 +113,7 @@ class Watched:
         check_s: minimum seconds that a check may take, because it compiles what was not compiled ahead.
         environment: variables of the worker; by default those of this process.
         pass_fds: further file descriptors that the worker inherits.
+        folders: folders of packages that precede all others on the worker's path.
     """
 
     def __init__(
@@ -123,13 +124,15 @@ class Watched:
         check_s: float = 0.0,
         environment: Mapping[str, str] = os.environ,
         pass_fds: Sequence[int] = (),
+        folders: Sequence[Path] = (),
     ) -> None:
         self.silence_s = silence_s
         self._asked_at = monotonic()
         self._least_s = {"start": START_S, "check": check_s}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
         ours, theirs = os.pipe()
-        path = os.pathsep.join(part for part in (str(HOME), environment.get("PYTHONPATH", "")) if part)
+        parts = [*map(str, folders), str(HOME), environment.get("PYTHONPATH", "")]
+        path = os.pathsep.join(part for part in parts if part)
         self._process = start(
             [sys.executable, "-m", module, "--reply", str(theirs), *arguments],
             stdin=subprocess.PIPE,

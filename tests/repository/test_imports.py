@@ -20,7 +20,19 @@ ALLOWED = {
 }
 
 #: The rooms that measure run on machines that have no store of results.
-MEASURE = {"suite", "gpu", "timing", "record", "processes", "machine_code", "gate", "asv", "tuning", "referee"}
+MEASURE = {
+    "suite",
+    "gpu",
+    "timing",
+    "record",
+    "processes",
+    "machine_code",
+    "gate",
+    "asv",
+    "tuning",
+    "referee",
+    "toolchain",
+}
 HISTORY = {"history", "detect", "alerts", "notify", "compare"}
 
 

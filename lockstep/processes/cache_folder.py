@@ -1,0 +1,14 @@
+"""Locate Lockstep's folder in the user's cache; everything in it can be computed or installed again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+
+def cache_folder() -> Path:
+    """Return ``LOCKSTEP_CACHE``, or ``lockstep`` in the user's cache folder (``XDG_CACHE_HOME``)."""
+    chosen = os.environ.get("LOCKSTEP_CACHE")
+    return Path(chosen) if chosen else user_cache_path("lockstep", appauthor=False)

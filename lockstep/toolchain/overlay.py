@@ -1,0 +1,107 @@
+"""Install packages into a folder of the user's cache, once.
+
+A folder is complete when it has its name: pip writes into a folder of another name, which is renamed at the end. Of two
+processes that need the same folder, one installs and the other waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from lockstep.processes.cache_folder import cache_folder
+from lockstep.processes.children import run
+from lockstep.processes.watched import HOME
+
+#: Seconds after which an unused folder is deleted; Triton takes 0.6 to 1 GB.
+KEPT_S = 60 * 24 * 3600
+
+
+class ToolchainError(RuntimeError):
+    """A toolchain cannot be installed or used; the message says why and what to do."""
+
+
+def overlay(packages: Sequence[str], find_links: Path | None, say: Callable[[str], None]) -> Path:
+    """Return a folder with these packages and without their dependencies; install them at first use.
+
+    pip's own settings hold (``PIP_INDEX_URL``, ``PIP_NO_INDEX``, ``PIP_FIND_LINKS``, pip.conf …).
+
+    Args:
+        packages: "name==version", or paths of wheels.
+        find_links: a folder of wheels, or ``None``.
+        say: called with a line before an installation.
+
+    Raises:
+        ToolchainError: there is no pip, or pip fails.
+    """
+    home = cache_folder() / "toolchains"
+    folder = home / _key(packages)
+    if not folder.is_dir():
+        home.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_suffix(".lock"), lambda: say(f"another process installs {', '.join(packages)}")):
+            if not folder.is_dir():
+                say(f"installing {', '.join(packages)} into {folder}")
+                _install(packages, find_links, folder)
+    # The time of modification is the time of the last use. A read-only cache can still be used.
+    with contextlib.suppress(OSError):
+        os.utime(folder)
+        _delete_unused(home)
+    return folder
+
+
+def _key(packages: Sequence[str]) -> str:
+    parts = [platform.python_implementation(), platform.python_version(), sysconfig.get_platform()]
+    for package in sorted(packages):
+        content = hashlib.sha256(Path(package).read_bytes()).hexdigest() if package.endswith(".whl") else ""
+        parts.append(f"{Path(package).name if content else package} {content}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+def _install(packages: Sequence[str], find_links: Path | None, folder: Path) -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise ToolchainError(f"{sys.executable} has no pip: run {sys.executable} -m ensurepip")
+    partial = folder.with_suffix(".partial")
+    if partial.exists():
+        shutil.rmtree(partial)  # an installation was interrupted
+    options = ["--target", str(partial), "--no-deps", "--only-binary", ":all:", "--no-input"]
+    options += ["--disable-pip-version-check", "--quiet"]
+    options += ["--find-links", str(find_links)] if find_links else []
+    path = os.pathsep.join(part for part in (str(HOME), os.environ.get("PYTHONPATH", "")) if part)
+    done = run(
+        [sys.executable, "-m", "lockstep.toolchain.install_process", "install", *options, *packages],
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+    )
+    if done.returncode:
+        shutil.rmtree(partial, ignore_errors=True)
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in said if line.startswith("ERROR: ")] or said[-1:]
+        raise ToolchainError(f"pip does not install {', '.join(packages)}: {'; '.join(errors) or done.returncode}")
+    partial.rename(folder)
+
+
+def _delete_unused(home: Path) -> None:
+    for folder in home.iterdir():
+        if folder.is_dir() and time.time() - folder.stat().st_mtime > KEPT_S:
+            shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, waits: Callable[[], None]) -> Iterator[None]:
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

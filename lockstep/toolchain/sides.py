@@ -1,0 +1,91 @@
+"""Read what a user writes for a toolchain: packages, an environment, or "installed"."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from lockstep.processes.children import run
+from lockstep.toolchain.model import INSTALLED, Toolchain
+from lockstep.toolchain.overlay import ToolchainError, overlay
+
+_PINNED = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+")
+
+#: Prints Python's version, the folders from which it imports packages, and the folder that holds Triton.
+_ASK = """
+import importlib.util, json, sys, sysconfig
+own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+own |= {place + "/lib-dynload" for place in own}
+triton = importlib.util.find_spec("triton")
+places = [place + "/.." for place in triton.submodule_search_locations or ()] if triton else []
+print(json.dumps([list(sys.version_info[:2]), [p for p in sys.path if p not in own and p[-4:] != ".zip"], places]))
+"""
+
+
+class UnknownToolchain(ValueError):
+    """The text names no toolchain; the message says what to write."""
+
+
+def toolchain_of(
+    text: str, *, find_links: Path | None = None, say: Callable[[str], None] = lambda line: None
+) -> Toolchain:
+    """Return the toolchain that a text names, and install it if necessary.
+
+    Args:
+        text: "triton==3.6.0", several of these or paths of wheels joined by commas, the folder of a Python
+            environment, or "installed".
+        find_links: a folder of wheels that pip searches too.
+        say: called with a line before a long step.
+
+    Raises:
+        UnknownToolchain: the text names no exact version, no wheel and no environment of this Python version.
+        ToolchainError: pip does not install it.
+    """
+    if text == INSTALLED.name:
+        return INSTALLED
+    if (python := _python(Path(text))) is not None:
+        return Toolchain(text, _folders(python))
+    packages = [_package(part.strip()) for part in text.split(",")]
+    return Toolchain(text, (overlay(packages, find_links, say),))
+
+
+def _package(part: str) -> str:
+    if part.endswith(".whl") and Path(part).is_file():
+        return str(Path(part).resolve())
+    if _PINNED.fullmatch(part):
+        return part
+    raise UnknownToolchain(
+        f"{part!r} is not a toolchain: write one exact version (triton==3.6.0), the path of a wheel, several of these "
+        f'joined by commas, the folder of a Python environment, or "{INSTALLED.name}"'
+    )
+
+
+def _python(path: Path) -> Path | None:
+    """Return the interpreter of an environment; None if the path is not one."""
+    return next(
+        (one for one in (path / "bin" / "python", path) if one.is_file() and one.stem.startswith("python")), None
+    )
+
+
+def _folders(python: Path) -> tuple[Path, ...]:
+    # An absolute path that keeps its links: a resolved one would be the Python that the environment was made from.
+    command = [str(python.absolute()), "-I", "-c", _ASK]
+    try:
+        version, path, triton = json.loads(run(command, text=True, timeout=60).stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise UnknownToolchain(f"{python} does not run as Python: {error}") from error
+    if tuple(version) != sys.version_info[:2]:
+        theirs, ours = (".".join(map(str, one)) for one in (version, sys.version_info[:2]))
+        raise UnknownToolchain(
+            f"{python} is Python {theirs}, and this is Python {ours}: packages are shared, so make the environment "
+            f"with Python {ours}"
+        )
+    # An editable Triton may be found by a hook of its environment alone; so its folder is named.
+    return tuple(dict.fromkeys(Path(place).resolve() for place in [*path, *triton]))
+
+
+__all__ = ["ToolchainError", "UnknownToolchain", "toolchain_of"]
