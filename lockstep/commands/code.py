@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 
-from lockstep.commands.cli import expect_folder
+from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff, say
 from lockstep.commands.code_history import Packages, add_history, run_history
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
+from lockstep.processes.exit_status import BROKEN, OK, USAGE
 from lockstep.record.terminal import wide_console
 from lockstep.suite.model import Suite, SuiteError
+from lockstep.toolchain import ToolchainError, UnknownToolchain
 
 if TYPE_CHECKING:
-    from lockstep.machine_code import CaseCode, CaseKey, Comparison, Target
+    from lockstep.machine_code import CaseCode, CaseKey, Target
 
 
 #: Default targets, if neither asv.conf.json ({"lockstep": {"targets": […]}}) nor ``--target`` names any.
@@ -56,14 +54,9 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
             "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these values; may repeat"
         )
 
-        diff = actions.add_parser("diff", help="Compare two commits, or a commit and the working tree")
-        diff.add_argument("base", metavar="BASE", help="a commit")
-        diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
-        diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
-        diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity of a call is worse")
+        diff = add_diff(actions)
         for action in (show, diff):
             action.add_argument("--json", action="store_true", help="JSON on stdout")
-        diff.add_argument("--markdown", type=Path, metavar="FILE", help="append the differences to FILE as Markdown")
 
         for action in (show, diff, add_history(actions)):
             action.add_argument(
@@ -94,7 +87,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         try:  # before loading the suites, whose imports take seconds
             targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
         except TargetError as error:
-            return _fail(USAGE, str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}')
+            return fail(USAGE, str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}')
         loaded = load_suites(Path(conf.benchmark_dir))
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
@@ -103,12 +96,12 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         try:
             if args.action == "history":
                 return run_history(conf, args, packages, suites, targets)
-            act = _show if args.action == "show" else _diff
+            act = _show if args.action == "show" else run_diff
             return act(args, packages, suites, targets)
-        except RefError as error:
-            return _fail(USAGE, str(error))
-        except TracingFailed as error:
-            return _fail(BROKEN, str(error))
+        except (RefError, UnknownToolchain) as error:
+            return fail(USAGE, str(error))
+        except (TracingFailed, ToolchainError) as error:
+            return fail(BROKEN, str(error))
 
 
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
@@ -122,14 +115,14 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     labels = match_labels(suites, args.case)
     out = wide_console()
     with sources(args.ref, *packages) as tree:
-        if absent := _absent(suites, tree.root):
-            return _fail(BROKEN, f"{args.ref} has no family {absent}")
+        if absent := absent_families(suites, tree.root):
+            return fail(BROKEN, f"{args.ref} has no family {absent}")
         for target in targets:
             # Only these cases are traced: all cases of a large suite take half a minute.
-            codes = codes_of(tree, suites, target, cases=_chosen(labels), say=_say)
+            codes = codes_of(tree, suites, target, cases=_chosen(labels), say=say)
             codes = {key: code for key, code in codes.items() if _wanted(key, labels[key.suite], args.variant)}
             if not codes:
-                return _fail(BROKEN, f"{args.ref} has no code for these variants and cases")
+                return fail(BROKEN, f"{args.ref} has no code for these variants and cases")
             if args.json:
                 for key, code in codes.items():
                     print(json.dumps(_row(target, key, code)))
@@ -141,60 +134,8 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
             for line in unknown_lines(codes):
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
             if all(code.absent for code in codes.values()):
-                return _fail(BROKEN, f"{args.ref} has no code for these variants and cases: see above")
+                return fail(BROKEN, f"{args.ref} has no code for these variants and cases: see above")
     return OK
-
-
-def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    # Start-up: `lockstep --help` imports every verb.
-    from lockstep.machine_code import compare
-    from lockstep.machine_code.commit_sources import sources
-    from lockstep.machine_code.report import diff_lines
-
-    expect_folder(args.markdown)
-    with ExitStack() as trees:
-        base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
-        if absent := _absent(suites, base.root, head.root):
-            return _fail(BROKEN, f"nothing to compare: neither {args.base} nor {args.head} has the family {absent}")
-        out = wide_console()
-        comparisons = []
-        for target in targets:
-            comparison = compare(base, head, suites, target, say=_say, whole=True)
-            comparisons.append(comparison)
-            if not args.json:
-                # Print each target when it is compared: tracing one target may take minutes.
-                for line in diff_lines(comparison, args.base, args.head):
-                    out.print(line, markup=False, highlight=False, soft_wrap=True)
-                out.file.flush()
-    if args.json:
-        rows = [_comparison_row(comparison) for comparison in comparisons]
-        print(json.dumps({"base": args.base, "head": args.head, "targets": rows}, indent=2))
-    _summarize(comparisons, args)
-    kinds = {change.kind for comparison in comparisons for change in comparison.changes}
-    known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
-    if kinds and not known:
-        return _fail(BROKEN, "nothing was compared: all code is unknown, for the reasons above")
-    if args.worse and any(change.worse for comparison in comparisons for change in comparison.quantities):
-        return BAD_NEWS
-    if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):
-        first = " ".join(lost[0])
-        return _fail(BROKEN, f"the quantities of {len(lost)} cases are known in {args.base} alone, first {first}")
-    if not args.exit_code or not kinds:
-        return OK
-    if kinds - {"unknown"}:
-        return BAD_NEWS
-    return _fail(BROKEN, "no difference was found, but some code is unknown, for the reasons above")
-
-
-def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
-    """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
-    # Start-up: `lockstep --help` imports every verb.
-    from lockstep.machine_code.report import to_markdown
-
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
-        with path.open("a", encoding="utf-8") as file:
-            file.write(to_markdown(comparisons, args.base, args.head))
 
 
 def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
@@ -206,21 +147,6 @@ def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
     return {"target": target.name, **key._asdict(), **known, **asdict(code)}
 
 
-def _comparison_row(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "target": comparison.target.name,
-        "same_sources": sorted(comparison.same_sources),
-        "cases": dict(comparison.counts),
-        "changes": [
-            {**asdict(change), "cases": [key._asdict() for key in change.cases]} for change in comparison.changes
-        ],
-        "quantities": [
-            {**asdict(change), "worse": change.worse, "cases": [key._asdict() for key in change.cases]}
-            for change in comparison.quantities
-        ],
-    }
-
-
 def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | None:
     """Return the cases of each suite, or None where no case was named."""
     return None if None in labels.values() else {name: chosen or [] for name, chosen in labels.items()}
@@ -228,14 +154,6 @@ def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | No
 
 def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:
     return (not variants or key.variant in variants) and (labels is None or key.case in labels)
-
-
-def _absent(suites: Sequence[Suite], *roots: Path) -> str:
-    """Return the names of suites whose family is in none of these trees, separated by commas, or ""."""
-    # Start-up: `lockstep --help` imports every verb.
-    from lockstep.suite.discovery import has_family
-
-    return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))
 
 
 def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
@@ -247,14 +165,3 @@ def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
         if name not in known:
             asked = suites[0].name if len(suites) == 1 else "no suite"
             raise SuiteError(f"{asked} has {'no ' if len(suites) == 1 else ''}variant {name!r}{nearest(name, known)}")
-
-
-def _say(line: str) -> None:
-    # A single write: two trees are traced in two threads, and print writes the end of a line separately.
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
-
-
-def _fail(code: int, message: str) -> int:
-    print(message, file=sys.stderr)
-    return code

@@ -35,6 +35,10 @@ def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[Ke
         tree: folder to which source paths are made relative.
         processes: maximum number of processes to start.
     """
+    # Start-up: Triton is slow to import.
+    from triton.runtime.cache import triton_key
+
+    triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
     found = _spread(_identify, requests, processes, BATCH)
     return [
         KernelCode(
@@ -97,6 +101,7 @@ def _identity(request: Request) -> str:
     # Start-up: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
+    from triton.runtime.cache import triton_key
 
     target, backend = _backend(request)
     options = backend.parse_options({**request.options.__dict__, **request.source.parse_options()})
@@ -108,7 +113,8 @@ def _identity(request: Request) -> str:
     )
     # Libraries by name only: the folder in which they are installed does not affect the code.
     chosen = {**options.__dict__, "extern_libs": [name for name, _ in getattr(options, "extern_libs", None) or ()]}
-    versions = [triton.__version__, backend.hash(), sorted(get_cache_invalidating_env_vars().items())]
+    # Triton's files, because two builds may have the same version.
+    versions = [triton_key(), triton.__version__, backend.hash(), sorted(get_cache_invalidating_env_vars().items())]
     digest = hashlib.sha256(module.str_nodebug().encode())
     digest.update(repr([sorted(chosen.items()), str(target), versions]).encode())
     return digest.hexdigest()[:32]

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiled_tree import Reader, Say, family_sources, processors_here
+from lockstep.machine_code.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences import CodeChange, differences, differing
 from lockstep.machine_code.exact import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey
@@ -22,6 +23,7 @@ from lockstep.machine_code.quantity_changes import QuantityChange, quantity_chan
 from lockstep.machine_code.session import TooSlow, TracingFailed, Tree
 from lockstep.machine_code.sources import same_code
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.toolchain_diff import KernelChange, kernel_changes, with_shared_fields
 from lockstep.suite.model import Suite
 
 
@@ -33,6 +35,8 @@ class Comparison:
         target: what kernels are compiled for.
         base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled,
             unless ``compare`` was called with ``whole``.
+        compilers: the compilers of both trees, if their toolchains differ.
+        fields: fields of launch arguments that only one of these compilers has; they are not compared.
         same_sources: suites whose family's sources differ at most in comments; their cases are not traced.
         lacking: cases that neither tree has because it lacks a name that the variant imports, and that name.
     """
@@ -42,6 +46,8 @@ class Comparison:
     head: Mapping[CaseKey, CaseCode]
     same_sources: frozenset[str] = frozenset()
     lacking: Mapping[CaseKey, str] = field(default_factory=dict)
+    compilers: tuple[CompilerFacts, CompilerFacts] | None = None
+    fields: tuple[str, ...] = ()
 
     @cached_property
     def changes(self) -> tuple[CodeChange, ...]:
@@ -52,6 +58,11 @@ class Comparison:
     def quantities(self) -> tuple[QuantityChange, ...]:
         """Return the exact quantities that became worse or better."""
         return quantity_changes(self.base, self.head)
+
+    @cached_property
+    def kernels(self) -> tuple[KernelChange, ...]:
+        """Return a row for each kernel, also for those that are the same."""
+        return kernel_changes(self.base, self.head)
 
     @cached_property
     def lost(self) -> tuple[CaseKey, ...]:
@@ -119,7 +130,10 @@ def compare(
         TracingFailed: a tree's process does not start.
     """
     chosen = list(suites)
-    same = {suite.name for suite in chosen if same_code(family_sources(base, suite), family_sources(head, suite))}
+    alike = base.toolchain == head.toolchain
+    same = {
+        suite.name for suite in chosen if alike and same_code(family_sources(base, suite), family_sources(head, suite))
+    }
     rest = [suite for suite in chosen if suite.name not in same]
     if not rest:
         return Comparison(target, {}, {}, frozenset(same))
@@ -136,6 +150,7 @@ def compare(
         try:
             if limit_s is not None:
                 late.start()
+            compilers = None if alike else _both(both.map(lambda reader: reader.described(target), (mine, its)))
             before, after = both.map(lambda reader: reader.traced(target), (mine, its))
             wanted = differing(before, after, whole=whole)
             before, after = both.map(
@@ -162,7 +177,15 @@ def compare(
         if all(key not in side or side[key].absent for side in (before, after))
     }
     before, after = ({key: code for key, code in side.items() if not code.absent} for side in (before, after))
-    return Comparison(target, before, after, frozenset(same), lacking)
+    fields: tuple[str, ...] = ()
+    if not alike:
+        before, after, fields = with_shared_fields(before, after)
+    return Comparison(target, before, after, frozenset(same), lacking, compilers, fields)
+
+
+def _both(pair: Iterable[CompilerFacts]) -> tuple[CompilerFacts, CompilerFacts]:
+    base, head = pair
+    return base, head
 
 
 def _end(ended: threading.Event, *readers: Reader) -> None:

@@ -7,11 +7,11 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
-from importlib.metadata import distributions
 from pathlib import Path
 
 from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.compiler_facts import CompilerFacts, facts_from
 from lockstep.machine_code.launch_bypass import bypassing
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
 from lockstep.machine_code.session import Session, Tree
@@ -19,6 +19,7 @@ from lockstep.machine_code.sources import digest
 from lockstep.machine_code.suite_sources import definition_files, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.suite.model import Suite
+from lockstep.toolchain import Toolchain
 
 Say = Callable[[str], None]
 
@@ -86,6 +87,7 @@ class Reader:
         self._bypass = {name: bypassing(found) for name, found in files.items()}
         self._cache = cache
         self._say = say
+        self._surroundings = _surroundings(tree.toolchain)
         home = suites[0].home if suites else tree.root
         self._session = Session(tree, home, processes, cases)
 
@@ -99,6 +101,14 @@ class Reader:
         """Make a call that another thread is waiting for fail at once."""
         self._session.stop()
 
+    def described(self, target: Target) -> CompilerFacts:
+        """Return the versions and the default options of the tree's compiler."""
+        key = f"compiler {digest(target.spell(), self._surroundings)}"
+        if key not in (kept := self._cache.get([key])):
+            kept = {key: asdict(self._session.describe(target))}
+            self._cache.put(kept)
+        return facts_from(kept[key])
+
     def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
         """Return the code of the cases that the cache has, with the machine code that it has."""
         codes = {key: code for key, code in self._kept_cases(target)[0].items() if not code.absent}
@@ -108,7 +118,7 @@ class Reader:
         """Return the code of every case, with no kernel compiled; cases that the tree lacks are marked as absent."""
         codes, missing = self._kept_cases(target)
         if missing:
-            self._say(f"tracing {', '.join(missing)} of {self._tree.name} for {target.name}")
+            self._say(f"tracing {', '.join(missing)} of {self._tree.label} for {target.name}")
             fresh = self._session.trace(missing, target)
             for name in missing:
                 rows = [[key.variant, key.case, asdict(code)] for key, code in fresh.items() if key.suite == name]
@@ -124,7 +134,7 @@ class Reader:
         known = {} if anew else self._kept_kernels(wanted)
         missing = [one for one in wanted if one not in known]
         if missing:
-            self._say(f"compiling {len(missing)} kernels of {self._tree.name} for {target.name}")
+            self._say(f"compiling {len(missing)} kernels of {self._tree.label} for {target.name}")
             users = {key.suite for key, code in codes.items() if any(one.identity in missing for one in code.kernels)}
             fresh = self._session.build(missing, sorted(users), target)
             self._cache.put({one: asdict(kernel) for one, kernel in fresh.items()})
@@ -154,7 +164,7 @@ class Reader:
         """Return a key of everything that decides the code of a suite's cases."""
         chosen = "" if self._cases is None else f" {self._cases[suite]}"
         return "cases " + digest(
-            f"{suite} {target} {self._tree.trusted}{chosen}", self._sources[suite], _surroundings()
+            f"{suite} {target} {self._tree.trusted}{chosen}", self._sources[suite], self._surroundings
         )
 
 
@@ -183,11 +193,10 @@ def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
 
 
 @cache
-def _surroundings() -> str:
-    """Return a digest of Lockstep, all installed packages and the environment: a kernel may import any package."""
+def _surroundings(toolchain: Toolchain) -> str:
+    """Return a digest of Lockstep, all packages and the environment: a kernel may import any package."""
     home = Path(__file__).parents[1]
     harness = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.py")}
-    installed = sorted(f"{one.metadata['Name']} {one.version}" for one in distributions())
     variables = sorted(
         f"{name}={value}"
         for name, value in os.environ.items()
@@ -196,7 +205,7 @@ def _surroundings() -> str:
         # Setting the variable to the assembler that Triton uses by default, as measuring processes do, has no effect.
         and (name, value) != (ASSEMBLER, str(own_assembler()))
     )
-    return digest(harness, platform.python_version(), "\n".join(installed), "\n".join(variables))
+    return digest(harness, platform.python_version(), toolchain.digest(), "\n".join(variables))
 
 
 def processors_here() -> int:

@@ -79,7 +79,7 @@ def differing(
     mine: set[str] = set()
     its: set[str] = set()
     for key in base.keys() & head.keys():
-        pairs = list(_matched(base[key].kernels, head[key].kernels))
+        pairs = list(matched(base[key].kernels, head[key].kernels))
         unlike = [(one, other) for one, other in pairs if one is None or other is None or not one.same_as(other)]
         for before, after in pairs if unlike and whole else unlike:
             mine |= {before.identity} if before else set()
@@ -102,7 +102,7 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
             return  # the trace may have ended early, so a missing kernel may still be launched
     if other := sorted({file for file, _ in set(base.bypass) ^ set(head.bypass)}):
         yield CodeChange("", "unknown", f"{', '.join(other)} may launch kernels unseen by a trace, and differ")
-    for before, after in _matched(base.kernels, head.kernels):
+    for before, after in matched(base.kernels, head.kernels):
         if before is None or after is None:
             (there,) = (kernel for kernel in (before, after) if kernel)
             yield _of_kernel("launched no more" if after is None else "launched now", before, after, there)
@@ -116,7 +116,7 @@ def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | Non
     return CodeChange(there.name, "kernel", sentence, there.source, before=before, after=after)
 
 
-def _matched(
+def matched(
     base: Sequence[KernelCode], head: Sequence[KernelCode]
 ) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
     """Return pairs of launches of the same kernel name; a pair that is launched repeatedly is returned once."""

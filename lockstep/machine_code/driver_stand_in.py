@@ -1,19 +1,35 @@
 """Run Triton without a GPU: a stand-in for its driver, and launches that are recorded instead of run.
 
-This module patches Triton's (3.6 and 3.7) ``JITFunction.run``, ``JITFunction._do_compile`` and ``Autotuner.run``, but
+This module patches Triton's (3.5 to 3.9) ``JITFunction.run``, ``JITFunction._do_compile`` and ``Autotuner.run``, but
 importing it changes nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lockstep.machine_code.targets import REGISTERS, Target
 from lockstep.machine_code.trace_listener import Listener
+
+#: The first Triton whose launches can be traced: earlier ones compile within ``JITFunction.run``.
+FIRST_TRITON = (3, 5)
+
+
+def untraceable_triton() -> str:
+    """Return why launches of the installed Triton cannot be traced, or ""; import nothing."""
+    try:
+        found = version("triton")
+    except PackageNotFoundError:
+        return ""  # only kernels of torch can run
+    first = ".".join(map(str, FIRST_TRITON))
+    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+    return f"Triton {found} cannot be traced: tracing needs Triton {first} or later" if numbers < FIRST_TRITON else ""
 
 
 @dataclass(frozen=True, eq=False)

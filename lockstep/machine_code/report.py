@@ -69,20 +69,30 @@ def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
     """Yield the differences by kind, then the number of cases without differences."""
     yield f"{comparison.target.name}: {base} → {head}"
-    for kind, heading in HEADINGS.items():
+    yield from sections(comparison, tuple(HEADINGS))
+    yield status_line(comparison)
+
+
+def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the differences of these kinds, then the quantities of calls that changed, but for those left out."""
+    for kind in kinds:
         changes = [change for change in comparison.changes if change.kind == kind]
         if changes:
-            yield f"  {heading}"
+            yield f"  {HEADINGS[kind]}"
         for group in _alike(changes):
             yield from _change_lines(group)
-    if comparison.quantities:
+    if quantities := [change for change in comparison.quantities if change.quantity not in leave_out]:
         yield "  a call"
-        yield from _quantity_lines(comparison.quantities)
+        yield from _quantity_lines(quantities)
+
+
+def status_line(comparison: Comparison) -> str:
+    """Return the number of cases by status, and of suites that need no comparison."""
     told = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
     alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
     parts = ([f"cases: {told}"] if told else []) + ([alike] if same else [])
-    yield f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
+    return f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
 
 
 def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:

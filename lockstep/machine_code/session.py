@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
+from lockstep.machine_code.compiler_facts import CompilerFacts, facts_from
 from lockstep.machine_code.model import (
     CaseCode,
     CaseKey,
@@ -18,6 +20,7 @@ from lockstep.machine_code.model import (
 )
 from lockstep.machine_code.targets import Target
 from lockstep.processes.watched import Watched, WorkerDied
+from lockstep.toolchain import INSTALLED, Toolchain
 
 #: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less time.
 SILENCE_S = 300.0
@@ -40,12 +43,19 @@ class Tree:
         root: folder that holds the packages.
         packages: top-level packages under test.
         trusted: further packages that they may call; calls of these are traced too.
+        toolchain: the packages that compile them.
     """
 
     name: str
     root: Path
     packages: tuple[str, ...]
     trusted: tuple[str, ...] = ()
+    toolchain: Toolchain = INSTALLED
+
+    @property
+    def label(self) -> str:
+        """Return the name, and the toolchain unless it is the installed one: "HEAD with triton==3.6.0"."""
+        return self.name if self.toolchain == INSTALLED else f"{self.name} with {self.toolchain.name}"
 
 
 class Session:
@@ -85,7 +95,7 @@ class Session:
             except WorkerDied as died:
                 self.close()
                 if not died.variant:
-                    raise TracingFailed(f"{self.tree.name}: {died.how}") from died
+                    raise TracingFailed(f"{self.tree.label}: {died.how}") from died
                 self._skip[died.variant] = f"cannot be followed without a GPU ({died.how})"
                 continue
             self._traced.append(asked)
@@ -120,8 +130,16 @@ class Session:
             event = self._ask({"build": {"target": asked["target"], "identities": list(identities)}}, "built")
         except WorkerDied as died:
             self.close()
-            raise TracingFailed(f"{self.tree.name}: {died.how}") from died
+            raise TracingFailed(f"{self.tree.label}: {died.how}") from died
         return {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
+
+    def describe(self, target: Target) -> CompilerFacts:
+        """Return the versions and the default options of the compiler. Raises as ``trace``."""
+        try:
+            return facts_from(self._ask({"describe": {"target": target.spell()}}, "described"))
+        except WorkerDied as died:
+            self.close()
+            raise TracingFailed(f"{self.tree.label}: {died.how}") from died
 
     def stop(self) -> None:
         """Make another thread's request, and every later request, fail at once; ``close`` must still be called."""
@@ -144,7 +162,12 @@ class Session:
         # Triton's interpreter compiles nothing, and a CUDA context would take memory on the GPU.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         environment["CUDA_VISIBLE_DEVICES"] = ""
-        return Watched("lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment)
+        chosen = self.tree.toolchain
+        if chosen != INSTALLED and environment.get(ASSEMBLER) == str(own_assembler()):
+            del environment[ASSEMBLER]  # ``keep_toolchain`` of this process set it to the installed Triton's
+        return Watched(
+            "lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment, folders=chosen.folders
+        )
 
     def _ask(self, request: Mapping[str, Any], answer: str) -> dict[str, Any]:
         """Return the answer to a request.

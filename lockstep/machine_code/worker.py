@@ -1,8 +1,8 @@
 """The process that traces and compiles one tree; ``lockstep.machine_code.session`` is the parent's side.
 
 ``lockstep.processes.worker`` describes the protocol. Requests: ``{"trace": {"suites", "target", "skip", "cases"}}``,
-``{"build": {"target", "identities"}}``. Events: ``ready``, ``stage`` (before a variant is traced), ``traced``,
-``built``.
+``{"build": {"target", "identities"}}``, ``{"describe": {"target"}}``. Events: ``ready``, ``stage`` (before a variant is
+traced), ``traced``, ``built``, ``described``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from lockstep.machine_code.driver_stand_in import Request
+from lockstep.machine_code.compiler_facts import compiler_facts
+from lockstep.machine_code.driver_stand_in import Request, untraceable_triton
 from lockstep.machine_code.model import KernelCode, Memory
 from lockstep.machine_code.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
@@ -40,6 +41,8 @@ def main() -> int:
     parser.add_argument("--processes", type=int, required=True)
     options = process.parse()
     load_torch()
+    if too_old := untraceable_triton():
+        sys.exit(too_old)
 
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gpu.toolchain import keep_toolchain
@@ -56,6 +59,8 @@ def main() -> int:
     for request in process.requests():
         if "trace" in request:
             tracer.trace(**request["trace"])
+        elif "describe" in request:
+            process.emit("described", **asdict(compiler_facts(Target.spelled(request["describe"]["target"]))))
         else:
             tracer.build(**request["build"])
     return 0

@@ -1,0 +1,212 @@
+"""``lockstep code diff``: two commits with the installed compiler, or one commit with two compilers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.commands.cli import UsageError, expect_folder
+from lockstep.commands.code_history import Packages
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.record.terminal import wide_console
+from lockstep.suite.model import Suite
+from lockstep.toolchain import toolchain_of
+
+if TYPE_CHECKING:
+    from lockstep.machine_code import Comparison, Target, Tree
+
+
+def add_diff(actions: Any) -> argparse.ArgumentParser:
+    """Add the action to ``lockstep code``."""
+    diff: argparse.ArgumentParser = actions.add_parser(
+        "diff",
+        help="Compare two commits, a commit and the working tree, or two toolchains",
+        description="Compare the machine code of two commits, or with --toolchain that of one commit (default: the "
+        "working tree) under two versions of Triton or torch.",
+    )
+    diff.add_argument("base", metavar="BASE", nargs="?", help="a commit")
+    diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
+    diff.add_argument(
+        "--toolchain",
+        nargs=2,
+        metavar=("BASE", "HEAD"),
+        help="compile BASE, or the working tree, under two toolchains: each exact versions (triton==3.6.0; several "
+        'joined by commas), the path of a wheel, the folder of a Python environment, or "installed"',
+    )
+    add_find_links(diff)
+    diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
+    diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity of a call is worse")
+    diff.add_argument("--markdown", type=Path, metavar="FILE", help="append the differences to FILE as Markdown")
+    return diff
+
+
+def add_find_links(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of wheels from which toolchains are installed too."""
+    parser.add_argument(
+        "--find-links", type=Path, metavar="FOLDER", help="a folder of wheels for toolchains; pip's PIP_… settings hold"
+    )
+
+
+def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
+    """Compare, report, and return the exit status.
+
+    Raises:
+        RefError, TracingFailed, UnknownToolchain, ToolchainError: a side cannot be used.
+    """
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.machine_code import compare
+
+    expect_folder(args.markdown)
+    with ExitStack() as trees:
+        base, head = _sides(args, packages, trees)
+        if absent := absent_families(suites, base.root, head.root):
+            which = f"neither {base.name} nor {head.name} has" if base.name != head.name else f"{base.name} lacks"
+            return fail(BROKEN, f"nothing to compare: {which} the family {absent}")
+        out = wide_console()
+        comparisons = []
+        for target in targets:
+            comparison = compare(base, head, suites, target, say=say, whole=True)
+            comparisons.append(comparison)
+            if not args.json:
+                # Print each target when it is compared: tracing one target may take minutes.
+                for line in _lines(comparison, args):
+                    out.print(line, markup=False, highlight=False, soft_wrap=True)
+                out.file.flush()
+    if args.json:
+        rows = [_comparison_row(comparison) for comparison in comparisons]
+        one, other = args.toolchain or (args.base, args.head)
+        at = {"commit": _commit(args)} if args.toolchain else {}
+        print(json.dumps({"base": one, "head": other, **at, "targets": rows}, indent=2))
+    _summarize(comparisons, args)
+    kinds = {change.kind for comparison in comparisons for change in comparison.changes}
+    known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
+    if kinds and not known:
+        return fail(BROKEN, "nothing was compared: all code is unknown, for the reasons above")
+    if args.worse and any(change.worse for comparison in comparisons for change in comparison.quantities):
+        return BAD_NEWS
+    if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):
+        first = " ".join(lost[0])
+        return fail(BROKEN, f"the quantities of {len(lost)} cases are known in {base.label} alone, first {first}")
+    if not args.exit_code or not kinds:
+        return OK
+    if kinds - {"unknown"}:
+        return BAD_NEWS
+    return fail(BROKEN, "no difference was found, but some code is unknown, for the reasons above")
+
+
+def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.machine_code.commit_sources import sources
+
+    if not args.toolchain:
+        if args.base is None:
+            raise UsageError("name a commit to compare with, or two toolchains (--toolchain BASE HEAD)")
+        base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
+        return base, head
+    if args.head != ".":
+        raise UsageError(f"two toolchains are compared at one commit: leave out {args.base} or {args.head}")
+    chosen = [toolchain_of(text, find_links=args.find_links, say=say) for text in args.toolchain]
+    tree = trees.enter_context(sources(_commit(args), *packages))
+    base, head = (replace(tree, toolchain=one) for one in chosen)
+    return base, head
+
+
+def _commit(args: argparse.Namespace) -> str:
+    """Return the commit that two toolchains compile."""
+    return args.base or "."
+
+
+def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.machine_code.report import diff_lines
+    from lockstep.machine_code.toolchain_report import toolchain_lines
+
+    if args.toolchain:
+        one, other = args.toolchain
+        return toolchain_lines(comparison, one, other, _commit(args))
+    return diff_lines(comparison, args.base, args.head)
+
+
+def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
+    """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.machine_code.report import to_markdown
+    from lockstep.machine_code.toolchain_report import toolchain_markdown
+
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
+        with path.open("a", encoding="utf-8") as file:
+            if args.toolchain:
+                one, other = args.toolchain
+                file.write(toolchain_markdown(comparisons, one, other, _commit(args)))
+            else:
+                file.write(to_markdown(comparisons, args.base, args.head))
+
+
+def _comparison_row(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "target": comparison.target.name,
+        "same_sources": sorted(comparison.same_sources),
+        "cases": dict(comparison.counts),
+        "changes": [
+            {**asdict(change), "cases": [key._asdict() for key in change.cases]} for change in comparison.changes
+        ],
+        "quantities": [
+            {**asdict(change), "worse": change.worse, "cases": [key._asdict() for key in change.cases]}
+            for change in comparison.quantities
+        ],
+        **_toolchain_row(comparison),
+    }
+
+
+def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
+    """Return what only a comparison of two toolchains has; empty for two commits."""
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.machine_code.toolchain_report import compiler_lines
+
+    if comparison.compilers is None:
+        return {}
+    compilers = {side: asdict(facts) for side, facts in zip(("base", "head"), comparison.compilers, strict=True)}
+    return {
+        "compilers": {**compilers, "differences": list(compiler_lines(comparison))},
+        "kernels": [
+            {
+                "kernel": change.after.name,
+                "verdict": change.verdict,
+                "sentence": change.sentence,
+                "worse": change.worse,
+                "better": change.better,
+                **asdict(change),
+                "cases": [key._asdict() for key in change.cases],
+            }
+            for change in comparison.kernels
+        ],
+    }
+
+
+def absent_families(suites: Sequence[Suite], *roots: Path) -> str:
+    """Return the names of suites whose family is in none of these trees, separated by commas, or ""."""
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.suite.discovery import has_family
+
+    return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))
+
+
+def say(line: str) -> None:
+    """Print a line of progress."""
+    # A single write: two trees are traced in two threads, and print writes the end of a line separately.
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def fail(code: int, message: str) -> int:
+    """Print why the command fails, and return its exit status."""
+    print(message, file=sys.stderr)
+    return code

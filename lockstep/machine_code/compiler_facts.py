@@ -1,0 +1,70 @@
+"""Versions and default options of a compiler, and how two compilers differ."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from lockstep.gpu.toolchain import assembler_version
+from lockstep.machine_code.targets import Target
+
+#: Options that say where files are, or repeat the target.
+_PLACES = ("extern_libs", "arch")
+
+
+@dataclass(frozen=True)
+class CompilerFacts:
+    """A toolchain as it compiles for one target.
+
+    Attributes:
+        versions: versions of "triton", "torch", "python" and the assembler "ptxas".
+        options: default compile options of Triton's backend, each as Python writes it: {"enable_fp_fusion": "True"}.
+    """
+
+    versions: Mapping[str, str]
+    options: Mapping[str, str]
+
+
+def facts_from(row: Mapping[str, Any]) -> CompilerFacts:
+    """Return the facts from a mapping that ``dataclasses.asdict`` made."""
+    return CompilerFacts(row["versions"], row["options"])
+
+
+def compiler_facts(target: Target) -> CompilerFacts:
+    """Return the facts of this process's compiler."""
+    # Start-up: Triton is slow to import.
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+
+    found = {name: _version(name) for name in ("triton", "torch")}
+    found |= {"python": platform.python_version(), "ptxas": assembler_version(target.arch)}
+    # Parsed rather than read from the class: some defaults depend on the target and on Triton's settings.
+    options = make_backend(GPUTarget("cuda", target.arch, 32)).parse_options({})
+    defaults = {name: repr(value) for name, value in vars(options).items() if name not in _PLACES}
+    return CompilerFacts(found, defaults)
+
+
+def compiler_differences(base: CompilerFacts, head: CompilerFacts) -> Iterator[str]:
+    """Yield a sentence for each version, then for each default option, that differs."""
+    for name in {**base.versions, **head.versions}:
+        before, after = (side.versions.get(name, "") for side in (base, head))
+        if before != after:
+            yield f"{name} {before or 'none'} → {after or 'none'}"
+    for name in {**base.options, **head.options}:
+        old, new = base.options.get(name), head.options.get(name)
+        if old is None:
+            yield f"new option {name}, by default {new}"
+        elif new is None:
+            yield f"no option {name} any more, by default {old}"
+        elif old != new:
+            yield f"default of {name} {old} → {new}"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,127 @@
+"""``lockstep code diff --toolchain``: one commit under two compilers, of which one has another default option."""
+
+import json
+import os
+
+import pytest
+from project import KERNELS, make_project
+from wheels import make_environment, other_triton
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x, out, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, at < count)
+    tl.store(out + at, value * 3.0 + value * value, at < count)
+
+
+@triton.jit
+def copy(x, out, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < count), at < count)
+
+
+def launch(x, weight):
+    out = torch.empty_like(x)
+    scale[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    copy[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    return out
+
+
+VARIANTS["launch"] = launch
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    room = tmp_path_factory.mktemp("toolchains")
+    project = make_project(room / "project")
+    project.write("toy/product.py", KERNELS)
+    with (project.root / "toy/product.py").open("a") as file:
+        file.write(KERNEL)
+    project.commit("Launch kernels")
+    packages = make_environment(room / "unfused")
+    old, new = '"TRITON_DEFAULT_FP_FUSION", True', '"TRITON_DEFAULT_FP_FUSION", False'
+    other_triton(packages, "99.1", "knobs.py", old, new)
+    other_triton(make_environment(room / "ancient"), "3.3.1", "knobs.py", old, new)
+    return project
+
+
+def diff(project, *arguments):
+    done = project.lockstep("code", "diff", "--toolchain", *arguments, "--target", "sm_90")
+    return done.returncode, done.stdout
+
+
+def test_the_changed_default_and_each_changed_kernel_are_told(project, tmp_path):
+    code, shown = diff(project, "installed", "../unfused", "HEAD", "--worse", "--markdown", str(tmp_path / "said.md"))
+    assert code == 1, shown
+    assert "sm_90: installed → ../unfused, both at HEAD" in shown
+    assert "→ 99.1" in shown
+    assert "  default of enable_fp_fusion True → False" in shown
+    assert "  2 kernels, 1 changed: 1 worse; worse in registers 1, instructions 1" in shown
+    assert "\n  worse\n    scale (toy/product.py:" in shown
+    assert "instructions " in shown
+    assert "copy (toy" not in shown, "it multiplies nothing"
+    said = (tmp_path / "said.md").read_text()
+    assert said.startswith("### installed → ../unfused changes kernels: 1 of 2 on sm_90")
+    assert "default of enable_fp_fusion True → False" in said
+
+
+def test_the_other_direction_is_better_and_json_has_the_same(project):
+    code, shown = diff(project, "../unfused", "installed", "--worse", "--json")
+    assert code == 0, shown
+    told = json.loads(shown[shown.index("{\n") :])
+    assert (told["base"], told["head"], told["commit"]) == ("../unfused", "installed", ".")
+    [target] = told["targets"]
+    assert "default of enable_fp_fusion False → True" in target["compilers"]["differences"]
+    assert target["compilers"]["base"]["versions"]["triton"] == "99.1"
+    by_name = {kernel["kernel"]: kernel for kernel in target["kernels"]}
+    assert (by_name["scale"]["verdict"], by_name["scale"]["better"]) == ("better", ["registers", "instructions"])
+    before, after = (by_name["scale"][side]["machine"] for side in ("before", "after"))
+    steps = (
+        f"registers {before['registers']} → {after['registers']}",
+        f"instructions {before['mix']['all']} → {after['mix']['all']}",
+    )
+    assert by_name["scale"]["sentence"] == ", ".join(steps)
+    assert by_name["copy"]["verdict"] == "same"
+    assert {case["variant"] for case in by_name["scale"]["cases"]} == {"launch"}
+
+
+def test_the_same_toolchain_on_both_sides_changes_nothing(project):
+    code, shown = diff(project, "installed", "installed", "--exit-code")
+    assert (code, "nothing differs" in shown) == (0, True), shown
+    code, shown = diff(project, "../unfused", "../unfused", "--exit-code")
+    assert (code, "nothing differs" in shown) == (0, True), shown
+
+
+def test_a_triton_that_cannot_be_traced_is_named(project):
+    code, shown = diff(project, "installed", "../ancient")
+    assert code == 3
+    assert ". with ../ancient: " in shown
+    assert "Triton 3.3.1 cannot be traced: tracing needs Triton 3.5 or later" in shown
+
+
+def test_wrong_words_are_usage(project):
+    for arguments, said in (
+        (("triton", "installed"), "'triton' is not a toolchain"),
+        (("installed", "installed", "HEAD~1", "HEAD"), "two toolchains are compared at one commit"),
+        (("installed", "installed", "nowhere"), "no commit 'nowhere'"),
+    ):
+        code, shown = diff(project, *arguments)
+        assert (code, said in shown) == (4, True), shown
+    done = project.lockstep("code", "diff", "--target", "sm_90")
+    assert (done.returncode, "name a commit to compare with, or two toolchains" in done.stdout) == (4, True)
+
+
+@pytest.mark.skipif("LOCKSTEP_TEST_TOOLCHAIN" not in os.environ, reason="it names another Triton: triton==3.6.0")
+def test_another_release_of_triton_compiles_every_kernel_anew(project):
+    code, shown = diff(project, os.environ["LOCKSTEP_TEST_TOOLCHAIN"], "installed", "--json")
+    assert code == 0, shown
+    [target] = json.loads(shown[shown.index("{\n") :])["targets"]
+    assert any(line.startswith("triton ") for line in target["compilers"]["differences"])
+    assert {kernel["kernel"] for kernel in target["kernels"]} == {"scale", "copy"}
+    assert target["cases"].get("unknown", 0) == 0
