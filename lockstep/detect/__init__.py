@@ -1,6 +1,7 @@
-"""What changed in a series, how noisy it is, and what it could have shown.
+"""Find the changes of a series, its noise, and the smallest change that it could show.
 
-Pure functions on arrays: no files, no clock, no randomness. ``docs/detection.md`` has the method and its figures.
+The functions are pure functions on arrays: no files, no clock, no randomness. ``docs/detection.md`` describes the
+method and its measured quality.
 """
 
 from lockstep.detect.analysis import Monitor, analyse, analyse_many

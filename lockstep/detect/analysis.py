@@ -1,4 +1,4 @@
-"""From trends to analyses: one, many, or a state that takes in commit after commit."""
+"""Analyse trends: one trend, many trends, or many series that grow commit by commit."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from lockstep.detect.summary import changes_of, summarise
 from lockstep.detect.trend import Better, Trend
 from lockstep.processes.children import pool
 
-#: Series replayed together: as many as keep the hypotheses in the processor's cache.
+#: Series replayed together. With more series their hypotheses would not fit in the processor's cache.
 _TOGETHER = 500
 
 
 def analyse(trend: Trend, settings: Settings = DEFAULT) -> Analysis:
-    """What a replay of the series, commit by commit, has reported up to its last point."""
+    """Replay a series commit by commit and return the reports up to its last point."""
     return analyse_many([trend], settings)[0]
 
 
 def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, processes: int = 1) -> list[Analysis]:
-    """``analyse`` for many series at once, in the order given; far faster than one after another.
+    """Return ``analyse`` of many series in the order given, far faster than one call per series.
 
     Args:
         trends: any number of series of any lengths.
         settings: the settings, shared by all series.
         processes: the number of processes that share the work.
     """
-    # Series of one length together: a replay is at its fastest when all of its series go on.
+    # Series of similar length are replayed together: a replay is fastest while all of its series continue.
     order = sorted(range(len(trends)), key=lambda place: len(trends[place]))
     batches = [order[first : first + _TOGETHER] for first in range(0, len(order), _TOGETHER)]
     jobs = [([trends[place] for place in batch], settings) for batch in batches]
@@ -48,9 +48,9 @@ def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, proce
 
 
 class Monitor:
-    """Many series that grow: the state that one more commit is added to, in place of replaying them from the start.
+    """The state of many series. Adding one commit to the state replaces a replay from the first commit.
 
-    ``lockstep.detect.state_arrays`` makes arrays of it, to be kept in a file.
+    ``lockstep.detect.state_arrays`` converts a monitor to arrays for a file.
 
     Args:
         trends: the series so far; each may be empty.
@@ -74,7 +74,7 @@ class Monitor:
 
     @classmethod
     def of(cls, detector: Detector, better: Sequence[Better]) -> Monitor:
-        """A monitor of a replay that went on somewhere else; ``better`` is of its series."""
+        """Return a monitor of an existing detector; ``better`` holds the better direction of each of its series."""
         monitor = cls((), detector.settings)
         monitor.better, monitor.detector = list(better), detector
         return monitor
@@ -83,7 +83,7 @@ class Monitor:
         return len(self.better)
 
     def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> list[int]:
-        """Add one commit to each of the series ``rows`` (all of them if not given).
+        """Add one commit to each of the series ``rows`` (all series if not given).
 
         Args:
             values: float64 [rows], positive; NaN where the commit has no number.
@@ -91,17 +91,17 @@ class Monitor:
             rows: int64 [rows], each series at most once.
 
         Returns:
-            the series of which something new is to be told: a change, a move, a withdrawal.
+            the series with a new report: a change, a moved change or a withdrawn change.
         """
         which = range(len(self)) if rows is None else rows.tolist()
         before = {row: self.detector.news(row) for row in which}
-        # As a trend, they are checked as one.
+        # ``Trend`` validates the arrays.
         trend = Trend(values, errors)
         self.detector.extend(np.log(trend.values), trend.errors, rows)
         return [row for row in which if self.detector.news(row) != before[row]]
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
-        """Return the analyses of the series ``rows`` (all of them if not given)."""
+        """Return the analyses of the series ``rows`` (all series if not given)."""
         which = list(range(len(self)) if rows is None else rows)
         found: list[Analysis] = []
         for first in range(0, len(which), _TOGETHER):
@@ -110,7 +110,7 @@ class Monitor:
         return found
 
     def changes(self) -> dict[int, tuple[Change, ...]]:
-        """What ``analyses`` say of changes, by series, without the others; some twenty times as fast."""
+        """Return the changes of ``analyses``, by series, without series that have none. About twenty times as fast."""
         return changes_of(self.detector, range(len(self)), self.better)
 
 

@@ -1,9 +1,9 @@
-"""Changes of what the check says of a variant: its error, and whether two calls give the same bits.
+"""Find changes in the results of a variant's check: its error, and whether two calls give the same bits.
 
-Inputs of a check are drawn anew for each run, and the errors of all variants of a case then move together. On an H200
-the error of a case differed by 36 % between two runs of the same kernels, and its ratio to the baseline's by at most
-2.7 %. So an error has changed if that ratio left its range and the error itself explains most of the move. No noise is
-estimated: most errors are the rounding of the output, which is one number for years.
+Each run draws new inputs for the check, which moves the errors of all variants of a case together. On an H200 the
+error of a case differed by 36 % between two runs of the same kernels. The ratio of the error to the baseline's error
+differed by at most 2.7 %. So an error has changed if this ratio leaves its range and the error itself explains most of
+the move. No noise is estimated: most errors are the rounding of the output, which stays the same number for years.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ from numpy.typing import NDArray
 
 from lockstep.detect.findings import Change, Sense
 
-#: An error below the unit roundoff of float32 counts as that: no difference between two such errors matters, and a
-#: variant that equals its reference has an error of zero.
+#: Errors below the unit roundoff of float32 are raised to it, because differences below it do not matter. A variant
+#: that
+#: equals its reference has an error of zero, which has no logarithm.
 ROUNDING = 2.0**-24
 
 #: Log of the factor by which an error must leave its range. One rounding to 16 bits more is a factor of √2.
 STEP = math.log(1.25)
 
-#: Points from which the range of a level shows how far its errors scatter, and the factor's log before that. Errors of
-#: few elements scatter: the norm of n independent ones by a share of 1/√(2n).
+#: Number of points after which the range of a level is trusted, and the log factor required before that. Errors of n
+#: elements scatter: the norm of n independent errors scatters by a share of 1/√(2n).
 KNOWN, NEW = 10, math.log(1.4)
 
-#: Share of a ratio's change that the error itself must have.
+#: Share of a ratio's change that the error's own change must explain.
 PART = 0.75
 
-#: The same where no baseline tells which part is due to the inputs.
+#: Log factor required without a baseline, because different inputs may then explain a smaller change.
 ALONE = math.log(2.0)
 
-#: Checks in a row that must give the same bits before a variant counts as deterministic again: two calls of one that
-#: is not may agree by chance.
+#: Equal checks in a row before a variant counts as deterministic again. Two calls of a nondeterministic variant may
+#: agree
+#: by chance.
 AGREEING = 8
 
 Floats = NDArray[np.float64]
@@ -45,10 +47,10 @@ class Level:
     """The range of the logarithms of errors since the last change.
 
     Attributes:
-        low, high: of the errors.
-        paired_low, paired_high: of their ratios to the baseline's; infinite while none is known.
-        points: their number.
-        mean: of the errors' logarithms.
+        low, high: range of the errors' logarithms.
+        paired_low, paired_high: range of the logarithms of error over baseline's error; infinite while none is known.
+        points: the number of errors.
+        mean: mean of the errors' logarithms.
     """
 
     low: float = math.inf
@@ -59,7 +61,7 @@ class Level:
     mean: float = 0.0
 
     def add(self, own: float, paired: float) -> None:
-        """Extend the range by a point; ``paired`` is NaN if unknown."""
+        """Extend the range by a point: log error ``own`` and log ratio ``paired`` (NaN if unknown)."""
         self.points += 1
         self.mean += (own - self.mean) / self.points
         self.low, self.high = min(self.low, own), max(self.high, own)
@@ -67,30 +69,31 @@ class Level:
             self.paired_low, self.paired_high = min(self.paired_low, paired), max(self.paired_high, paired)
 
     def left_by(self, own: float, paired: float) -> bool:
-        """Return whether a point lies outside."""
+        """Return whether a point lies outside the range."""
         if math.isnan(paired) or self.paired_low > self.paired_high:
             return abs(_beyond(own, self.low, self.high, ALONE)) > 0
         side = _beyond(paired, self.paired_low, self.paired_high, STEP if self.points >= KNOWN else NEW)
         end = self.paired_high if side > 0 else self.paired_low
-        # A ratio also moves with its baseline: the error itself must explain most of it.
+        # A ratio also moves with its baseline, so the error itself must explain most of the move.
         return side != 0 and side * (own - self.mean) >= PART * side * (paired - end)
 
 
 def _beyond(value: float, low: float, high: float, least: float) -> int:
-    """Return −1 below the range, 1 above it, 0 nearer to it than ``least`` or its own width."""
+    """Return −1 below the range, 1 above, and 0 within a margin of ``least`` or the range's width, the larger one."""
     margin = max(least, high - low)
     return 1 if value > high + margin else -1 if value < low - margin else 0
 
 
 def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...], Level]:
-    """Return the changes of an error, and its present level.
+    """Return the changes of an error, and its current level.
 
     Args:
         errors: float64 [checks], relative to the reference's norm, zero or more and finite, oldest first.
-        baseline: float64 [checks], the baseline's at the same inputs; NaN unknown, and for the baseline itself.
+        baseline: float64 [checks], the baseline's errors on the same inputs; NaN if unknown. For the baseline itself
+            all are NaN.
     """
     own = np.log(np.maximum(errors, ROUNDING))
-    # A baseline that equals its reference says nothing of the inputs.
+    # If the baseline equals its reference, its error carries no information on the inputs.
     paired = np.where(baseline > ROUNDING, own - np.log(np.maximum(baseline, ROUNDING)), np.nan)
     level = Level()
     levels = [level]
@@ -111,7 +114,7 @@ def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...],
 
 
 def determinism_changes(same: Floats) -> tuple[Change, ...]:
-    """Return where a variant ceased to give the same bits twice, and where it began to.
+    """Return the changes at which a variant became nondeterministic or deterministic.
 
     Args:
         same: float64 [checks], 1 if two calls gave the same bits, else 0; oldest first.

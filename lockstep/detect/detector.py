@@ -1,8 +1,9 @@
 """Decide, commit by commit, which changes of many series are reported, moved and withdrawn.
 
-A detector holds, for each series, the hypotheses about its present level, the reported changes and their revisions. It
-never looks ahead: after ``n`` commits it has reported what an analysis of those ``n`` commits reports. It is a plain
-object of arrays and lists that can be saved; one more commit takes a millisecond for a hundred series.
+For each series, a detector holds the hypotheses about its current level, the reported changes and their revisions. A
+detector never looks ahead: after ``n`` commits it has reported what an analysis of those ``n`` commits reports. A
+detector is a plain object of arrays and lists that can be saved. One more commit takes a millisecond for a hundred
+series.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from lockstep.detect.shifts import Shift, Silence, after_last
 
 #: A sum over hypotheses exceeds its largest term by at most about this much, in cost units.
 ODDS_OF_MANY = 2 * np.log(15.0)
-#: Harmonic size of two segments beyond which the threshold falls no further,
+#: Harmonic size of two segments above which the threshold falls no further.
 LARGEST = 20.0
-#: and below which it rises no further.
+#: Harmonic size of two segments below which the threshold rises no further.
 SMALLEST = 2.0
-#: Points lie about the old level if their median is within this many of their own median deviations from it.
+#: Points lie about the old level if their median is this close to the level, in the points' own median deviations.
 ABOUT = 1.5
-#: A change that would move back by more commits than this is another change.
+#: A change that would move back by more commits than this is treated as another change.
 FAR = 20
-#: Commits after a step was taken for a slope at which this is tested each time; chosen on seeds 1 to 4 of ``evaluate``.
+#: Number of commits after a silenced step at each of which the test for a slope runs; chosen on seeds 1 to 4 of
+#: ``evaluate``.
 ASKED = 64
-#: Commits before the newest one whose points the test for a slope uses.
+#: Commits before the newest commit whose points the test for a slope uses.
 LOOK_BACK = 120
 
 
@@ -53,11 +55,11 @@ class Detector(OnlineFilter):
         self._look: Ints = np.full(series, np.iinfo(np.int64).max)
 
     def judge(self, rows: Ints, index: Ints) -> None:
-        """Report likely changes, withdraw unlikely ones and relocate the last ones."""
+        """Report likely changes, withdraw unlikely changes and relocate the last changes."""
         found, settings = self.run_lengths, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
-        # Most series have nothing to report. The expensive steps run for the others only.
+        # Most series have nothing to report. The expensive steps run for the other series only.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
         lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
         if (near := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
@@ -91,7 +93,9 @@ class Detector(OnlineFilter):
                 self._consider(*one)
 
     def _stands(self, rows: Ints, index: Ints) -> NDArray[np.bool_]:
-        """Return a mask [rows, width]: enough points lie at the level, or two did before the series left it."""
+        """Return a mask [rows, width] of hypotheses with enough points: enough at the level, or two before the
+        series left it.
+        """
         found, settings = self.run_lengths, self.settings
         limit = settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])
         left = np.abs(self.values[rows, index][:, None] - found.level[rows]) > limit[:, None]
@@ -112,12 +116,12 @@ class Detector(OnlineFilter):
                 self._withdraw(int(rows[place]), int(index[place]))
 
     def _bonus(self, rows: Ints) -> Floats:
-        """Return how far the threshold is lowered for each hypothesis, by the number of points that support it."""
+        """Return by how much the number of supporting points lowers each hypothesis' threshold."""
         found, settings = self.run_lengths, self.settings
         left = np.maximum(found.start[rows] - np.maximum(found.before[rows], 0), 1)
         right = np.maximum(found.count[rows], 1)
         size = np.clip(left * right / (left + right), SMALLEST, LARGEST)
-        # The points that the noise was estimated from are weak evidence against that estimate.
+        # The first noise estimate comes from these points, so the points are weak evidence against the estimate.
         guessed = self._guessed[rows, None]
         raised = settings.early * settings.burn_in / self.noise.points[rows, None]
         early = (guessed >= 0) & (found.start[rows] <= 2 * guessed)
@@ -134,7 +138,8 @@ class Detector(OnlineFilter):
         elif self._doubtful(row, index, now, strength):
             self._retry[row] = now + 1 + (now - index) // 4
             return
-        # A step silenced by a slope is reported when the slope ends. Noise is tested first, so that it is not.
+        # A step silenced by a slope is reported when the slope ends. A step silenced by noise is not, so noise is
+        # tested first.
         elif self.unsettled[row] < 0 and self._slopes(row, index, now):
             silent = "slope"
         index, earliest, latest = after_last(self.shifts[row], self.values[row], index, earliest, latest)
@@ -152,7 +157,7 @@ class Detector(OnlineFilter):
         self._catch_up(row, now)
 
     def _doubtful(self, row: int, index: int, now: int, strength: float) -> bool:
-        """Return whether noise that is correlated, or larger around ``index``, explains a step of that strength."""
+        """Return whether correlated noise, or larger noise around ``index``, explains a step of this strength."""
         points = self.values[row, index : now + 1]
         return explained_by_noise(
             self.noise.residuals(row, index),
@@ -163,7 +168,7 @@ class Detector(OnlineFilter):
         )
 
     def _catch_up(self, row: int, now: int) -> None:
-        """Start the search for the next level where the last point has left the level just reported."""
+        """If the last point has left the level just reported, start the search for the next level."""
         rows, found, best = np.array([row]), self.run_lengths, int(self._best[row])
         level, start, cost = (float(one[row, best]) for one in (found.level, found.start, found.cost))
         limit = self.settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, now])
@@ -172,12 +177,12 @@ class Detector(OnlineFilter):
         before = found.select(rows)
         self._restart_at(row, int(start), now, level)
         found.cost[row] += cost - found.cost[row, self._best[row]]
-        # The hypotheses without the change stay, so that it can be withdrawn.
+        # Keep the hypotheses without the change, so that the change can be withdrawn.
         found.recall(row, before, before.depth[0] == self.depth[row] - 1)
         self._choose_best(rows)
 
     def _report_unsettled(self, row: int, now: int) -> None:
-        """Report that the points agree on no level, unless noise or modes explain them."""
+        """Report that the points agree on no level, unless noise or modes explain the points."""
         first = int(self._lost_at[row])
         if self._lost[row] < self.settings.lost * correlated(self.noise.residuals(row, first), self.settings.gate):
             return
@@ -185,7 +190,7 @@ class Detector(OnlineFilter):
         agree = (found.count[row] > 1) & (found.count[row] > now - found.start[row])
         agree &= found.depth[row] == self.depth[row] + 1
         if agree.any() and self._lost[row] < self.settings.lost + self.settings.gate**2 - self.settings.unsettled:
-            return  # The newest points may be a level; the next point decides.
+            return  # the newest points may be a level, which the next point decides
         if self._switched(row, first, now) is not None:
             self._lost[row] = 0.0
             return
@@ -199,7 +204,7 @@ class Detector(OnlineFilter):
         self._restart_at(row, first, now, np.nan)
 
     def _noisier(self, row: int, first: int, now: int) -> bool:
-        """Raise the noise of a series whose points lie far off on both sides of its level; return whether they do."""
+        """Raise the noise of a series if its points lie far off on both sides of its level. Return whether they do."""
         level = float(self.run_lengths.level[row, self._best[row]])
         points = self.values[row, first : now + 1]
         points = points[np.isfinite(points)]
@@ -223,7 +228,9 @@ class Detector(OnlineFilter):
         self._restart_at(row, first, now, median(points))
 
     def _switched(self, row: int, index: int, now: int) -> int | None:
-        """Return how many reported changes are switches between modes as at ``index``; ``None`` if that is not one."""
+        """Return how many reported changes are mode switches like the step at ``index``; ``None`` if that step is
+        not one.
+        """
         series = self.values[row, : now + 1]
         measured = np.isfinite(series)
         places = np.cumsum(measured) - measured
@@ -239,7 +246,7 @@ class Detector(OnlineFilter):
         return slopes(np.concatenate([before, after]), before.size, noise, self.settings.gate)
 
     def _withdraw_switches(self, row: int, now: int, count: int) -> None:
-        """Withdraw the newest reported changes, which were switches between modes."""
+        """Withdraw the newest ``count`` reported changes, which were switches between modes."""
         reported = [place for place, shift in enumerate(self.shifts[row]) if not shift.silent]
         for place in reported[-count:]:
             shift = self.shifts[row][place]
@@ -259,10 +266,10 @@ class Detector(OnlineFilter):
         self._look[row] = np.iinfo(np.int64).max
 
     def _relocate(self, rows: Ints, index: Ints) -> None:
-        """Estimate again where the last changes lie, and whether a slope still explains those it silenced.
+        """Estimate the positions of the last changes again, and test silenced changes for a slope again.
 
-        The next look comes after half as many commits as have passed since the report. Slopes are tested at each of the
-        first ``ASKED`` commits: a step that a slope silenced is reported at the look that finds no slope.
+        The next estimate comes after half as many commits as have passed since the report. Slopes are tested at each of
+        the first ``ASKED`` commits: a step that a slope silenced is reported once the test finds no slope.
         """
         found = self.run_lengths
         places = found.locate(rows, found.depth[rows] == self.depth[rows, None])
@@ -271,7 +278,7 @@ class Detector(OnlineFilter):
             age = now - shift.reported_at
             self._look[row] = now + 1 + (0 if shift.silent == "slope" and age < ASKED else age // 2)
             if index_now < shift.index - FAR:
-                # This is another change, which was never likely enough. Without it there is no change.
+                # A move this far is another change, which was never likely enough. Without the move there is no change.
                 found.depth[row] -= (found.depth[row] == self.depth[row]) & (found.start[row] < shift.index - FAR)
                 self._withdraw(row, now)
                 continue
@@ -295,5 +302,5 @@ class Detector(OnlineFilter):
         return len(self.revisions[row]), last
 
     def reported(self, row: int) -> Iterator[Shift]:
-        """Return the reported changes of one series that stand, oldest first."""
+        """Yield the reported changes of one series, without withdrawn changes, oldest first."""
         return (shift for shift in self.shifts[row] if not shift.silent)

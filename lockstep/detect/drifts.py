@@ -9,43 +9,45 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: How much cheaper a slope must be than a step: slopes are the rarer.
+#: Cost by which a slope must be cheaper than a step, because slopes are rarer.
 _LEAD = 2.0
-#: Commits after which a slope ends, or never.
+#: Tested lengths of a slope in commits; infinite for a slope without an end.
 _RAMPS = (np.inf, 64.0, 32.0, 16.0)
-#: Points from which on the correlation of neighbours is estimated, and the exponent that makes up for its shrinkage.
+#: Least number of points for an estimate of the correlation of neighbours, and the exponent that undoes its shrinkage.
 _SHORTEST, _SHRUNK = 8, 1.6
-#: Points before and after a step that show how noisy the series is there, and how many points the series' noise counts.
+#: Points before and after a step that show the noise around the step, and the weight of the series' noise in points.
 _BEFORE, _AFTER, _PRIOR = 6, 12, 4.0
-#: Largest square that one point contributes, and the ratio from which on the noise is larger.
+#: Limit of the square that one point contributes, and the ratio above which the noise counts as larger.
 _LARGEST_SQUARE, _CLEARLY = 9.0, 1.3
-#: Cost units that a step needs beyond the threshold for each time that the noise exceeds the estimate.
+#: Cost units that a step needs beyond the threshold for each multiple by which the noise exceeds the estimate.
 _DOUBTED = 19.0
-#: Standard deviations, of the noise that the points around a step show, from which on noise does not explain it.
+#: Size of a step, in standard deviations of the noise around the step, above which noise does not explain the step.
 _BEYOND_NOISE = 5.0
 
 
 def median(y: Floats) -> float:
-    """Median of the points that are there; NaN for none. numpy's own takes twenty times as long on so few."""
+    """Return the median without NaN; NaN for no points. numpy's own takes twenty times as long on so few points."""
     ordered = np.sort(y)  # NaN last
     count = int(np.count_nonzero(~np.isnan(ordered)))
     return float(ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else float("nan")
 
 
 def robust_mean(y: Floats, noise: float, gate: float) -> float:
-    """Mean of the points within ``gate · noise`` of the median."""
+    """Return the mean of the points within ``gate · noise`` of the median."""
     middle = median(y)
     near = y[np.abs(y - middle) <= gate * noise]
     return float(near.mean()) if near.size else middle
 
 
 def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
-    """Whether a slope, without an end or between two levels, explains the points better than a step at ``split``.
+    """Return whether a slope explains the points better than a step at ``split``.
 
-    Where it bends is chosen as freely as where the step lies. An outlier costs ``gate²`` at most.
+    The slope may be endless or lie between two levels. Both the bend of the slope and the position of the step are
+    free.
+    An outlier costs at most ``gate²``.
 
     Args:
-        y: log values of the segment before the step and the one after, none missing.
+        y: log values of the segments before and after the step, none missing.
         split: position of the first point after the step.
         noise: standard deviation of a point.
         gate: see ``Settings``.
@@ -75,16 +77,16 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
 
 
 def autocorrelation(rest: Floats) -> float:
-    """Return the correlation of neighbours in ``rest``, deviations from a level; 0 unless twice its standard error."""
+    """Return the correlation of neighbours in ``rest`` (deviations from a level); 0 below twice its standard error."""
     found = _neighbours(rest) if rest.size >= 12 else 0.0
     return min(found, 0.95) if found > 2 / np.sqrt(rest.size) else 0.0
 
 
 def correlated(residuals: Floats, gate: float) -> float:
-    """Return how many times less evidence correlated points carry than independent ones, at least 1.
+    """Return the factor by which correlated points carry less evidence than independent points, at least 1.
 
     A mean of many points with autocorrelation r has (1 + r) / (1 - r) times the variance. r is shrunk as by James and
-    Stein (1961), which makes it 0 below its standard error; ``_SHRUNK`` makes up for the rest of the shrinkage.
+    Stein (1961), which makes r 0 below its standard error. ``_SHRUNK`` undoes the rest of the shrinkage.
 
     Args:
         residuals: deviations from the level in standard deviations, in commit order.
@@ -98,9 +100,9 @@ def correlated(residuals: Floats, gate: float) -> float:
 
 
 def louder(before: Floats, after: Floats, gate: float) -> float:
-    """Return the variance of the points around a step over that of the series; 1 unless it is clearly larger.
+    """Return the variance of the points around a step over the series' variance; 1 unless it is clearly larger.
 
-    The largest outlier is left out: the series has single ones, which say nothing of the noise.
+    The largest outlier is left out: every series has single outliers, which do not show the noise.
 
     Args:
         before: residuals before the step in standard deviations, in commit order.
@@ -118,11 +120,11 @@ def louder(before: Floats, after: Floats, gate: float) -> float:
 
 
 def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: float, gate: float) -> bool:
-    """Return whether noise that is correlated, or larger around a step, explains the step.
+    """Return whether correlated noise, or larger noise around a step, explains the step.
 
     Args:
         before: residuals before the step in standard deviations, in commit order.
-        after: points from the step on, as log units from the level before it, none missing.
+        after: points from the step on, as log units from the level before the step, none missing.
         deviation: standard deviation of the series' noise, log units.
         excess: cost units by which the step exceeds the threshold for independent noise.
         gate: see ``Settings``.

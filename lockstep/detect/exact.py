@@ -1,4 +1,4 @@
-"""Changes of an exact quantity: without noise, any other number is a change, from the second point on."""
+"""Find changes of an exact quantity. There is no noise, so every different number is a change."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from lockstep.detect.findings import Change, Sense
 from lockstep.detect.trend import Better
 
-#: A count of zero has no logarithm. It counts as half a unit, so that a change from it or to it has a finite size.
+#: A count of zero has no logarithm. Zero counts as half a unit, so that a change from or to zero has a finite size.
 _ZERO = 0.5
 
 
 def positive(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return counts as positive numbers, of which a change is a ratio."""
+    """Return counts with zeros replaced by ``_ZERO``, so that every change has a ratio."""
     return np.maximum(values, _ZERO)
 
 
 def exact_changes(values: NDArray[np.float64], better: Better) -> tuple[Change, ...]:
-    """Return a change for each point that differs from the one before it.
+    """Return a change for each point that differs from the previous point.
 
     Args:
         values: float64 [commits], positive and finite, oldest first.

@@ -1,4 +1,4 @@
-"""What the analysis of a series says. All indices are positions in the trend, counted from 0."""
+"""Results of the analysis of a series. All indices are positions in the trend, counted from 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 Sense = Literal["worse", "better"]
 
-#: "short": too few points to tell how noisy the series is, and nothing is reported.
+#: "short": too few points to estimate the noise; nothing is reported.
 #: "steady": independent noise around a level. "drifting": the level wanders or slopes.
 #: "multimodal": the series switches between two to four levels; no step between them is reported.
 Kind = Literal["short", "steady", "drifting", "multimodal"]
@@ -18,8 +18,8 @@ Kind = Literal["short", "steady", "drifting", "multimodal"]
 class Change:
     """A step found in a series.
 
-    A series reports at most one change a commit: ``reported_at`` names a change for good, while ``index`` may
-    still move as more commits are measured (each move leaves a ``Revision``).
+    A series reports at most one change per commit, so ``reported_at`` identifies a change for good. ``index`` may still
+    move as more commits are measured; each move leaves a ``Revision``.
 
     Attributes:
         index: first point at the new level.
@@ -29,10 +29,10 @@ class Change:
         low, high: 95 % interval of ``size``.
         confidence: probability that this is a step and not noise, 0 to 1.
         reported_at: index at which the analysis first reported the change.
-        sense: "better" or "worse", by the good direction of the series' trend.
-        left: log(newest level / old level); ``size`` where no other change followed.
-        unsettled: the points after it agree on no level up to the next change. ``size`` is then of the point in their
-            middle, and ``low`` and ``high`` hold all of them.
+        sense: "better" or "worse", by the better direction of the series' trend.
+        left: log(newest level / old level); equal to ``size`` if no other change followed.
+        unsettled: whether the points from ``index`` to the next change agree on no level. ``size`` then refers to the
+            median of these points, and ``low`` and ``high`` enclose all of them.
     """
 
     index: int
@@ -55,21 +55,21 @@ class Change:
 
     @property
     def delay(self) -> int:
-        """Commits from the first one at the new level to the one at which it was reported; 0 is at once."""
+        """Commits between the first point at the new level and the report; 0 for a report at once."""
         return self.reported_at - self.index
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What was reported and is no longer believed as it stood.
+    """A correction of a reported change.
 
     Attributes:
-        reported_at: names the change.
-        revised_at: index at which the analysis changed its mind.
-        index: the index at which the change was reported before.
-        moved_to: the change's index now; ``None`` if the detector withdrew the change.
-        size: log size as it was believed before.
-        why: one sentence for the person reading.
+        reported_at: identifies the change, see ``Change.reported_at``.
+        revised_at: index at which the analysis corrected the report.
+        index: the index of the change before the correction.
+        moved_to: the new index of the change; ``None`` if the change was withdrawn.
+        size: log size of the change before the correction.
+        why: one sentence for people.
     """
 
     reported_at: int
@@ -81,7 +81,7 @@ class Revision:
 
     @property
     def withdrawn(self) -> bool:
-        """Whether the change is no longer believed at all."""
+        """Whether the change was withdrawn."""
         return self.moved_to is None
 
 
@@ -90,10 +90,10 @@ class Noise:
     """How a series scatters about its level.
 
     Attributes:
-        scale: standard deviation of one point's logarithm, outliers apart; 0.01 is 1 %. NaN when "short".
+        scale: standard deviation of one point's logarithm without outliers; 0.01 is 1 %. NaN when "short".
         kind: the kind of scatter.
         modes: the two to four log values of a multimodal series, lowest first; else empty.
-        slope: log units a commit over the present level of a drifting series; else 0.
+        slope: log units per commit over the current level of a drifting series; else 0.
     """
 
     scale: float
@@ -107,10 +107,11 @@ class Level:
     """A segment of the series between changes.
 
     Attributes:
-        start, stop: its points are ``start <= index < stop``.
-        value: level in the trend's unit. low, high: its 95 % interval.
-        unsettled: the points agree on no level: ``value`` is the point in their middle, ``low`` and ``high`` the lowest
-            and the highest.
+        start, stop: the segment's points are ``start <= index < stop``.
+        value: level in the trend's unit.
+        low, high: 95 % interval of ``value``.
+        unsettled: whether the points agree on no level. ``value`` is then the median of the points, and ``low`` and
+            ``high`` are the lowest and the highest point.
     """
 
     start: int
@@ -123,19 +124,20 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Everything that one series says.
+    """The analysis of one series.
 
     Attributes:
-        changes: what is believed now, oldest first.
-        revisions: what was believed and is not, in the order of ``revised_at``. A withdrawn change is
-            in no other place.
+        changes: the changes that stand, oldest first.
+        revisions: corrections of reported changes, in the order of ``revised_at``. A withdrawn change appears only
+            here.
         levels: the segments between changes, oldest first; they cover the whole series.
         noise: the noise of the series.
-        outliers: points that lie far off their level and stand alone.
-        mde: smallest relative change that would be reported within ``Settings.prompt`` commits with 80 %
-            probability, from the present level; infinite when "short".
-        repeats_for_1_percent: how many measurements after a change of 1 % are needed for the same; ``None`` if no
-            number is enough (the present level is itself not known well enough) or the noise is unknown.
+        outliers: single points that lie far off their level.
+        mde: smallest relative change from the current level that would be reported within ``Settings.prompt`` commits
+            with 80 % probability; infinite when "short".
+        repeats_for_1_percent: the number of measurements after a change of 1 % until the change is reported with 80 %
+            probability; ``None`` if the noise is unknown or no number is enough, because the current level is too
+            uncertain.
     """
 
     changes: tuple[Change, ...]
@@ -148,5 +150,5 @@ class Analysis:
 
     @property
     def withdrawn(self) -> tuple[int, ...]:
-        """``reported_at`` of every change that was reported and is believed no longer."""
+        """``reported_at`` of every withdrawn change."""
         return tuple(one.reported_at for one in self.revisions if one.withdrawn)

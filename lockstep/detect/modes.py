@@ -1,7 +1,7 @@
-"""Series that switch between a few levels, as where a fleet's machines differ and each commit draws one.
+"""Series that switch between a few levels, for example where each commit runs on one of several unequal machines.
 
-A step between two levels that the series has switched between before is explained by the switching. A step that takes
-the series to a level where it never was is one, and after it the levels are expected to lie as they lay before.
+If the series has switched between two levels before, switching explains a step between them. A step to a level that
+the series never had is a change. After the change, the levels are expected at the same distances as before.
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Switches from which on a series of two levels, or of three, is one that switches; one more for four. What landed, was
-#: reverted and landed again goes back and forth three times; two slowdowns and a repair of both end where they began.
+#: Number of switches after which a series of two or three levels counts as switching; four levels need one more. A
+#: change
+#: that landed, was reverted and landed again goes back and forth three times. Two slowdowns and a repair of both end at
+#: the first level.
 SWITCHES = 4
 
-#: Points that modes are looked for in: as many as it takes to meet each of four a few times.
+#: Number of newest points in which modes are searched: enough to visit each of four modes a few times.
 WINDOW = 120
 
-#: Modes lie at least this many of their own standard deviations apart. The halves, thirds or quarters of one normal
-#: or uniform distribution lie 2.5 to 3.5 apart, and seldom more than 4.5 in samples of a dozen.
+#: Least distance of modes in their own standard deviations. Halves, thirds or quarters of one normal or uniform
+#: distribution lie 2.5 to 3.5 apart, and seldom more than 4.5 in samples of a dozen.
 _APART = 5.0
 _MOST = 4
-#: The means of two halves of a normal distribution lie 2.6 of their own standard deviations apart; of any modes, 3.4.
+#: Least distance of two halves in a quick test. The means of two halves of a normal distribution lie 2.6 of their own
+#: standard deviations apart, the means of real modes at least 3.4.
 _HALVES = 3.0
-#: The same of a few dozen points, of which two halves may lie further apart by chance.
+#: Least distance of two halves in samples of a few dozen points, in which halves may lie further apart by chance.
 _SIDES = 3.3
-#: Points of a mode: fewer are outliers, and so are points of a mode that never follow one another.
+#: Least number of points in a mode, of which two must be neighbours at least once. Otherwise the points are outliers.
 _FEWEST = 3
-#: Of the points that leave their mode, at most this share may be outliers.
+#: Among points that leave their mode, at most this share may be outliers.
 _OUTLIERS = 0.2
-#: A point belongs to a mode within this many of its standard deviations, but never beyond this part of a gap.
+#: A point belongs to a mode within this many standard deviations, but not beyond this share of the gap between modes.
 _NEAR, _PART = 3.5, 0.35
 #: 1, 2, 3, …
 _COUNT = np.arange(1, WINDOW + 1)
@@ -46,7 +49,7 @@ class Modes:
     Attributes:
         levels: log values, lowest first, at least two.
         spread: standard deviation of a point about its level.
-        switches: how often the series went from one to another, single points apart.
+        switches: number of switches between levels, not counting single points.
     """
 
     levels: Floats
@@ -55,20 +58,20 @@ class Modes:
 
     @property
     def reach(self) -> float:
-        """How far from a level its points lie at most, log units."""
+        """Largest distance between a point and its level, log units."""
         return float(min(_NEAR * self.spread, _PART * np.diff(self.levels).min()))
 
     def hold(self, y: Floats, shift: float = 0.0) -> bool:
-        """Whether the points, outliers apart, lie at the levels moved by ``shift``."""
+        """Return whether the points, without outliers, lie at the levels moved by ``shift``."""
         off = np.abs(y[:, None] - self.levels - shift).min(axis=1)
         return bool(np.count_nonzero(off > self.reach) <= _OUTLIERS * y.size)
 
     def hold_moved(self, y: Floats) -> bool:
-        """Return whether the levels fit the points after some common shift."""
+        """Return whether the levels fit the points after a common shift."""
         return self.shift(y) is not None
 
     def shift(self, y: Floats) -> float | None:
-        """How far all levels have moved if they hold the points then, log units; ``None`` if they do not."""
+        """Return the common shift of all levels, in log units, that fits the points; ``None`` if no shift fits."""
         if not y.size:
             return None
         shifts = (y[:, None] - self.levels).ravel()
@@ -82,7 +85,7 @@ class Modes:
 
 
 def modes(y: Floats) -> Modes | None:
-    """The levels that a series switches between; ``None`` where it has one, or goes from level to level for good.
+    """Return the levels that a series switches between; ``None`` if it does not switch.
 
     Args:
         y: log values in commit order, none missing.
@@ -91,7 +94,7 @@ def modes(y: Floats) -> Modes | None:
     if not _may_switch(y):
         return None
     ordered = np.sort(y)
-    # The most levels that are apart: two of three could be taken for one that scatters.
+    # Prefer the most levels: two of three levels could pass for one level that scatters.
     for cuts in reversed(_partitions(ordered)):
         parts = [part for part in np.split(ordered, cuts) if part.size >= _FEWEST]
         if len(parts) < 2 or sum(part.size for part in parts) < (1 - _OUTLIERS) * y.size:
@@ -105,16 +108,17 @@ def modes(y: Floats) -> Modes | None:
 
 
 def step_within(before: Floats, after: Floats) -> tuple[float, float] | None:
-    """How far the levels of a series that switches moved, each compared with itself, and the standard error of that.
+    """Return how far the levels of a switching series moved, and the standard error of the move.
 
-    Means of both sides differ as well where one side met another machine more often.
+    Each level is compared with itself. Plain means of both sides would also differ if the sides visit the levels with
+    different frequency.
 
     Args:
         before, after: log values on both sides of the step, none missing.
 
     Returns:
-        the step and its standard error, log units; ``None`` if the series does not switch before the step, or lies at
-        other levels after it.
+        the step and its standard error, log units; ``None`` if the series does not switch before the step, or the
+        shifted levels do not fit the points after the step.
     """
     found = modes(before)
     shift = None if found is None else found.shift(after)
@@ -124,15 +128,16 @@ def step_within(before: Floats, after: Floats) -> tuple[float, float] | None:
 
 
 def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
-    """Whether switching explains that the level changes at ``index``, and which reported changes with it.
+    """Return whether switching explains the step at ``index``, and which reported changes it explains as well.
 
     Args:
         y: log values in commit order up to now, none missing.
-        edges: where the reported changes lie, oldest first, all before ``index``.
+        edges: indices of the reported changes, oldest first, all before ``index``.
         index: first point of the new level.
 
     Returns:
-        how many of the newest reported changes are switches as well; ``None`` where the change is none.
+        the number of newest reported changes that are switches as well; ``None`` if switching does not explain the
+            step.
     """
     new = y[index:]
     edges = [edge for edge in edges if edge > y.size - WINDOW]
@@ -142,12 +147,12 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
         return 0
     if _returns(y[starts[-1] :], index - starts[-1]):
         return 0
-    # After a step of all modes each of them is a level that was never seen; they lie apart as they did before.
+    # A step that moves all modes leads to new levels only, but their distances stay the same.
     for several, edge in enumerate(reversed(edges)):
         before = modes(y[starts[-2 - several] : edge])
         if before is not None and before.hold_moved(y[edge:]):
             return several
-    # Reported one by one, before there were enough to see that they are switches.
+    # Changes may have been reported one by one, before enough of them showed that they are switches.
     for several in range(2, len(edges) + 1):
         start = starts[-1 - several]
         if _returns(y[start:], index - start):
@@ -156,7 +161,7 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
 
 
 def _returns(y: Floats, index: int) -> bool:
-    """Whether the points from ``index`` on make one switch more between levels that were there before."""
+    """Return whether the points from ``index`` on are one more switch between levels that the series had before."""
     found = modes(y)
     if found is None or not found.hold(y[index:]):
         return False
@@ -168,28 +173,30 @@ def _returns(y: Floats, index: int) -> bool:
 def _may_switch(y: Floats) -> bool:
     """Return whether a series can switch between levels, in a tenth of the time of ``_partitions``.
 
-    The best cut in two separates some levels from the others. A series switches across it, or on one side of it.
+    The best cut in two separates some levels from the others. Switches cross the cut, or stay on one side of it.
     """
     cut = _halves(np.sort(y))
     if cut is None:
         return False
     above = y > cut
     ends = np.flatnonzero(above[1:] != above[:-1])
-    # A step for good crosses the cut once, and an outlier twice.
+    # A permanent step crosses the cut once, and an outlier twice.
     return (ends.size >= SWITCHES and _stays(above, ends) >= SWITCHES) or any(
         _halves(np.sort(y[side]), _SIDES) is not None for side in (above, ~above)
     )
 
 
 def _stays(above: NDArray[np.bool_], ends: NDArray[np.intp]) -> int:
-    """Count the crossings of the cut between stays of two points or more; ``ends``: last points of the stays."""
+    """Count the crossings of the cut between stays of two points or more. ``ends`` holds the last point of each
+    stay.
+    """
     last = np.append(ends, above.size - 1)
     long = above[last[np.diff(last, prepend=-1) >= 2]]
     return int(np.count_nonzero(long[1:] != long[:-1]))
 
 
 def _halves(ordered: Floats, apart: float = _HALVES) -> float | None:
-    """Return the best cut of sorted values in two; ``None`` where the halves are not ``apart``."""
+    """Return the best cut of sorted values in two; ``None`` if the halves lie closer than ``apart``."""
     size = ordered.size
     if size < 2 * _FEWEST + 2:
         return None
@@ -204,7 +211,7 @@ def _halves(ordered: Floats, apart: float = _HALVES) -> float | None:
 
 
 def _partitions(ordered: Floats) -> list[NDArray[np.intp]]:
-    """Where to cut sorted values into two, three and four parts so that they scatter least within (Fisher 1958)."""
+    """Return the cuts into two, three and four parts with the least scatter within the parts (Fisher 1958)."""
     size = ordered.size
     if size < 2 * _FEWEST + 2:
         return []
@@ -229,7 +236,7 @@ def _partitions(ordered: Floats) -> list[NDArray[np.intp]]:
 
 
 def _switches(labels: NDArray[np.intp], count: int) -> int:
-    """How often a series goes from one level to another, each visited for two points at once at some time."""
+    """Count the switches between levels; 0 if the series never stays at some level for two points in a row."""
     ends = np.flatnonzero(np.append(np.diff(labels), 1))
     lengths = np.diff(ends, prepend=-1)
     stays = labels[ends][lengths >= 2]
@@ -239,12 +246,12 @@ def _switches(labels: NDArray[np.intp], count: int) -> int:
 
 
 def _spread(part: Floats) -> float:
-    """Robust standard deviation of sorted values; the sample's own where they are too few for a median."""
+    """Return the robust standard deviation of sorted values; the plain one for fewer than six values."""
     if part.size < 6:
         return float(part.std(ddof=1))
     return _median(np.sort(np.abs(part - _median(part)))) / 0.6745
 
 
 def _median(ordered: Floats) -> float:
-    """Median of sorted values: numpy's own takes 50 times as long on so few."""
+    """Return the median of sorted values. numpy's own takes 50 times as long on so few."""
     return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2

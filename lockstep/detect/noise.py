@@ -1,7 +1,7 @@
-"""How far the points of each series scatter, as far as is known by now.
+"""Estimate how far the points of each series scatter.
 
-The estimate comes from innovations: how far each point was from its forecast, scaled to what it would have been
-had the forecast been sure. Unlike deviations from a mean, they do not take a drift or a level for noise.
+The estimate uses innovations. An innovation is a point's distance from its forecast, scaled to the distance from a
+certain forecast. Unlike deviations from a mean, innovations do not count a drift or a level as noise.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from numpy.typing import NDArray
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.settings import Settings
 
-#: Points' worth of doubt about the estimate: from few points it is often too small, and too small rings.
+#: Weight of the doubt about the estimate, in points. An estimate from few points is often too small, which causes false
+#: alarms.
 CAUTION = 8.0
-#: Noise below a millionth is rounding; a series that never varies must not make it infinitely sure.
+#: Noise below a millionth is rounding. The floor keeps a series without any variation from being infinitely certain.
 _FLOOR = 1e-6
-#: How many times the variance without a step is that beside one, where a step is among the first points.
+#: Ratio of the variance without a step to the variance beside a step, above which the first points contain a step.
 _STEPPED = 6.0
-#: Points of a level that may tell of noise of its own, and by how many standard errors of a log variance.
+#: Number of points with which a level may have noise of its own, and the difference required, in standard errors of a
+#: log
+#: variance.
 _OWN, _CLEARLY = 10, 4.0
-#: Points that the estimate is made from.
+#: Number of points in the estimate.
 _REMEMBERED = 128
-#: Runs scatter by that many of the standard errors that one run tells of, as a first guess: at least and at most.
-#: The 50 series of the recorded H200 that did not change scatter by 0.4 … 4.6 of them, in the median by 1.6.
+#: Least and greatest first guess of the scatter between runs, in standard errors of one run. The 50 unchanged series
+#: recorded on an H200 scatter by 0.4 to 4.6 standard errors, in the median by 1.6.
 _BEYOND = 1.5, 4.0
-#: Errors that the usual one is a running mean of.
+#: Number of errors in the running mean of the usual error.
 _USUAL = 50
 #: The median and the third quartile of a squared standard normal.
 MEDIAN_SQUARE, _THIRD_SQUARE = 0.4549, 1.3233
@@ -45,7 +48,7 @@ class NoiseEstimate:
         self._settings = settings
         self._due: Ints = np.zeros(series, dtype=np.int64)
         self._since: Ints = np.zeros(series, dtype=np.int64)
-        #: The smallest difference between neighbours, and the last value: numbers may be rounded.
+        #: The smallest difference between neighbours, and the last value. Both show how finely the numbers are rounded.
         self._quantum: Floats = np.full(series, np.inf)
         self._former: Floats = np.full(series, np.nan)
         self._innovations: Floats = np.full((series, 64), np.nan)
@@ -53,11 +56,11 @@ class NoiseEstimate:
         self._errors: Ints = np.zeros(series, dtype=np.int64)
 
     def weigh(self, rows: Ints, errors: Floats) -> Floats:
-        """Variance of each point relative to the series' usual one: half of it the point's own, half what all share.
+        """Return each point's variance relative to the series' usual variance: half from its own error, half constant.
 
         Args:
             rows: the series.
-            errors: standard errors of their points [rows], NaN where unknown.
+            errors: standard errors of the points [rows]; NaN where unknown.
         """
         known = np.isfinite(errors)
         own = np.log(np.where(known, errors, np.nan))
@@ -71,13 +74,13 @@ class NoiseEstimate:
         return weights
 
     def see(self, rows: Ints, values: Floats) -> None:
-        """Learn from the next log value of each of ``rows`` how finely they are rounded."""
+        """Learn the rounding of each series from the next log value of each of ``rows``."""
         apart = np.abs(values - self._former[rows])
         self._quantum[rows] = np.where(apart > _FLOOR, np.minimum(self._quantum[rows], apart), self._quantum[rows])
         self._former[rows] = values
 
     def told(self, rows: Ints, seen: Ints) -> NDArray[np.bool_]:
-        """Mask [rows] of the series of which all ``seen`` points had an error."""
+        """Return a mask [rows] of the series whose ``seen`` points all had an error."""
         mask: NDArray[np.bool_] = self._errors[rows] == seen
         return mask
 
@@ -97,7 +100,9 @@ class NoiseEstimate:
         self._due[rows] = count + 4
 
     def _beside_a_step(self, points: Floats) -> Floats:
-        """The variance [rows] that a step among the ``points`` [rows, points] leaves. A slope leaves a quarter."""
+        """Return the variance [rows] about the two levels of the best step. A slope would keep a quarter of its
+        variance.
+        """
         count = points.shape[1]
         neighbours = spread(np.diff(points, axis=1) ** 2 / 2, self._settings.gate)
         found = np.full(len(points), np.inf)
@@ -109,18 +114,20 @@ class NoiseEstimate:
         return least
 
     def cautious(self, rows: Ints) -> Floats:
-        """The variance that a point is judged by [rows]: larger than the estimate while that stands on few points."""
+        """Return the variance for judging a point [rows]. It exceeds the estimate while the estimate rests on few
+        points.
+        """
         variance: Floats = self.variance[rows] * (1 + CAUTION / self.points[rows])
         return variance
 
     def note(self, rows: Ints, index: Ints, innovations: Floats) -> None:
-        """Remember the innovation of the point at ``index`` of each series, log units [rows]."""
+        """Store the innovation of the point at ``index`` of each series, log units [rows]."""
         while self._innovations.shape[1] <= int(index.max()):
             self._innovations = np.hstack([self._innovations, np.full_like(self._innovations, np.nan)])
         self._innovations[rows, index] = innovations
 
     def forget(self, row: int, start: int, stop: int, seen: int) -> None:
-        """Leave these points of one series out: told from a level that had ended, they say nothing about the noise.
+        """Drop the innovations of these points of one series, because they refer to a level that had ended.
 
         A new level begins at ``start``.
         """
@@ -128,7 +135,7 @@ class NoiseEstimate:
         self._due[row], self._since[row] = seen, start
 
     def restart(self, row: int, points: Floats, seen: int) -> None:
-        """Guess the noise of one series from the ``points`` of a level that has noise of its own, log units."""
+        """Guess the noise of one series again from the ``points`` (log units) of a level with noise of its own."""
         self._innovations[row] = np.nan
         off = points - np.median(points)
         own = float(spread(off[None] ** 2 * points.size / (points.size - 1), self._settings.gate)[0])
@@ -138,11 +145,12 @@ class NoiseEstimate:
         self._due[row] = seen + 4
 
     def refresh(self, rows: Ints, length: Ints, seen: Ints) -> None:
-        """Estimate the noise anew where there is a tenth more to know.
+        """Estimate the noise again for series with a tenth more points.
 
         Args:
             rows: the series.
-            length: their commits [rows]. seen: those of them that were measured [rows].
+            length: number of commits of each series [rows].
+            seen: number of measured commits of each series [rows].
         """
         due = seen >= self._due[rows]
         if not due.any():
@@ -154,7 +162,7 @@ class NoiseEstimate:
         enough = count >= self._settings.burn_in
         squares = recent[enough] ** 2
         found = spread(squares, self._settings.gate)
-        # A level has noise of its own once its points say so clearly; those before it are then forgotten.
+        # Once the points of a level clearly show noise of its own, earlier points are forgotten.
         present = np.isfinite(squares) & (index[enough] >= self._since[rows[enough], None])
         own = present.sum(axis=1)
         fresh = np.flatnonzero((own >= _OWN) & (self._since[rows[enough]] > 0))
@@ -171,7 +179,9 @@ class NoiseEstimate:
         self._due[rows] = seen + np.maximum(seen // 10, 2)
 
     def _least(self, rows: Ints) -> Floats:
-        """The least that the variance can be [rows]: twice that of rounding, so that one quantum alone is no step."""
+        """Return the least possible variance [rows]: twice that of rounding, so that one quantum alone is not a
+        step.
+        """
         quantum = np.where(np.isfinite(self._quantum[rows]), self._quantum[rows], 0.0)
         return np.maximum(quantum * quantum / 6, _FLOOR**2)
 
@@ -183,11 +193,11 @@ class NoiseEstimate:
 
 
 def spread(squares: Floats, gate: float) -> Floats:
-    """Variance [rows] from squared deviations [rows, points], what lies beyond the gate left out.
+    """Return the variance [rows] of squared deviations [rows, points] without points beyond the gate.
 
-    Missing points are NaN; each row has at least one that is not. The estimate begins with the third quartile: a
-    quarter of the points may lie anywhere. The median of ten is half the truth in one of 14, and lets nearly half lie
-    anywhere, which is more than needed.
+    Missing points are NaN; each row has at least one number. The estimate begins with the third quartile, so a quarter
+    of the points may be outliers. The median would tolerate nearly half, which is more than needed, but with ten points
+    it is half the true value in one of 14 cases.
     """
     ordered = np.sort(squares, axis=1)  # NaN last
     count = np.isfinite(squares).sum(axis=1)

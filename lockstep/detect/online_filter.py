@@ -1,6 +1,6 @@
-"""The points of many series, taken in commit by commit by the hypotheses about their levels.
+"""Filter the points of many series commit by commit, with hypotheses about each series' level.
 
-``OnlineFilter`` holds what the points say; ``lockstep.detect.detector`` decides what is reported of it.
+``OnlineFilter`` holds the state of the filter. ``lockstep.detect.detector`` decides which changes to report.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from lockstep.detect.noise import NoiseEstimate
 from lockstep.detect.run_lengths import Floats, Ints, RunLengths, log_odds_former
 from lockstep.detect.settings import Settings
 
-#: The first points of a series that a level may begin with and be no change: those before it are odd.
+#: A level that begins within this many first points is not a change; the points before it count as odd.
 _FIRST = 3
 
 
 class OnlineFilter:
-    """The state of many series after the commits that they have seen.
+    """The state of many series after the commits so far.
 
     Attributes:
-        length: commits seen [series].
-        values, weights: log values and their relative variances [series, commits], NaN and 1 where there is none.
-        scatter: the noise of each.
-        hypotheses: about the present level of each.
-        depth: changes that have been reported, or are followed without a report [series].
-        unsettled: index of the point from which the points agree on no level [series]; -1 where they agree.
+        length: number of commits so far [series].
+        values: log values [series, commits]; NaN where missing.
+        weights: relative variances of the values [series, commits]; 1 where missing.
+        noise: the noise of each series.
+        run_lengths: hypotheses about the current level of each series.
+        depth: number of changes, reported or silent [series].
+        unsettled: index of the first point since which the points agree on no level [series]; -1 if they agree.
 
     Args:
         series: the number of series.
@@ -40,25 +41,26 @@ class OnlineFilter:
         self.run_lengths = RunLengths.empty(series, settings.width)
         self.depth: Ints = np.zeros(series, dtype=np.int64)
         self.unsettled: Ints = np.full(series, -1, dtype=np.int64)
-        #: Index of the last point that the noise was first guessed from, where no errors told of it.
+        #: Index of the last point in the first guess of the noise; -1 if errors were known and no guess was needed.
         self._guessed: Ints = np.full(series, -1, dtype=np.int64)
         self._seen: Ints = np.zeros(series, dtype=np.int64)
         self._last: Ints = np.zeros(series, dtype=np.int64)
         self._best: Ints = np.zeros(series, dtype=np.int64)
-        #: How far the last point was from its forecast, and where the odd points on its side of the level began.
+        #: Distance of the last point from its forecast, and index of the first odd point on the same side of the level.
         self._off: Floats = np.zeros(series)
         self._odd: Ints = np.full(series, -1, dtype=np.int64)
-        #: How much less the points cost if the level was lost, and where it was lost; see ``Settings.lost``.
+        #: By how much a lost level would lower the cost of the points, and where the level was lost; see
+        #: ``Settings.lost``.
         self._lost: Floats = np.zeros(series)
         self._lost_at: Ints = np.zeros(series, dtype=np.int64)
 
     def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> None:
-        """Take in one more commit.
+        """Add one commit.
 
         Args:
-            values: log values [rows], NaN where the commit has none.
-            errors: their standard errors [rows], NaN where unknown.
-            rows: the series that the commit belongs to (each once); all of them if not given.
+            values: log values [rows]; NaN where the commit has no value.
+            errors: standard errors of the log values [rows]; NaN where unknown.
+            rows: the series that the commit belongs to (each once); all series if not given.
         """
         if rows is None:
             rows = np.arange(self.length.size)
@@ -87,7 +89,7 @@ class OnlineFilter:
         else:
             if going.any():
                 self._take_in(rows[going], values[going], index[going])
-            # Intervals tell roughly how noisy a series is: it need not be watched for as long.
+            # Errors give a rough estimate of the noise, so fewer points are needed before reports.
             enough = np.where(self.noise.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
             ready = ~going & (seen >= enough)
             for count in np.unique(seen[ready]):
@@ -95,7 +97,7 @@ class OnlineFilter:
         self._last[rows] = index
 
     def judge(self, rows: Ints, index: Ints) -> None:
-        """Decide what to report, now that the point at ``index`` of each of ``rows`` is known."""
+        """Decide what to report after the point at ``index`` of each of ``rows``."""
         raise NotImplementedError
 
     def _make_room(self, index: int) -> None:
@@ -122,7 +124,7 @@ class OnlineFilter:
         self.judge(rows, index[:, -1])
 
     def _begin(self, rows: Ints, y: Floats, index: Ints) -> None:
-        """Add to each of ``rows`` the hypothesis of a level that begins at ``index``, with no level before it."""
+        """Add to each of ``rows`` the hypothesis that its first level begins at ``index``."""
         none = np.full(rows.size, -1, dtype=np.int64)
         self.run_lengths.begin(
             rows,
@@ -142,7 +144,7 @@ class OnlineFilter:
         self._last[rows], self._off[rows], self._odd[rows], self._lost[rows] = index, 0.0, -1, 0.0
 
     def _advance(self, rows: Ints, y: Floats, index: Ints, burnt: int = _FIRST + 1) -> None:
-        """Filter one point of each of ``rows``; ``burnt``: how many came before, if it is one of the first."""
+        """Filter one point of each of ``rows``. ``burnt`` is the number of points before it within the first points."""
         found, settings = self.run_lengths, self.settings
         weights = self.weights[rows, index]
         best = self._best[rows]
@@ -159,7 +161,7 @@ class OnlineFilter:
             y,
             weights,
             index,
-            # Where the first points are odd ones, the level begins after them.
+            # If the first points are odd, the level begins after them.
             cost=np.minimum(birth, burnt * settings.gate**2) if first else birth,
             before=start * 0 - 1 if first else start,
             depth=self.depth[rows] + (not first),
@@ -173,9 +175,9 @@ class OnlineFilter:
         self._choose_best(rows)
 
     def _note(self, rows: Ints, index: Ints, missed: Floats, first: bool) -> None:
-        """Count the odd points in a row; the ``first`` ones of a series are none.
+        """Count the odd points in a row. The ``first`` points of a series are never odd.
 
-        ``missed``: standard deviations from the forecast [rows]; NaN where there is none.
+        ``missed`` is each point's distance from its forecast in standard deviations [rows]; NaN without a forecast.
         """
         settings = self.settings
         odd = (np.abs(missed) >= settings.gate) & (not first)
@@ -188,18 +190,19 @@ class OnlineFilter:
         self._lost[rows] = np.where(odd | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
 
     def _choose_best(self, rows: Ints) -> None:
-        """Find the best hypothesis that holds just what has been reported."""
+        """Find the best hypothesis whose changes are exactly the reported changes."""
         found = self.run_lengths
         held = np.where(found.depth[rows] == self.depth[rows][:, None], found.cost[rows], np.inf)
         self._best[rows] = held.argmin(axis=1)
 
     def _restart_at(self, row: int, first: int, now: int, level: float) -> None:
-        """Run the points ``first`` to ``now`` of one series anew, about a level that begins there.
+        """Filter the points ``first`` to ``now`` of one series again, with a level that begins at ``first``.
 
         Args:
             row: the series.
-            first: index of the level's first point. now: index of the last point.
-            level: log value of the level, about as sure as that of one point; NaN for points that agree on no level.
+            first: index of the level's first point.
+            now: index of the last point.
+            level: log value of the level, as certain as that of one point; NaN for points that agree on no level.
         """
         rows = np.array([row])
         self.run_lengths.drop(row, np.ones(self.settings.width, dtype=bool))

@@ -1,10 +1,12 @@
-"""Filter many series at once under several hypotheses about where the present level began.
+"""Filter many series at once under several hypotheses about where the current level began.
 
-Each series has up to ``width`` run-length hypotheses; a hypothesis is the commit at which the present level began. It
-is a Kalman filter with two states: the level, which is constant, and a slow drift about it, an autoregression of order
-one. It carries the cost of the points so far. A point beyond the gate costs a fixed amount and does not update the
-filter: the bounded loss of Fearnhead and Rigaill ("Changepoint detection in the presence of outliers", JASA 114, 2019).
-A new hypothesis begins at every point, on top of the best one that holds the reported changes, as in optimal
+Each series has up to ``width`` run-length hypotheses; a hypothesis is the commit at which the current level began. A
+hypothesis is a Kalman filter with two states: the constant level, and a slow drift about the level (an autoregression
+of order one). The hypothesis carries the cost of all points so far. A point beyond the gate costs a fixed amount and
+does not update the filter: the bounded loss of Fearnhead and Rigaill ("Changepoint detection in the presence of
+outliers", JASA 114, 2019).
+
+A new hypothesis begins at every point. It extends the best hypothesis that holds the reported changes, as in optimal
 partitioning (Jackson et al. 2005; Killick et al., "PELT", JASA 107, 2012). It replaces the costliest hypothesis.
 
 Variances are in units of the series' noise variance; costs are minus twice a log likelihood.
@@ -22,33 +24,35 @@ from lockstep.detect.settings import Settings
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: A change is placed at the commit with the most probability within this many commits of it.
+#: A change is placed at the commit with the most probability within this many commits around.
 NEARBY = 2
-#: Share of the changes whose first point lies at neither level. It is about a tenth in the histories of other
-#: projects. With a fifth, the ranges hold 95 % of the changes even where every first point lies at neither level.
+#: Share of the changes whose first point lies at neither level: about a tenth in the histories of other projects. With
+#: a
+#: fifth, the ranges hold 95 % of the changes even if every first point lies at neither level.
 PARTIAL = 0.2
-#: Log odds that a point far off the old level belongs to the change right after it: on the new level's side of the
-#: old one, and on the other side.
+#: Log odds that a point far off the old level belongs to the change right after it: if the point lies on the new
+#: level's
+#: side of the old level, and if it lies on the other side.
 ON_THE_WAY, ASTRAY = 2.3, -1.0
-#: Probability that a change lies before its range, and behind it.
+#: Probability that a change lies before its range, and that it lies after its range.
 TAIL = 0.025
 
 
 @dataclass(slots=True)
 class RunLengths:
-    """Arrays [series, width]; unused places have infinite cost.
+    """Arrays [series, width] of hypotheses. Unused elements have infinite cost.
 
     Attributes:
         level, wandering: the filter's state, log units.
-        var_level, covariance, var_wandering: its covariance.
+        var_level, covariance, var_wandering: covariance matrix of the filter's state.
         cost: the cost of all points of the series so far.
         start: index of the first point at the level.
-        before: index at which the level before that began.
-        count: points at the level, outliers apart.
-        depth: changes on the path.
+        before: index of the first point at the previous level.
+        count: points at the level, without outliers.
+        depth: number of changes in the hypothesis.
         former: index of the measured point before ``start``.
-        log_odds_former: log odds that the change came at ``former``, with a point that lies at neither level.
-        origin: index of the first of two or more such points in a row up to ``former``; -1 for none.
+        log_odds_former: log odds that the change came at ``former``, with a point at neither level.
+        origin: index of the first of two or more points at neither level in a row up to ``former``; -1 for none.
     """
 
     level: Floats
@@ -67,7 +71,7 @@ class RunLengths:
 
     @classmethod
     def empty(cls, series: int, width: int) -> RunLengths:
-        """Room for that many series, with no hypothesis."""
+        """Return arrays for that many series, without hypotheses."""
         shape = (series, width)
 
         def numbers() -> Floats:
@@ -83,24 +87,24 @@ class RunLengths:
         )
 
     def select(self, rows: Ints) -> RunLengths:
-        """A copy of these series."""
+        """Return a copy of these series."""
         return RunLengths(*(getattr(self, name)[rows] for name in self.__slots__))
 
     def advance(
         self, rows: Ints | slice, y: Floats, weight: Floats, commits: Ints, scale: Floats, settings: Settings
     ) -> Floats:
-        """Take in one point of each of the series ``rows``.
+        """Filter one point of each of the series ``rows``.
 
         Args:
             rows: the series.
             y: log values [rows].
             weight: variance of each point in units of the series' noise variance [rows].
-            commits: commits since the series' point before [rows].
-            scale: noise variance that the costs are counted in, log units squared [rows].
+            commits: number of commits since the series' previous point [rows].
+            scale: noise variance used for the costs, log units squared [rows].
             settings: gate, wander and memory are used.
 
         Returns:
-            how far off each hypothesis' forecast the point was, in units of its standard deviation [rows, width].
+            the point's distance from each hypothesis' forecast, in standard deviations of the forecast [rows, width].
         """
         decay = settings.memory ** commits[:, None]
         fresh = settings.wander**2 * (1 - decay * decay)
@@ -146,10 +150,10 @@ class RunLengths:
         keep: Ints,
         settings: Settings,
     ) -> None:
-        """Add to each of the series ``rows`` the hypothesis that a level begins at its present point.
+        """Add to each of the series ``rows`` the hypothesis that a level begins at its current point.
 
-        It takes the place of the costliest one, but for that at ``keep`` [rows]. NaN for ``y``: points that agree on
-        no level.
+        The new hypothesis replaces the costliest hypothesis, except the hypothesis ``keep`` [rows]. ``y`` is NaN for
+        points that agree on no level.
         """
         costs = self.cost[rows]
         kept = keep >= 0
@@ -174,19 +178,19 @@ class RunLengths:
             array[rows, place] = value
 
     def drop(self, row: int, places: NDArray[np.bool_]) -> None:
-        """Forget hypotheses of one series. ``places``: mask [width]."""
+        """Remove the hypotheses ``places`` (mask [width]) of one series."""
         self.cost[row, places] = np.inf
         self.depth[row, places] = -9
 
     def recall(self, row: int, before: RunLengths, places: NDArray[np.bool_]) -> None:
-        """Put the hypotheses ``places`` (mask) of one series back as they were ``before``."""
+        """Restore the hypotheses ``places`` (mask [width]) of one series from ``before``."""
         wanted = np.flatnonzero(places & np.isfinite(before.cost[0]))
         room = np.argsort(-self.cost[row], kind="stable")[: wanted.size]
         for name in self.__slots__:
             getattr(self, name)[row, room] = getattr(before, name)[0, wanted]
 
     def locate(self, rows: Ints, among: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
-        """Where the levels of the hypotheses ``among`` began, taken together, [rows] each.
+        """Return where the current levels began, averaged over the hypotheses ``among``; each array is [rows].
 
         Args:
             rows: the series.
@@ -206,7 +210,8 @@ class RunLengths:
         start, share = np.take_along_axis(start, order, axis=1), np.take_along_axis(share, order, axis=1)
         share /= share.sum(axis=1, keepdims=True)
         near, here = _within(start, share, NEARBY), _within(start, share, 0)
-        # Where the step is clear, all its neighbours have it nearby: of those take the likeliest itself.
+        # Near a clear step all commits have the same probability within ``NEARBY``. Take the commit that is itself most
+        # likely.
         index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), here, -1.0).argmax(axis=1)
         grown = np.cumsum(share, axis=1)
         which = np.arange(rows.size)
@@ -215,9 +220,11 @@ class RunLengths:
 
 
 def _within(start: Ints, share: Floats, reach: int) -> Floats:
-    """Sum of the shares that lie within ``reach`` of each [rows, width]; ``start`` ascends in every row."""
+    """Return, for each start, the sum of the shares of starts within ``reach`` [rows, width]; ``start`` ascends per
+    row.
+    """
     grown = np.concatenate([np.zeros((len(share), 1)), np.cumsum(share, axis=1)], axis=1)
-    # All rows in one ascending line, with no two rows within reach of each other.
+    # Put all rows in one ascending line, with rows further apart than ``reach``.
     wide = int(start.max()) - int(start.min()) + reach + 1
     first = np.arange(len(share))[:, None]
     line = (start + first * wide).ravel()
@@ -229,14 +236,15 @@ def _within(start: Ints, share: Floats, reach: int) -> Floats:
 
 
 def log_odds_former(former: Floats, first: Floats) -> Floats:
-    """Log odds that a change came a point before the first one that lies at the new level.
+    """Return the log odds that a change came one point before the first point at the new level.
 
-    The first point after a change may lie anywhere from below the old level to beyond the new one, all places alike.
+    The first point after a change may lie anywhere from below the old level to beyond the new level, with equal
+    probability.
 
     Args:
-        former: how far the point before the first one was from the old level, in standard deviations; NaN where
-            there is no old level.
-        first: how far the first point at the new level is from the old level, in the same unit.
+        former: distance of the point before the first point from the old level, in standard deviations; NaN without an
+            old level.
+        first: distance of the first point at the new level from the old level, in the same unit.
     """
     wide = 2 * np.maximum(np.abs(first), 1.0)
     odds = np.log(PARTIAL * np.sqrt(2 * np.pi) / wide) + former**2 / 2
@@ -245,11 +253,11 @@ def log_odds_former(former: Floats, first: Floats) -> Floats:
 
 
 def log_odds(these: Floats, others: Floats) -> Floats:
-    """Return the log of the odds that one of the hypotheses ``these`` holds rather than one of ``others``.
+    """Return the log odds that one of the hypotheses ``these`` holds against one of ``others``.
 
     Args:
-        these: the costs of hypotheses [rows, width]; infinite for hypotheses to leave out.
-        others: the costs of the other hypotheses [rows, width]; each row must have a finite cost.
+        these: costs [rows, width]; infinite for hypotheses to leave out.
+        others: costs [rows, width]; each row must have a finite cost.
 
     Returns:
         The log odds [rows]; -690 for a row whose ``these`` are all infinite.

@@ -14,22 +14,23 @@ from lockstep.detect.settings import Settings
 
 #: Normal quantile of a 95 % interval.
 WIDE = 1.959964
-#: Points that are looked at together, so that they stay in the processor's cache.
+#: Points processed together, so that they stay in the processor's cache.
 _AT_ONCE = 131_072
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Segments as arrays of one length. The values of a segment do not depend on the others.
+    """Segments as arrays of equal length. The values of a segment do not depend on other segments.
 
     Attributes:
-        row: the series of each. start, stop: its points are ``start <= index < stop``.
-        mean: in log units, of the points that are no outliers; where they agree on no level, the one in their middle;
-            NaN where none was measured.
-        low, high: the mean's 95 % interval, NaN while the noise is unknown; the lowest and the highest point where the
+        row: the series of each segment.
+        start, stop: the segment's points are ``start <= index < stop``.
+        mean: mean of the points without outliers, log units; the median if the points agree on no level; NaN without
+            points.
+        low, high: 95 % interval of the mean, NaN while the noise is unknown; the lowest and the highest point if the
             points agree on no level.
         error: standard error of the mean.
-        count: weight of those points, 1 for a usual one.
+        count: total weight of the points in the mean; 1 for a usual point.
         scale: standard deviation of a usual point.
         unsettled: whether the points agree on no level.
     """
@@ -60,9 +61,9 @@ def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
 
 
 def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Segments:
-    """Return the statistics of these segments; ``unsettled`` marks those whose points agree on no level."""
+    """Return the statistics of these segments; ``unsettled`` marks segments whose points agree on no level."""
     mean, count, scale, fit = (np.full(row.size, np.nan) for _ in range(4))
-    # As wide as the next power of two, and no wider for its company: sums of other widths round otherwise.
+    # A segment's width is rounded up to a power of two of its own, because sums over other widths round differently.
     width = 2 ** np.ceil(np.log2(np.maximum(stop - start, 8))).astype(np.int64)
     for wide in np.unique(width).tolist():
         of = np.flatnonzero(width == wide)
@@ -73,19 +74,19 @@ def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: 
     points = np.where(count > 0, count, np.nan)
     error = scale * np.sqrt(1 / points + wandering(points, detector.settings))
     low, high = mean - WIDE * error, mean + WIDE * error
-    # A mean of few points that most of them contradict is no level.
+    # If most points contradict a mean of few points, the mean is not a level.
     unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < detector.settings.settles))
     for place in np.flatnonzero(unsettled).tolist():
         y = np.sort(detector.values[row[place], start[place] : stop[place]])  # NaN last
         y = y[np.isfinite(y)]
-        # One of the points, also where they are even in number.
+        # Take one of the points, also for an even number of points.
         mean[place], low[place], high[place] = y[(y.size - 1) // 2], y[0], y[-1]
         error[place] = (high[place] - low[place]) / (2 * WIDE)
     return Segments(row, start, stop, mean, low, high, error, np.nan_to_num(count), scale, unsettled)
 
 
 def wandering(count: ArrayLike, settings: Settings) -> Floats:
-    """Return what slow drift adds to the variance of a mean of ``count`` points, in units of the noise variance."""
+    """Return the variance that slow drift adds to a mean of ``count`` points, in units of the noise variance."""
     memory = settings.memory
     independent = (1 + memory) / (1 - memory) / np.maximum(count, 1.0)
     added: Floats = settings.wander**2 * np.minimum(1.0, independent)
@@ -99,8 +100,10 @@ def limits(scale: Floats, gate: float) -> Floats:
 
 
 def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return, for each segment, the mean without outliers, the weight of its points, the standard deviation of a usual
-    point, and the share of points within the gate of the mean by the noise of the series.
+    """Return four arrays with one number per segment.
+
+    The arrays are: the mean without outliers; the weight of its points; the standard deviation of a usual point; the
+    share of points within the gate of the mean, by the series' noise.
     """
     grid = start[:, None] + np.arange(width)
     there = grid < stop[:, None]
@@ -109,7 +112,7 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
     weights = 1 / detector.weights[at]
     measured = np.isfinite(y)
     off = y - _medians(y, measured)[:, None]
-    # Noise of its own, as far as the points tell of it; the series' noise counts for a few points.
+    # Estimate the segment's own noise. The series' noise counts as a few more points.
     points = measured.sum(axis=1)
     own = _medians(off * off * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
     scale = np.sqrt((CAUTION * detector.noise.variance[row] + points * np.nan_to_num(own)) / (CAUTION + points))

@@ -1,4 +1,4 @@
-"""The few numbers that the detector stands on."""
+"""The settings of the detector."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How sure, how early, how patient. The defaults need no tuning; ``docs/detection.md`` says what each buys.
+    """Certainty and speed of the detector. The defaults need no tuning; ``docs/detection.md`` gives each setting's
+    effect.
 
     Attributes:
-        burn_in: measured points before anything is reported; the noise is first guessed from them.
-        burn_in_known: the same where every point so far has an error.
-        evidence: log odds, step against none, at which a change is reported when three points show it.
-        patience: how fast that bar falls as more points show it: by ``patience · log(n / 3)``, where n is the
-            harmonic size of the two segments. Many more chances of three odd points in a row come by than of thirty.
-        withdraw: log odds, none against step, at which a reported change is withdrawn; below 0 while a step is still
-            the likelier.
+        burn_in: measured points before anything is reported; the first guess of the noise uses these points.
+        burn_in_known: the same if every point so far has an error.
+        evidence: log odds, step against no step, at which a change is reported if three points show the change.
+        patience: how fast the threshold falls with more points: by ``patience · log(n / 3)``, where n is the harmonic
+            size of the two segments. Three odd points in a row have many more chances to occur than thirty.
+        withdraw: log odds, no step against step, at which a reported change is withdrawn; below 0 means that the step
+            is still more likely.
         novelty: log odds against a change at any one commit, before the data are seen.
         run: points at the new level before a change is reported.
-        early: log odds by which the bar is raised for a step among the points that the noise was first guessed from,
-            while nothing else tells of the noise.
-        unsettled: cost of a point where the points agree on no level. An odd point costs ``gate²``, because odd points
-            are rare; here they are not.
-        lost: how much less than at the old level the points must cost in a row for the level to be lost: four odd
-            points, or more with others in between.
-        settles: commits after which points that agree on no level are a level with more noise.
-        gate: a point that lies further off its level than this many standard deviations counts as an outlier.
-        wander: standard deviation of the slow wandering about a level that is no change, in units of the noise.
-        memory: correlation of that wandering from one commit to the next.
-        prompt: commits within which ``Analysis.mde`` is to be reported.
+        early: log odds that a step among the first ``burn_in`` points needs in addition while no errors are known.
+        unsettled: cost of a point if the points agree on no level. An odd point costs ``gate²`` because odd points are
+            rare; among unsettled points they are not rare.
+        lost: cost by which a run of points must be cheaper without the old level for the level to count as lost: four
+            odd points, or more with others in between.
+        settles: commits after which points that agree on no level become a level with more noise.
+        gate: a point further off its level than this many standard deviations counts as an outlier.
+        wander: standard deviation of slow wandering about a level, in units of the noise. Wandering is not a change.
+        memory: correlation of the wandering from one commit to the next.
+        prompt: number of commits within which a change of ``Analysis.mde`` is to be reported.
         width: hypotheses kept for each series.
     """
 

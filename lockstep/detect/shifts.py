@@ -19,7 +19,7 @@ class Shift:
 
     Attributes:
         index, earliest, latest, reported_at: see ``findings.Change``.
-        silent: why the shift is not reported; "" if it is.
+        silent: why the shift is not reported; "" if it is reported.
         unsettled: the points from ``index`` on agree on no level.
     """
 
@@ -32,11 +32,11 @@ class Shift:
 
 
 def after_last(shifts: Sequence[Shift], values: Floats, *places: int) -> tuple[int, ...]:
-    """Return the ``places``, moved to the second point of the level that the last of ``shifts`` began or later.
+    """Return the ``places``, moved to the second point of the last shift's level or later.
 
     Args:
-        shifts: the changes before the one at ``places``.
-        values: log values of the series [commits], NaN where a commit has none.
+        shifts: the changes before the change at ``places``.
+        values: log values of the series [commits]; NaN where a commit has none.
         places: indices.
     """
     if not shifts or min(places) > shifts[-1].index:

@@ -1,7 +1,7 @@
-"""The state of a monitor as named arrays, so that it can be kept in a file that anybody may write.
+"""Convert the state of a monitor to named arrays for a file, and back.
 
-A state has one row a series. What is kept is what a ``Monitor`` is made of; nothing of it is a name, an object or
-code, so that a strange file gives wrong numbers at worst.
+The file may come from anybody. So a state holds only numbers, one row per series, without names, objects or code. A
+forged file causes wrong numbers at worst.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from lockstep.detect.trend import Better
 
 Arrays = Mapping[str, NDArray[Any]]
 
-#: Lists of a series become rows of a table, each with the series' row in front.
+#: A list of each series becomes rows of one table. The first column is the row of the series.
 _SHIFT = ("row", "index", "earliest", "latest", "reported_at", "silent", "unsettled")
 _REVISION = ("row", "reported_at", "revised_at", "index", "moved_to", "size", "why")
 _TABLES = {"shift": _SHIFT, "revision": _REVISION}
 
-#: Of ``Revision.moved_to``: withdrawn.
+#: Value of ``Revision.moved_to`` for a withdrawn change.
 _NOWHERE = -1
 
 
 def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
-    """The state of a monitor; the arrays are its own, not copies."""
+    """Return the state of a monitor. The arrays belong to the monitor and are not copies."""
     detector = monitor.detector
     arrays = {f"{part}.{name}": array for part, name, array in _arrays(detector)}
     arrays["higher"] = np.array([better == "higher" for better in monitor.better])
@@ -52,10 +52,10 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
 
 
 def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
-    """The monitor of a state that was kept under the same settings; it takes the arrays for its own.
+    """Return the monitor of a state that was stored under the same settings. The monitor takes over the arrays.
 
     Raises:
-        ValueError, KeyError: the arrays are no state.
+        ValueError, KeyError: the arrays are not a state.
     """
     better: list[Better] = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
     detector = Detector(len(better), settings)
@@ -73,7 +73,7 @@ def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
 
 
 def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
-    """The state of some of the series, in the order of ``rows`` (each once); what has no rows is left out."""
+    """Return the state of the series ``rows`` (each once), in that order. Arrays without rows are left out."""
     place = np.full(len(arrays["higher"]), -1)
     place[rows] = np.arange(len(rows))
     found = {}
@@ -90,7 +90,7 @@ def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
 
 
 def together(states: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
-    """The state of the series of several states, one after the other."""
+    """Join several states into one state with all of their series, in order."""
     starts = np.cumsum([0, *(len(one["higher"]) for one in states)])
     found = {}
     for name in set.intersection(*map(set, states)):
@@ -115,7 +115,9 @@ def _part(detector: Detector, part: str) -> object:
 
 
 def _arrays(detector: Detector) -> list[tuple[str, str, NDArray[Any]]]:
-    """Every array of a detector: part, name, array; one that is added to a class is kept without another word."""
+    """Return every array of a detector with its part and name. Arrays added to a class later are included by
+    themselves.
+    """
     found = []
     for part in ("detector", "noise"):
         found += [(part, name, value) for name, value in vars(_part(detector, part)).items() if _is_array(value)]

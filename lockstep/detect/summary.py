@@ -1,4 +1,4 @@
-"""What the state of a replay says about its series, for the person reading."""
+"""Summarize the state of a replay for people."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from lockstep.detect.trend import Better
 
 #: Normal quantile of a power of 80 %.
 _POWER = 0.841621
-#: Correlation of neighbours, and standard errors of a slope, from which on a level is said to drift.
+#: Correlation of neighbours, and slope in standard errors, above which a level counts as drifting.
 _LINKED, _SLOPING = 0.35, 5.0
-#: Repeats beyond this many are no plan.
+#: Limit of repeats; more would not be a practical plan.
 _MOST = 1000
 
 
 def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
-    """The changes of those of the series ``rows`` that report some; ``better`` is of all series."""
+    """Return the changes of each series in ``rows`` that has some; ``better`` is indexed by all series of the
+    detector.
+    """
     those = [row for row in rows if any(True for _ in detector.reported(row))]
     return _changes(detector, segments_between_changes(detector, np.array(those, dtype=np.int64)), better)
 
@@ -72,16 +74,16 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
 
 
 def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, settings: Settings) -> Floats:
-    """The log step that is reported with 80 % probability from that many points before and after it.
+    """Return the log step that is reported with 80 % probability.
 
-    The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after), with a spread
-    of its square root of one half in each direction: set against what ``Settings`` asks for.
+    The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after). This evidence
+    must reach the threshold of ``settings``.
 
     Args:
         scale: standard deviation of a point, log units.
-        before: points at the present level; from none, no step is seen.
-        after: points at the new level.
-        settings: the detector's.
+        before: number of points at the current level; without any, no step can be detected.
+        after: number of points at the new level.
+        settings: the detector's settings.
     """
     scale, before, after = (np.asarray(one, dtype=np.float64) for one in (scale, before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,7 +96,7 @@ def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, setting
 
 
 def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
-    """The fewest points at the new level with which a step of 1 % is reported; more than ``_MOST`` for never."""
+    """Return the fewest points at the new level with which a step of 1 % is reported; more than ``_MOST`` for never."""
     low, high = np.full(scale.size, settings.run), np.full(scale.size, _MOST + 1)
     while (open_ := low < high).any():
         middle = (low + high) // 2
@@ -109,7 +111,7 @@ def _levels(found: Segments) -> list[Level]:
 
 
 def _outliers(detector: Detector, found: Segments, at: int) -> tuple[list[int], Floats]:
-    """Where the outliers of a segment lie in the series, and how far its points are from its mean."""
+    """Return the indices of a segment's outliers in the series, and the distances of its points from its mean."""
     row, start, stop = (int(one[at]) for one in (found.row, found.start, found.stop))
     y = detector.values[row, start:stop]
     index = np.flatnonzero(np.isfinite(y))
@@ -120,13 +122,13 @@ def _outliers(detector: Detector, found: Segments, at: int) -> tuple[list[int], 
 
 
 def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
-    """The change at the start of every segment but each series' first; series without one are left out."""
+    """Return the change at the start of every segment but each series' first; series without changes are left out."""
     settings = detector.settings
     right = np.flatnonzero(found.start > 0)
     left = right - 1
     size = found.mean[right] - found.mean[left]
     error = np.hypot(found.error[left], found.error[right])
-    # Points that agree on no level lie far from each other, and that is no doubt about them: one is as sure as any.
+    # Points that agree on no level lie far apart. Their distance does not make the step less certain.
     open_ = found.unsettled[left] | found.unsettled[right]
     error = np.where(open_, np.sqrt(2 * detector.noise.variance[found.row[right]]), error)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -175,7 +177,7 @@ def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> d
 
 
 def _interval(found: Segments, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
-    """Ends of the intervals of the sizes; the points themselves where they agree on no level."""
+    """Return the intervals of the sizes. Where points agree on no level, the extreme points are the ends."""
     low, high = size - WIDE * error, size + WIDE * error
     open_ = found.unsettled[left] | found.unsettled[right]
     return (
@@ -185,7 +187,7 @@ def _interval(found: Segments, left: Ints, right: Ints, size: Floats, error: Flo
 
 
 def _within_modes(detector: Detector, row: int, index: int) -> tuple[float, float] | None:
-    """The step at ``index`` and its standard error if the series switches between levels on both sides of it."""
+    """Return the step at ``index`` and its standard error if the series switches between levels on both sides of it."""
     if not any(shift.silent == "modes" for shift in detector.shifts[row]):
         return None
     edges = [0, *(shift.index for shift in detector.reported(row)), int(detector.length[row])]
@@ -210,13 +212,13 @@ def _measured(series: Floats) -> Floats:
 
 
 def _noise(detector: Detector, row: int, rest: Floats) -> Noise:
-    """How a series scatters. ``rest``: its present level's points, less that level."""
+    """Return the noise of a series. ``rest`` holds the deviations of the current level's points from the level."""
     scale = float(np.sqrt(detector.noise.variance[row]))
     if not math.isfinite(scale):
         return Noise(math.nan, "short")
     series = detector.values[row, : detector.length[row]]
     since = max((shift.index for shift in detector.reported(row)), default=0)
-    # Since the last change, or over all of the series; these are one where nothing has changed.
+    # Search since the last change, and over the whole series. Both are the same if nothing has changed.
     starts = dict.fromkeys((since, 0))
     found = next((found for start in starts if (found := modes(_measured(series[start:]))) is not None), None)
     if found is not None:

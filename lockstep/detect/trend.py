@@ -1,4 +1,4 @@
-"""One series as the detector takes it."""
+"""One series as input of the detector."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Trend:
 
     Attributes:
         values: float64 [commits], positive, in any unit; NaN where a commit has no number.
-        errors: float64 [commits], standard error of each value's *logarithm* (0.001 is 0.1 %), NaN where unknown;
-            ``None`` where no point has one. Half a 95 % interval of ``log(value)`` is about two of them.
-        better: which way is good: "lower" for a latency, "higher" for a speedup or a rate.
+        errors: float64 [commits], standard error of each value's *logarithm* (0.001 is 0.1 %); NaN where unknown.
+            ``None`` if no point has an error. A 95 % interval of ``log(value)`` is about four standard errors wide.
+        better: the better direction: "lower" for a latency, "higher" for a speedup or a rate.
 
     Raises:
-        ValueError: a value that is infinite, zero or negative (a step is a ratio, and those have none), or an
-            array of another shape.
+        ValueError: a value is infinite, zero or negative (a step is a ratio, which these do not have), or an array has
+            a different shape.
     """
 
     values: NDArray[np.float64]
@@ -41,7 +41,7 @@ class Trend:
         errors = _row(self.errors, "errors")
         if errors.shape != values.shape:
             raise ValueError(f"errors has {errors.size} entries, values has {values.size}")
-        # No error at all claims perfect knowledge; no measurement has that, so it counts as unknown.
+        # An error of zero would claim perfect knowledge, which no measurement has. So zero counts as unknown.
         object.__setattr__(self, "errors", np.where(np.isfinite(errors) & (errors > 0), errors, np.nan))
 
     def __len__(self) -> int:

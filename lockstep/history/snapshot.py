@@ -196,8 +196,7 @@ class Results:
 
         Returns:
             the columns, and three more: "rank", the index of the point's series in ``series(machine)``; "commit", an
-                index
-            into ``commits(machine)``; "error", the standard error of log("value"). "version" holds indices into
+            index into ``commits(machine)``; "error", the standard error of log("value"). "version" holds indices into
             ``versions``.
         """
         index = self._machines.get(machine)

@@ -10,8 +10,7 @@ def keep_write_ahead_log(connection: sqlite3.Connection, patience: float) -> Non
     """Turn on the write-ahead log of a database. The setting is permanent.
 
     If several connections do this on a new database, SQLite refuses all but one at once, whatever the timeout: each
-    holds
-    a read lock and would wait for the others (sqlite3_busy_handler in SQLite's manual). So this function retries.
+    holds a read lock and would wait for the others (sqlite3_busy_handler in SQLite's manual). So this function retries.
 
     Args:
         connection: a connection outside any transaction.
