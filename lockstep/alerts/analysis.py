@@ -22,13 +22,13 @@ from lockstep.history.snapshot import Results
 from lockstep.processes.children import pool
 from lockstep.suite.thresholds import Threshold, Thresholds
 
-#: Number of points that justify a second process: they take half a second.
+#: Number of points that justify a second process. These many points take half a second.
 _PARALLEL_POINTS = 50_000
 
 #: Causes that a commit can have. A change no larger than those of unchanged machine code does not confirm them.
 _CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
 
-#: Number of points that take as long to analyse as one series that is already known.
+#: The analysis of a series that the cache already holds takes as long as the analysis of this many points.
 _KNOWN_SERIES_POINTS = 15
 
 
@@ -58,8 +58,8 @@ class AnalysisResult:
         found: every change of every followed series, in the order of the series.
         alerts: the reported changes, grouped into alerts, and the freshness alerts.
         commits: the commits of each analysed machine, oldest first.
-        series: number of series that have a number, by machine, family and suite; versions of a series count once.
-        dead: machines that stopped while others went on, see ``lockstep.alerts.freshness.dead_machines``.
+        series: number of series that have a number, by machine, family and suite. Versions of a series count once.
+        dead: machines that stopped while other machines continued, see ``lockstep.alerts.freshness.dead_machines``.
     """
 
     found: tuple[FoundChange, ...]
@@ -127,7 +127,7 @@ def analyse_results(
 def _analyse_machines(
     results: Results, machines: Sequence[str], ranges: Ranges, cache: AnalysisCache
 ) -> Iterator[MachineChanges]:
-    """Yield every machine; two are analysed at a time if there are many points."""
+    """Yield the changes of every machine. Two machines are analysed at a time if there are many points."""
     work = {name: _points(results, name, cache) for name in machines}
     if len(machines) < 2 or sum(work.values()) < _PARALLEL_POINTS:
         yield from (
@@ -135,7 +135,7 @@ def _analyse_machines(
             for name in machines
         )
         return
-    # Forked workers inherit the results. They leave their findings in files and return only what alerts need.
+    # Forked workers inherit the results. The workers write their findings to files and return only the data for alerts.
     with pool(2, "fork", _share, (results, ranges, cache)) as workers:
         yield from workers.map(_analyse_shared, machines)
 
@@ -165,7 +165,7 @@ def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator
         threshold = thresholds.of(name.suite, name.variant, name.case, name.l2)
         if series.steps[0].old is not None:
             threshold = replace(threshold, min_effect=0.0)
-        # A change of changed code must be larger than what unchanged code does by itself.
+        # A change of changed code must be larger than the changes that occur in unchanged code.
         unchanged = (abs(s.size) for s, c in zip(series.steps, causes, strict=True) if c.kind == "noise")
         largest = max(unchanged, default=0.0)
         for step, cause in zip(series.steps, causes, strict=True):
@@ -181,7 +181,7 @@ def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: floa
 
 
 class _Reporter:
-    """Adds to a change what the thresholds and the calendar say about it."""
+    """Adds the thresholds' and the calendar's verdict to each change."""
 
     def __init__(self, results: Results, thresholds: Thresholds, today: datetime.date) -> None:
         self._thresholds = thresholds

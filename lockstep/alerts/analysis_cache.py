@@ -1,8 +1,8 @@
-"""Files in which an analysis leaves its findings: a folder in the store's cache.
+"""The files that hold the findings of an analysis: a folder in the store's cache.
 
-All of them follow from the results, so they may be deleted at any time. Each file is written whole or not at all, and
-its name or content says what it was made from. So a process may be killed at any moment, several may write at once,
-and a reader that finds a damaged file has it made again.
+All files are derived from the results, so they may be deleted at any time. Each file is written whole or not at all. A
+file's name or content identifies the results from which the file was made. So a process may be killed at any moment,
+several processes may write at once, and a reader that finds a damaged file has the file made again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from lockstep.suite.thresholds import Thresholds
 #: Seconds for which files of an earlier state are kept for their readers.
 _KEEP_S = 600.0
 
-#: Seconds for which folders of other code are kept: that code may still be running.
+#: Seconds for which folders of other code versions are kept, because that code may still be running.
 _OTHER_CODE_KEEP_S = 86_400.0
 
-#: Modules that decide what is found and how it is written.
+#: Modules that decide the findings and their file format.
 FOUND_BY = ("lockstep.alerts.publish", "lockstep.alerts.analysis_cache", "lockstep.alerts.analysis_files")
 
 
@@ -47,23 +47,23 @@ class AnalysisCache:
         return self.cache / f"found-{code_digest(*FOUND_BY)}"
 
     def detector(self, machine: str) -> Path:
-        """Return the file of the detector's state of a machine: see ``lockstep.alerts.detector_state``."""
+        """Return the file with the detector's state for a machine, see ``lockstep.alerts.detector_state``."""
         return self._of(machine) / "detector.npz"
 
     def cached(self, machine: str) -> Path:
-        """Return the file of the last analysis of a machine: see ``lockstep.alerts.change_cache``."""
+        """Return the file with the last analysis of a machine, see ``lockstep.alerts.change_cache``."""
         return self._of(machine) / "analysis.json"
 
     def changes(self, machine: str, key: str) -> Path:
-        """Return the file of a machine's changes and alerts, as pages show them. ``key``: see ``key_of``."""
+        """Return the file with a machine's changes and alerts for the pages. ``key`` comes from ``key_of``."""
         return self._of(machine) / f"changes-{key}.json"
 
     def done(self, key: str) -> Path:
-        """Return the file that is written last. Its time differs between analyses of the same results."""
+        """Return the file that an analysis writes last. The file's time distinguishes analyses of the same results."""
         return self.folder / f"done-{key}"
 
     def sweep(self, key: str, machines: Iterable[str]) -> None:
-        """Delete the files of earlier results, and of other code."""
+        """Delete the files of earlier results and of other code versions."""
         current = {self.done(key), *(self.changes(machine, key) for machine in machines)}
         for pattern in ("*/changes-*", "done-*", "*/*.tmp"):
             for path in self.folder.glob(pattern):
@@ -78,7 +78,7 @@ class AnalysisCache:
 
 
 def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple[str, ...]) -> str:
-    """Return a digest of everything that findings follow from, except the day: results, thresholds, repository."""
+    """Return a digest of everything that decides the findings, except the day: results, thresholds, repository."""
     states = [f"{machine} {results.state(machine)}" for machine in results.machines]
     order = [commit.hash for commit in results.commits()]
     return _digest([*states, *order, repr(thresholds), str(repo.resolve()), *packages])

@@ -1,7 +1,7 @@
-"""Findings of an analysis for the pages, one file a machine.
+"""The findings of an analysis for the pages, one file per machine.
 
-A page reads the findings of the machine that it shows, and of no other. The behaviour of a series stays in the
-detector's arrays until a page asks for it.
+A page reads only the findings of the machine that it shows. The behaviour of a series stays in the detector's arrays
+until a page asks for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lockstep.alerts.model import Alert, Suppressed
 from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Analysis
 
-#: Noise of a series, the smallest change that it can show, and its levels.
+#: The noise of a series, the smallest change that it can show, and its levels.
 Behaviour = Analysis
 
 
@@ -35,13 +35,16 @@ class Finding:
 
     Attributes:
         series: the name of the series.
-        size, low, high: natural log of the factor by which the series became worse, and the log's interval.
+        size: natural log of the factor by which the series became worse.
+        low, high: interval of ``size``.
         last: position of the first commit that certainly has the change.
         commit: the first commit measured with the change.
-        good, end: the last commit without the change, and the first commit that certainly has it.
-        suspects: number of possible culprits; if ``unknown`` is set, number of the measured ones.
+        good: the last commit without the change.
+        end: the first commit that certainly has the change.
+        suspects: number of possible culprits. If ``unknown`` is set, only measured commits are counted.
         unknown: why the commits between ``good`` and ``end`` are unknown; "" if they are known.
-        kind, sentence: the kind of the cause, and a sentence that states it.
+        kind: the kind of the cause.
+        sentence: a sentence that states the cause.
         suppressed: why the change is not reported; "" if the change is reported.
         unsettled, old, new: see ``lockstep.alerts.steps.Step``.
     """
@@ -88,18 +91,19 @@ class MachineFindings:
         noise: run-to-run noise of each followed series (standard deviation of the logarithm); NaN if unknown.
 
     Raises:
-        OSError, ValueError: a file is missing, damaged, or of other results.
+        OSError, ValueError: a file is missing, damaged, or belongs to other results.
     """
 
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
         self._detector, self._state = detector, state
         self._analyses: dict[SeriesName, Behaviour] = {}
-        # Mapped, so that the alerts take no memory until they are asked for, even if the file is deleted meanwhile.
+        # Mapped, so that the alerts take no memory until a page asks for them. A mapping survives a deletion of the
+        # file.
         with changes.open("rb") as file:
             self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._end = max(self._text.find(b"\n"), 0)
         content = json.loads(self._text[: self._end])
-        # What was read is copied: without this its pages count as this process's memory.
+        # The content was copied. Without this call, the mapped pages would count as this process's memory.
         self._text.madvise(mmap.MADV_DONTNEED)
         try:
             if content["alerts"] != len(self._text) - self._end or any(len(row) != _WIDTH for row in content["found"]):
@@ -142,7 +146,7 @@ class MachineFindings:
         return self.behaviours([name]).get(name)
 
     def behaviours(self, names: Sequence[SeriesName]) -> dict[SeriesName, Behaviour]:
-        """Return the behaviour of several series, by name; series for which ``behaviour`` is ``None`` are left out."""
+        """Return the behaviour of several series by name. Series without a behaviour are left out."""
         missing = [name for name in names if name in self._rows and name not in self._analyses]
         if missing:
             try:
@@ -163,7 +167,7 @@ def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert])
     listed = [
         to_json(alert) for alert in alerts if alert.topic != "faster" and not (alert.gone or alert.old or alert.waiver)
     ]
-    # The alerts are a line of their own, which the first one tells the length of: few pages read them.
+    # The alerts are a line of their own, because few pages read them. The first line states the length of this line.
     alerts_line = b"\n" + json.dumps(listed).encode()
     content = {"series": [astuple(name) for name in places], "found": rows, "alerts": len(alerts_line)}
     write_whole(path, lambda out: out.write(json.dumps(content).encode() + alerts_line))
@@ -171,5 +175,5 @@ def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert])
 
 _FIELDS = [field.name for field in fields(Finding)]
 _CHANGE = _FIELDS[1:]
-#: Of a row in the file: its length, and two places.
+#: Length of a change in the file, and the index of two of its fields.
 _WIDTH, _LAST, _SUPPRESSED = len(_FIELDS), _FIELDS.index("last"), _FIELDS.index("suppressed")

@@ -1,7 +1,7 @@
 """Run the analysis of new results in a child process of the server.
 
-The analysis of millions of points takes seconds and hundreds of megabytes. A child process runs it, by the verb that
-people use, ``lockstep alerts list``. Pages read the findings that it writes.
+The analysis of millions of points takes seconds and hundreds of megabytes. A child process runs the analysis with the
+command for people, ``lockstep alerts list``, and writes the findings that pages read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lockstep.processes.children import run
 #: Seconds after which unchanged results are analysed again: only time shows that a machine is silent.
 _REPEAT_S = 3600.0
 
-#: The same if the findings are missing because somebody deleted them.
+#: Seconds after which unchanged results are analysed again if the findings are missing because somebody deleted them.
 _MISSING_S = 60.0
 
 #: Seconds between a failure and the next attempt; doubled after each further failure, up to ``_MISSING_S``.
@@ -40,9 +40,9 @@ class AnalysisRunner:
 
     Args:
         options: options of ``lockstep alerts list`` that locate the results and the thresholds.
-        state: the alert database's address. It may hold a password, so the environment passes it to the child.
-        turn: lock file, which need not exist. Runners with the same file, in any process, take turns. Those with the
-            same options and state share a status file beside it.
+        state: the alert database's address. The address may hold a password, so the child gets it by its environment.
+        turn: lock file, which need not exist. Runners with the same lock file, in any process, run one after another.
+            Runners with the same lock file, options and state share a status file in the same folder.
     """
 
     def __init__(self, options: Sequence[str], state: str, turn: Path) -> None:
@@ -88,7 +88,7 @@ class AnalysisRunner:
         try:
             with self._turn.open("w") as turn:
                 fcntl.flock(turn, fcntl.LOCK_EX)
-                # Another runner may have analysed them meanwhile.
+                # Another runner may have analysed the results meanwhile.
                 status = self.status
                 if not _due(status, of, missing):
                     return
@@ -97,13 +97,14 @@ class AnalysisRunner:
                 reason = self._run()
                 write_status(self._path, status.fail(reason) if reason else status.succeed(of))
         except OSError as error:
-            # The status cannot be written either.
+            # The status file cannot be written either.
             print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
 
     def _run(self) -> str:
         """Run the analysis. Return why the analysis failed, or "" if it succeeded."""
         try:
-            # The child does not inherit the lock and ends with this process, so a free lock means that nobody analyses.
+            # The child does not inherit the lock and ends with this process. So a free lock means that no analysis is
+            # running.
             done = run(self._command, env=self._environment, text=True, errors="replace", timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return f"it took longer than {_TIMEOUT_S / 60:g} minutes"

@@ -1,7 +1,7 @@
 """Status of the last analyses: one file in the store's cache, shared by all workers of the server.
 
-The runner writes it when an analysis begins and when it ends. An analysis that was killed together with its runner is
-recognised by a begin without an end, and by a lock that nobody holds.
+The runner writes the file when an analysis begins and when it ends. If the status has a begin without an end and nobody
+holds the lock, the analysis was killed together with its runner.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class AnalysisStatus:
         ended: end of the last finished analysis; earlier than ``began`` while an analysis runs.
         succeeded: end of the last successful analysis.
         of: digest of the results that the last successful analysis read.
-        failures: number of failed analyses since the last successful one.
-        reason: why the last analysis failed; "" if it succeeded.
+        failures: number of failed analyses since the last successful analysis.
+        reason: why the last analysis failed; "" if the analysis succeeded.
     """
 
     began: float = 0.0
@@ -43,7 +43,7 @@ class AnalysisStatus:
 
     @property
     def failing(self) -> bool:
-        """Whether the last analysis that ended has failed."""
+        """Whether the last finished analysis failed."""
         return bool(self.failures)
 
     def stale(self, now: float | None = None) -> bool:
@@ -55,17 +55,17 @@ class AnalysisStatus:
         return replace(self, began=time.time())
 
     def succeed(self, of: str) -> AnalysisStatus:
-        """Return the status after an analysis of the results ``of``."""
+        """Return the status after a successful analysis of the results ``of``."""
         now = time.time()
         return AnalysisStatus(began=self.began, ended=now, succeeded=now, of=of)
 
     def fail(self, reason: str) -> AnalysisStatus:
-        """Return the status after an analysis that failed."""
+        """Return the status after a failed analysis."""
         return replace(self, ended=time.time(), failures=self.failures + 1, reason=reason)
 
     @property
     def text(self) -> str:
-        """Notice for readers if the last analysis failed, or none has run for long; otherwise ""."""
+        """Notice for readers if the last analysis failed, or if the last success is too old; otherwise ""."""
         since = ""
         if self.succeeded:
             at = datetime.fromtimestamp(self.succeeded, UTC)
@@ -96,7 +96,7 @@ def read_status(path: Path, turn: Path) -> AnalysisStatus:
 
 
 def write_status(path: Path, status: AnalysisStatus) -> None:
-    """Write the status in one step."""
+    """Write the status atomically."""
     write_whole(path, lambda file: file.write(json.dumps(asdict(status)).encode()))
 
 

@@ -17,7 +17,7 @@ _SERIES = tuple(one.name for one in fields(SeriesName))
 
 def to_json(alert: Alert) -> dict[str, Any]:
     """Return the alert as dicts, lists, texts and numbers."""
-    # Equal to what JSON reads back, so that both can be compared. ``asdict`` takes ten times as long.
+    # Equal to the content that JSON reads back, so that both can be compared. ``asdict`` takes ten times as long.
     waiver, own = alert.waiver, {name: value for name, value in vars(alert).items() if name != "waiver"}
     return {
         **own,

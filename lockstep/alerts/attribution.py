@@ -1,10 +1,13 @@
-"""Decide why a series changed: its own commit, the toolchain, the machine, the protocol, or nothing that is known.
+"""Decide why a series changed: its own commit, the toolchain, the machine, the protocol, or an unknown cause.
 
-The order of the questions matters. A number that was measured differently is not a change of the kernel, so the
-protocol comes first. If the untouched controls moved, it is the machine. A toolchain that changed comes before the
-commits of the range, because it touches every kernel. Machine code that did not change cannot have become slower. Only
-then is it the commit. If git does not know the commits between the two measured ones, no commit is named. If package
-versions are not recorded, a new version may be the cause as well as a commit, and the cause is unknown.
+The order of the questions matters.
+
+1. A number that was measured differently is not a change of the kernel, so the protocol comes first.
+2. If the untouched controls moved, the machine is the cause.
+3. A toolchain that changed comes before the commits of the range, because it touches every kernel.
+4. Machine code that did not change cannot have become slower.
+5. Otherwise a commit is the cause. If git does not know the commits between the two measured commits, no commit is
+   named. If package versions are not recorded, a new version may also be the cause, so the cause is unknown.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.evidence import Evidence
 from lockstep.alerts.steps import Move, Step
 
-#: "noise": the code did not change. It is not an alert, and it widens the noise of the series.
-#: "unknown range": only the commits differ, and git does not know which they are.
-#: "unknown cause": the commits differ, and so may the package versions, which are not recorded.
+#: "noise": the code did not change. This is not an alert, and it widens the noise of the series.
+#: "unknown range": only the commits differ, and git does not know the commits in between.
+#: "unknown cause": the commits differ. Package versions are not recorded, so they may differ as well.
 Kind = Literal[
     "own commit", "unknown range", "unknown cause", "toolchain", "machine", "protocol", "noise", "unexplained"
 ]
 
-#: Reason why no commit can be named, by ``Step.unknown``.
+#: Why no commit can be named, by ``Step.unknown``.
 _UNKNOWN: Mapping[Unknown, str] = {
     "no repository": "no git repository is at hand",
     "shallow": "the git clone is shallow",
@@ -35,15 +38,15 @@ _UNKNOWN: Mapping[Unknown, str] = {
     "branches": "the later measured commit does not descend from the earlier one",
 }
 
-#: Another move explains a step if it has the same direction and at least this part of its size.
+#: Another move explains a step if it has the same direction and at least this share of the step's size.
 _PART = 0.5
 
-#: Standard deviations from zero that such a move must have.
+#: Distance from zero, in standard deviations, that a move needs in order to explain a step.
 _SURE = 3.0
 
 _VERSIONS = "versions of packages"
 
-#: asv chooses its numbers of calls and samples within about a factor of two: its ``benchmark_timing`` raises the
+#: asv chooses its numbers of calls and samples within about a factor of two: asv's ``benchmark_timing`` raises the
 #: number by a factor of 1.1 to 10 until a sample lasts long enough. Natural log.
 _CHOSEN = math.log(2.5)
 
@@ -58,7 +61,7 @@ class Cause:
 
 
 def attribute(step: Step) -> Cause:
-    """Return the cause of a step from what is stored with the points on both sides."""
+    """Return the cause of a step from the data stored with the points on both sides."""
     for ask in _QUESTIONS:
         cause = ask(step)
         if cause is not None:
@@ -80,11 +83,11 @@ def _protocol(step: Step) -> Cause | None:
 
 
 def _sampling(step: Step) -> Iterator[Evidence]:
-    """Yield the sampling settings that changed by more than asv changes them itself.
+    """Yield the sampling settings that changed by more than asv itself changes them.
 
-    asv stores the values that it used, not those that were requested. If it chooses them, it does so by the time of a
-    call: as many calls as fill ``sample_time``, at least one, and as many samples as fit into ``max_time``. A number
-    that is the same on both sides did not change, whatever the time did.
+    asv stores the values that it used, not the requested values. If asv chooses the values, they depend on the time of
+    a call: as many calls as fill ``sample_time``, at least one, and as many samples as fit into ``max_time``. A value
+    that is equal on both sides did not change, even if the time did.
     """
     for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
         before, after = step.before.sampling[name], step.after.sampling[name]
@@ -93,11 +96,11 @@ def _sampling(step: Step) -> Iterator[Evidence]:
 
 
 def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
-    """Return whether asv may have chosen ``after`` instead of ``before`` because the time changed by ``size`` (log).
+    """Return whether asv may have changed ``before`` to ``after`` because the time changed by ``size`` (log).
 
-    The number of calls is inversely proportional to the time. It is never below one, so one call means only that a call
-    takes at least ``sample_time``. The number of samples changes in the same direction, or stays while the samples take
-    less than ``max_time``.
+    The number of calls is inversely proportional to the time. The number is never below one, so one call means only
+    that a call takes at least ``sample_time``. The number of samples changes in the same direction, or stays while the
+    samples take less than ``max_time``.
     """
     changed = math.log(after / before)
     low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
@@ -161,9 +164,9 @@ def _own(step: Step) -> Cause | None:
 
 def _not_recorded(step: Step) -> Iterator[str]:
     if step.old is not None:
-        return  # neither clocks nor controls touch an exact quantity
+        return  # neither clocks nor controls affect an exact quantity
     before, after = step.before, step.after
-    # Every asv result names its Python and its environment, and many name nothing else.
+    # Every asv result states its Python and its environment, and many results state nothing else.
     if not (before.toolchain.keys() & after.toolchain.keys()) - {"python", "environment"}:
         yield _VERSIONS
     if not before.machine.keys() & after.machine.keys():
@@ -200,7 +203,7 @@ _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
 
 @lru_cache(maxsize=16_384)
 def _commit(commit: str) -> Evidence:
-    """Return the same object for all changes that a commit is suspected of."""
+    """Return the evidence that names a commit. All changes that suspect the commit share one object."""
     return Evidence("commit", "", commit)
 
 
@@ -210,10 +213,10 @@ def _code_may_differ(step: Step) -> bool:
 
 
 def _moved_alike(step: Step) -> Iterator[Evidence]:
-    """Yield what moved together with the step although no commit touches it."""
+    """Yield the quantities that moved together with the step although no commit touches them."""
     own, baseline, size = step.own, step.baseline, step.size
     if step.series.quantity == "speedup":
-        # A ratio falls when its baseline becomes faster: then the kernel did not change.
+        # A ratio falls when its baseline becomes faster. Then the kernel did not change.
         if baseline and own and explains(-baseline.log, size) and not explains(own.log, size):
             yield Evidence("baseline's time", "", _percent(baseline))
         return
@@ -231,7 +234,7 @@ def explains(log: float, size: float) -> bool:
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:
     """Yield the facts that differ. A fact that only one side has does not count."""
-    # Most facts are equal, and there are thousands of steps.
+    # Most facts are equal, and there are thousands of steps, so compare the whole first.
     for name in sorted(before.keys() & after.keys()) if before != after else ():
         if before[name] != after[name] and before[name] and after[name]:
             yield Evidence(name, before[name], after[name])

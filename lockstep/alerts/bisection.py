@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
-#: The two ends must differ here by at least this part of the recorded change, or there is nothing to search.
+#: If the two ends differ here by less than this share of the recorded change, a search is pointless.
 _REACH = 0.5
 
 #: Maximum number of measurements of a commit.
 _TRIES = 3
 
-#: 97.5 % quantiles of Student's t by degrees of freedom (two ends measured at most ``_TRIES`` times each).
+#: 97.5 % quantiles of Student's t by degrees of freedom (each end has at most ``_TRIES`` measurements).
 _STUDENT = {2: 4.303, 3: 3.182, 4: 2.776}
 
 #: An end of the range.
@@ -22,9 +22,9 @@ End = Literal["good", "bad"]
 
 
 class Inconclusive(ValueError):
-    """An end cannot be measured, or the scatter hides the difference of the ends; the message says which.
+    """An end cannot be measured, or the scatter hides the difference of the ends. The message says which.
 
-    ``end``: the end that cannot be measured; ``None`` if both can.
+    ``end`` is the end that cannot be measured, or ``None`` if both ends can.
     """
 
     def __init__(self, message: str, measured: Sequence[Measurement] = (), end: End | None = None) -> None:
@@ -34,9 +34,9 @@ class Inconclusive(ValueError):
 
 
 class NotReproduced(Inconclusive):
-    """The change does not show between the two ends as measured here.
+    """The measurements of the two ends on this machine do not show the change.
 
-    ``end``: the end that differs from the recorded history; ``None`` if unknown.
+    ``end`` is the end that differs from the recorded history, or ``None`` if unknown.
     """
 
 
@@ -46,8 +46,9 @@ class Measurement:
 
     Attributes:
         commit: full hash.
-        log: natural log of the latency, or of the inverse of the speedup: more is worse. ``None`` if the commit cannot
-            be measured. low, high: the 95 % interval of ``log``.
+        log: natural log of the latency, or of the inverse of the speedup; more is worse. ``None`` if the commit cannot
+            be measured.
+        low, high: the 95 % interval of ``log``.
         reason: why the commit cannot be measured.
     """
 
@@ -60,12 +61,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class SearchRange:
-    """The commits among which the first bad one is searched.
+    """The commits that contain the first bad commit.
 
     Attributes:
-        good: a commit before the change. bad: a commit that has the change.
+        good: a commit before the change.
+        bad: a commit that has the change.
         suspects: the possible commits, parents before children.
-        parents: of every commit between the two; ``None`` if each suspect is the parent of the next.
+        parents: the parents of every commit between ``good`` and ``bad``; ``None`` if each suspect is the parent of the
+            next suspect.
     """
 
     good: str
@@ -79,8 +82,9 @@ class Bisection:
     """The result of a search.
 
     Attributes:
-        suspects: the first bad commit; several commits if those in between cannot be measured.
-        good, bad: the two ends. measured: all measurements in order.
+        suspects: the first bad commit; several commits if some of them cannot be measured.
+        good, bad: measurements of the two ends.
+        measured: all measurements in order.
     """
 
     suspects: tuple[str, ...]
@@ -96,7 +100,7 @@ class Expected:
     Attributes:
         size: log of the factor by which bad is worse than good; negative if bad is better.
         good, bad: logs of the levels before and after, in the unit of ``Measurement.log``; NaN if unknown.
-        text: formats such a log as a number with its unit.
+        text: formats a log of that unit as a number with its unit.
     """
 
     size: float
@@ -111,7 +115,7 @@ def bisect(
     expected: Expected,
     widen: Callable[[SearchRange, End], SearchRange | None] = lambda span, end: None,
 ) -> Bisection:
-    """Find the first bad suspect, after measuring both ends.
+    """Measure both ends, then find the first bad suspect.
 
     Args:
         span: the commits to search.
@@ -148,7 +152,7 @@ class _Bench:
         self.measured: list[Measurement] = []
 
     def take(self, commit: str) -> Measurement:
-        """Measure a commit."""
+        """Measure a commit once."""
         self.measured.append(self._measure(commit))
         return self.measured[-1]
 
@@ -159,16 +163,16 @@ class _Bench:
         ]
 
     def level(self, commit: str) -> float:
-        """Return the median of a commit's measurements; NaN if there is none."""
+        """Return the median of a commit's measurements; NaN without measurements."""
         return median([measurement.log for measurement in self.of(commit) if measurement.log is not None] or [math.nan])
 
     def typical(self, commit: str) -> Measurement:
-        """Return the measurement of a commit that is nearest to their median."""
+        """Return the measurement of a commit that is nearest to the commit's median."""
         level = self.level(commit)
         return min(self.of(commit), key=lambda measurement: abs((measurement.log or 0.0) - level))
 
     def check(self, span: SearchRange, expected: Expected) -> None:
-        """Measure both ends in turn until it is clear whether they differ as recorded.
+        """Measure both ends in turn until the measurements show whether the ends differ as recorded.
 
         Raises:
             NotReproduced: the ends do not differ as recorded.
@@ -177,7 +181,7 @@ class _Bench:
         ends: dict[End, str] = {"good": span.good, "bad": span.bad}
         for tries in range(_TRIES):
             for end, commit in ends.items():
-                # A wider range shares an end that was measured already.
+                # A wider range shares one end that was already measured.
                 if len(self.of(commit)) <= tries and (measurement := self.take(commit)).log is None:
                     message = f"{commit[:8]} cannot be measured here: {measurement.reason}"
                     raise Inconclusive(message, self.measured, end)
@@ -196,7 +200,7 @@ class _Bench:
         )
 
     def is_bad(self, commit: str, good: float, bad: float) -> bool | None:
-        """Return whether a commit is as bad as the bad end; ``None`` if it cannot be measured."""
+        """Return whether a commit is as bad as the bad end; ``None`` if the commit cannot be measured."""
         middle, apart = (good + bad) / 2, bad - good
         tries = [self.take(commit)]
         while len(tries) < _TRIES and _undecided(tries[-1], middle, apart):
@@ -208,7 +212,7 @@ class _Bench:
     def _error(self, good: str, bad: str) -> float:
         """Return half the 95 % interval of the difference between two commits (log).
 
-        With one measurement each it follows from their intervals, with more from their scatter.
+        The estimate uses the intervals if there is one measurement of each commit, and the scatter if there are more.
         """
         taken = self.of(good), self.of(bad)
         if min(map(len, taken)) < 2:
@@ -237,7 +241,7 @@ class _Bench:
         if math.isnan(expected.good + expected.bad):
             return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
         history += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
-        # Compare each end with the level that it should have.
+        # Compare each end with its recorded level.
         off: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
         worst: End = "good" if off["good"] > off["bad"] else "bad"
         if off[worst] < _REACH * abs(expected.size):
@@ -255,9 +259,11 @@ _OUTSIDE = (
 
 
 def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[str, ...]:
-    """Halve the suspects as ``git bisect`` does: a bad one clears all but its ancestors, a good one its ancestors."""
+    """Halve the suspects as ``git bisect`` does. A bad commit clears all but its ancestors, a good commit its
+    ancestors.
+    """
     place = {commit: at for at, commit in enumerate(span.suspects)}
-    # Bit i: suspect i is the commit or an ancestor of it.
+    # Bit i: suspect i is the commit itself or an ancestor of the commit.
     ancestors: dict[str, int] = {}
     if span.parents is None:
         ancestors = {commit: (2 << at) - 1 for commit, at in place.items()}
@@ -284,13 +290,13 @@ def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[st
 
 
 def _halving(left: int, ancestors: int) -> int:
-    """Return how many suspects a measurement of a commit with these ancestors removes at least."""
+    """Return how many suspects a measurement removes at least, for a commit with these ancestors (bit masks)."""
     among = (left & ancestors).bit_count()
     return min(among, left.bit_count() - among)
 
 
 def _undecided(measurement: Measurement, middle: float, apart: float) -> bool:
-    """Return whether a measurement lies between good and bad, and its interval allows for both."""
+    """Return whether a measurement lies between good and bad, with an interval that allows both."""
     return (
         measurement.log is not None
         and abs(measurement.log - middle) < abs(apart) / 4

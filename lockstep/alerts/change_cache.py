@@ -1,6 +1,6 @@
-"""The last analysis of a machine as JSON, for the next one: steps of its changes, and reports of its series.
+"""Store the last analysis of a machine as JSON for the next analysis: steps of its changes, reports of its series.
 
-Texts and facts that several steps share are stored once, and referred to by their index.
+Texts and facts that several steps share are stored once. Steps refer to them by index.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from lockstep.alerts.reported_points import SeriesReports
 from lockstep.alerts.steps import Facts, Move, SeriesName, Step
 from lockstep.detect import Change
 
-#: Fields of a step that are stored, in this order. The row names the series.
+#: Stored fields of a step, in this order. The series is named by the row instead.
 _FIELDS = tuple(field.name for field in fields(Step) if field.name != "series")
 
-#: Identity of a change within its series. Later points may change its size, not its place.
+#: Identity of a change within its series. Later points may change the size of the change, but not its place.
 Place = tuple[int, int, int, int, int]
 
 
@@ -32,7 +32,7 @@ class SeriesSteps:
 
     Attributes:
         length: number of points of the series.
-        steps: by the place of each change, oldest first.
+        steps: the steps by the place of each change, oldest first.
     """
 
     length: int
@@ -44,12 +44,14 @@ class CachedAnalysis:
     """The last analysis of a machine.
 
     Attributes:
-        state: the state of the machine's results, see ``Results.state``. commits: the number of commits.
-        ranges: ``Ranges.text``. lacking: digest of the commits that the repository did not know, see ``Ranges``.
+        state: the state of the machine's results, see ``Results.state``.
+        commits: the number of commits.
+        ranges: the text of the ranges, see ``Ranges.text``.
+        lacking: digest of the commits that the repository did not know, see ``Ranges``.
         measured: positions of the commits that measured something, by family.
         reported: the reports of the machine's series.
         changed: the steps of each series, by row.
-        checks: state of what the checks say, see ``lockstep.alerts.followed_checks``.
+        checks: state of the checks, see ``lockstep.alerts.followed_checks``.
     """
 
     state: str
@@ -68,7 +70,7 @@ def place_of(change: Change) -> Place:
 
 
 def write_analysis(path: Path, cached: CachedAnalysis) -> None:
-    """Write an analysis."""
+    """Write an analysis to a file."""
     shared = _Shared()
     changed = [
         [row, steps.length, *([*at, *shared.step(step)] for at, step in steps.steps.items())]
@@ -86,7 +88,7 @@ def write_analysis(path: Path, cached: CachedAnalysis) -> None:
 
 
 def read_analysis(path: Path) -> CachedAnalysis | None:
-    """Read an analysis; ``None`` if there is none that can be read."""
+    """Read an analysis; ``None`` if the file is missing or damaged."""
     try:
         content = json.loads(path.read_bytes())
         texts, facts = content.pop("texts"), [Facts(**entry) for entry in content.pop("facts")]
@@ -104,7 +106,7 @@ def read_analysis(path: Path) -> CachedAnalysis | None:
 
 
 class _Shared:
-    """Texts and facts, each once, with their indices."""
+    """Texts and facts with their indices, each stored once."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -112,7 +114,7 @@ class _Shared:
         self._places: dict[int, int] = {}
 
     def step(self, step: Step) -> list[Any]:
-        """Return the content of ``_step``."""
+        """Return the stored form of a step, which ``_step`` reads."""
         values = vars(step) | {
             **{side: self._fact(getattr(step, side)) for side in ("before", "after")},
             **{name: self._text(getattr(step, name)) for name in ("good", "reported_at")},
@@ -129,7 +131,7 @@ class _Shared:
         return self.texts.setdefault(text, len(self.texts))
 
     def _fact(self, facts: Facts) -> int:
-        # Equal facts are one object: see ``lockstep.alerts.extract``.
+        # Equal facts are one object, see ``lockstep.alerts.extract``.
         place = self._places.setdefault(id(facts), len(self._places))
         self.facts[place] = facts
         return place

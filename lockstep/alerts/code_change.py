@@ -1,7 +1,7 @@
-"""Compare the machine code of two points whose records hold it.
+"""Compare the machine code of two points.
 
-``Facts.code`` is a record's ``code`` (``lockstep.record.model.Code``) as the file has it, so its form is not trusted: a
-value that is missing or of another type is unknown, and unknown never counts as equal.
+``Facts.code`` is a record's ``code`` (``lockstep.record.model.Code``) as the file holds it, so its form is not trusted.
+A value that is missing or has another type is unknown. Unknown values never count as equal.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 
 from lockstep.alerts.evidence import Evidence
 
-#: Figures of a kernel that are reported, in this order, with their units.
+#: Reported numbers of a kernel, in this order, with their units.
 _FIGURES = {"registers": "", "spills": " B", "shared": " B"}
 
 
 def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether both launch the same machine code, in the same order and the same way; unknown is False."""
+    """Return whether both launch the same machine code, in the same order and way; False if unknown."""
     ours, theirs = _fingerprints(before), _fingerprints(after)
     return ours is not None and ours == theirs
 
 
 def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether both launch the same several kernels in the same order, perhaps in another way."""
+    """Return whether both launch the same kernels (two or more) in the same order, even if the host side differs."""
     ours, theirs = (_fingerprints({**code, "host": "any"}) for code in (before, after))
     return ours is not None and len(ours) > 1 and ours == theirs
 
 
 def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
-    """Return what changed: registers, spills, shared memory, instruction mix, and kernels that came or went."""
+    """Return the changes of registers, spills, shared memory and instruction mix, and added or removed kernels."""
     if not before or not after:
         return ()
     old, new = _kernels(before), _kernels(after)
@@ -65,7 +65,7 @@ def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
 
 
 def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the kernels by name; the second one of a name is ``name (2)``."""
+    """Return the kernels by name. The second kernel of the same name becomes ``name (2)``."""
     listed = code.get("kernels")
     seen: Counter[str] = Counter()
     found = {}
@@ -78,7 +78,7 @@ def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the fingerprints of the host side and of each kernel in order; ``None`` if one is unknown."""
+    """Return the fingerprints of the host side and of each kernel in order; ``None`` if a fingerprint is unknown."""
     kernels = code.get("kernels")
     if not isinstance(kernels, list | tuple):
         return None

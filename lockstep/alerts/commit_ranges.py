@@ -1,7 +1,7 @@
-"""Ask git which commits lie between two, and which of them touch the packages under test.
+"""Ask git for the commits between two commits, and which of them touch the packages under test.
 
 A range is used to name a culprit, so a range that git cannot see completely is unknown. A shallow clone lists the
-commits down to its boundary and does not mention that there are more below.
+commits down to its boundary without a hint that more commits exist.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from lockstep.processes.git import Git
 
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
-#: Identity of a package that a commit does not have.
+#: Identity of a package that does not exist at a commit.
 _ABSENT = ""
 
-#: Why the commits between two are unknown; "" if they are known.
-#: "no repository": git finds none, or does not answer. "shallow": the clone ends above or within the range.
-#: "missing": the repository lacks one of the two commits. "branches": the repository is complete, but the later
-#: commit does not descend from the earlier one.
+#: Why the commits between two commits are unknown; "" if they are known.
+#: "no repository": git finds no repository, or does not answer. "shallow": the clone ends above or within the range.
+#: "missing": the repository lacks one of the two commits. "branches": the repository is complete, but the later commit
+#: does not descend from the earlier commit.
 Unknown = Literal["", "no repository", "shallow", "missing", "branches"]
 
 
 @dataclass(frozen=True)
 class Range:
-    """The commits between two.
+    """The commits between two commits.
 
     Attributes:
         commits: commits in the history of the later commit but not of the earlier one, parents first; () if unknown.
@@ -49,7 +49,7 @@ class Ranges:
     """Ranges of commits of a repository.
 
     Args:
-        repo: a folder in the repository; with a folder outside any repository every range is unknown.
+        repo: a folder in the repository. Outside any repository every range is unknown.
         packages: folders of the packages under test, relative to the repository's root; () if unknown.
     """
 
@@ -63,7 +63,7 @@ class Ranges:
 
     @property
     def text(self) -> str:
-        """Everything that answers depend on: repository, end of its history, packages."""
+        """A text of everything that decides the ranges: repository, end of its history, packages."""
         boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
         return "\n".join((str(self._git.folder.resolve()), boundary, *self._packages))
 
@@ -74,13 +74,15 @@ class Ranges:
         self._strange |= set(commits) - known
 
     def lacking(self, commits: Sequence[str]) -> str:
-        """Return a digest of the commits that git does not know, after ``learn``. If it changes, ranges change."""
+        """Return a digest of the commits that git does not know, after ``learn``. If the digest changes, ranges
+        change.
+        """
         return hashlib.sha256(" ".join(commit for commit in commits if commit in self._strange).encode()).hexdigest()[
             :32
         ]
 
     def _between(self, before: str, after: str) -> Range:
-        """Return the commits from ``before`` (without it) to ``after`` (with it)."""
+        """Return the commits from ``before`` (exclusive) to ``after`` (inclusive)."""
         if self._shallow is None:
             return Range(unknown="no repository")
         known = all(_HASH.fullmatch(commit) and commit not in self._strange for commit in (before, after))
@@ -98,24 +100,26 @@ class Ranges:
     def _cut(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> bool:
         """Return whether the history ends within the range, so that git lists too few commits, or too many.
 
-        If it ends at ``before``, git does not know the ancestors of that commit, and lists those that it reaches by
-        other paths. All of these paths lead to the root of the history, which has no parent.
+        If the history ends at ``before``, git does not know the ancestors of ``before``. git then lists ancestors that
+        it reaches by other paths. All of these paths lead to the root of the history, which has no parent.
         """
         ends = self._shallow or frozenset()
         return any(commit in ends or (before in ends and not several) for commit, several in parents.items())
 
     def _touched(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-        """Return the commits whose packages differ from those of their parents; ``None`` if unknown.
+        """Return the commits whose packages differ from the packages of their parents; ``None`` if unknown.
 
-        A merge that has the packages of one of its parents adds no change of its own. But a merge that takes them from
-        a branch older than ``before``, which changed nothing, undoes what ``before`` had.
+        A merge whose packages equal those of one parent adds no change of its own. There is one exception: a merge may
+        take the packages from a branch that is older than ``before`` and changed nothing. Such a merge undoes the state
+        of ``before``.
         """
         if not self._packages:
             return None
         commits = {*parents, *(parent for several in parents.values() for parent in several)}
         self._read_trees(commits)
         absent = [path for commit in commits for path in self._trees[commit] if path == _ABSENT]
-        # If no commit has a package its name is wrong. A partial clone may lack the objects that name their content.
+        # If no commit has a package, the package's name is wrong. A partial clone may lack the objects that name the
+        # content.
         if len(absent) == len(commits) * len(self._packages) or (absent and self._partial):
             return None
         touched = []
@@ -135,7 +139,7 @@ class Ranges:
         """Read the identities of the packages' contents at these commits."""
         new = sorted(set(commits) - self._trees.keys())
         asked = [f"{commit}:{path}" for commit in new for path in self._packages]
-        # The format keeps git from opening the objects, which a partial clone may lack.
+        # This format keeps git from opening the objects, which a partial clone may lack.
         lines = self._git.try_lines("cat-file", "--batch-check=%(objectname)", given=asked) if new else []
         found = [_ABSENT if line.endswith(" missing") else line for line in lines or [_ABSENT] * len(asked)]
         width = len(self._packages)

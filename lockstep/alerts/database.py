@@ -1,8 +1,8 @@
 """The database of the alerts: SQLite in the user's data folder by default, PostgreSQL by URL.
 
-Writing transactions exclude each other: SQLite's ``BEGIN IMMEDIATE`` or a PostgreSQL advisory lock. So two processes
-that analyse the same results act one after the other, and the second one finds what the first has written. A process
-that is killed leaves nothing half done, since its transaction never ended.
+Writing transactions exclude each other, by SQLite's ``BEGIN IMMEDIATE`` or a PostgreSQL advisory lock. So two processes
+that analyse the same results run one after the other, and the second process finds the changes of the first. A killed
+process leaves nothing half done, because its transaction never ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lockstep.history.sqlite_wal import keep_write_ahead_log
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-#: The newest layout; the last of ``migrations/versions``.
+#: The newest layout: the last module in ``migrations/versions``.
 HEAD = "0002"
 
 #: Seconds to wait for another writer.
@@ -30,7 +30,7 @@ _ADVISORY_LOCK = int.from_bytes(b"Lockstep", "big")
 
 
 class StateError(ValueError):
-    """The database cannot be used; the message says why and what to do. It never contains a password."""
+    """The database cannot be used. The message says why and what to do, and never contains a password."""
 
 
 class Database:
@@ -132,7 +132,7 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def settle(connection: Any, record: Any) -> None:
-        # The driver must not begin by itself: a deferred transaction fails when it first writes.
+        # The driver must not begin transactions by itself: a deferred transaction may fail at its first write.
         connection.isolation_level = None
         keep_write_ahead_log(connection, _PATIENCE)
         connection.execute("PRAGMA foreign_keys = ON")

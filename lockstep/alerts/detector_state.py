@@ -1,9 +1,9 @@
-"""The state of the detector after the last analysis of a machine: the next analysis filters only new points.
+"""Store the state of the detector after the analysis of a machine. The next analysis filters only new points.
 
-Each machine has two files. One holds the detector as of some commits ago (``lockstep.detect.state_arrays``); it grows
-with the history and is written seldom. The other holds the points since then, which are filtered again. Both name the
-results that they were made from, and each series has a checksum of its points. A series is continued only if those are
-still its first points. So the files may be deleted, belong to other results, or have several writers.
+Each machine has two files. One file holds the detector as of some commits ago (``lockstep.detect.state_arrays``); it
+grows with the history and is written rarely. The other file holds the points since then, which are filtered again. Both
+files name the results that they belong to, and each series has a checksum of its points. A series is continued only if
+the checksum matches its first points. So the files may be deleted, belong to other results, or have several writers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from lockstep.processes.children import pool
 #: Series that are replayed together: their hypotheses fit into the processor's cache.
 _BATCH = 500
 
-#: Writing the detector takes longer than filtering a commit, the more so the longer the history. It is written once for
-#: every ``_WRITE_EVERY`` commits of the history, and at the latest after ``_MOST_BEHIND`` new commits.
+#: Writing the detector takes longer than filtering a commit, especially with a long history. The detector is written
+#: once for every ``_WRITE_EVERY`` commits of the history, and at the latest after ``_MOST_BEHIND`` new commits.
 _WRITE_EVERY, _MOST_BEHIND = 256, 8
 
 _NEEDED = {"of", "series.names", "series.check", "noise.variance"}
@@ -38,7 +38,7 @@ _NEEDED = {"of", "series.names", "series.check", "noise.variance"}
 
 @dataclass(frozen=True, eq=False)
 class MonitoredSeries:
-    """Names of the series of an analysis, and the monitor that has filtered them."""
+    """Names of the series of an analysis, and the monitor that has filtered the series."""
 
     names: Sequence[str]
     monitor: Monitor
@@ -46,9 +46,12 @@ class MonitoredSeries:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What a commit adds: the value and the standard error of its logarithm, for some series.
+    """The points that a commit adds to some series.
 
-    ``row``: indices of the series' names, each once. ``errors``: NaN where unknown.
+    Attributes:
+        row: indices of the series' names, each once.
+        values: the value of each series.
+        errors: standard error of each value's logarithm; NaN where unknown.
     """
 
     row: Ints
@@ -57,14 +60,14 @@ class Points:
 
 
 def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1) -> MonitoredSeries:
-    """Filter whole series, continuing those that the file knows, and write the file.
+    """Filter whole series and write the file. Series that the file knows are continued.
 
     Args:
         path: the path of the file, which need not exist.
         of: the identity of the results, which ``extend`` compares.
         names: the names of the series, all different.
         trends: the trends of the same series, in the same order.
-        processes: the number of processes that share the work of series which the file does not know.
+        processes: the number of processes that share the work on series that the file does not know.
     """
     stored = _read(path)
     known = _known(stored, names, trends) if stored is not None else {}
@@ -98,7 +101,8 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
 
     Args:
         path: the path of the file.
-        before: identity of the results that the files must belong to. after: identity of the results with the commits.
+        before: identity of the results that the files must belong to.
+        after: identity of the results with the new commits.
         new: the points of each commit, oldest first.
 
     Returns:
@@ -175,7 +179,7 @@ def _loaded(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]]
 
 
 def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] | None:
-    """Return the detector's arrays and the later points; ``None`` if they belong to other results."""
+    """Return the detector's arrays and the later points; ``None`` if the files belong to other results."""
     arrays = _read(path)
     if arrays is None or not arrays.keys() >= _NEEDED:
         return None
@@ -193,7 +197,7 @@ def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] |
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Map the detector's arrays, of which only the used parts are read; ``None`` if missing or damaged."""
+    """Map the detector's arrays, so that only used parts are read; ``None`` if the file is missing or damaged."""
     try:
         return mapped(path, own=True)
     except (OSError, ValueError, zipfile.BadZipFile):
@@ -201,7 +205,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Read all arrays of a small file; ``None`` if it is missing or damaged."""
+    """Read all arrays of a small file; ``None`` if the file is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -210,7 +214,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _state(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays that make up the detector."""
+    """Return the arrays that belong to the detector itself."""
     return {name: array for name, array in arrays.items() if name != "of" and not name.startswith("series.")}
 
 
@@ -235,7 +239,7 @@ def _write_recent(path: Path, after: str, of: str, since: Sequence[Points], scal
 
 
 def _known(stored: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[int, int]:
-    """Map the places of the series whose first points the file knows to their rows in the file."""
+    """Map the index of each series whose first points are in the file to the series' row in the file."""
     try:
         lengths = stored["detector.length"].tolist()
         entries = zip(_names(stored), lengths, stored["series.check"].tolist(), strict=True)
@@ -251,13 +255,13 @@ def _known(stored: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dic
 
 
 def _check(trend: Trend, length: int) -> tuple[int, int]:
-    """Return checksums of the first ``length`` points: of the values and of the errors."""
+    """Return two checksums of the first ``length`` points: one of the values, one of the errors."""
     values = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(trend.better.encode()))
     return values, 0 if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes())
 
 
 def _checks(before: Ints, since: Sequence[Points]) -> Ints:
-    """Continue the checksums of the series with later points."""
+    """Return the checksums ``before``, extended by the points ``since``."""
     checks = [tuple(pair) for pair in before.tolist()]
     for points in since:
         values, errors = points.values.tobytes(), points.errors.tobytes()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Evidence:
-    """A fact and its two values as text; ``before`` is "" if only ``after`` is meaningful."""
+    """A fact with its two values as text. ``before`` is "" if only ``after`` is meaningful."""
 
     what: str
     before: str
@@ -15,5 +15,5 @@ class Evidence:
 
     @property
     def text(self) -> str:
-        """``torch 2.11.0 → 2.13.0``."""
+        """The fact in words, such as ``torch 2.11.0 → 2.13.0``."""
         return f"{self.what} {self.before} → {self.after}" if self.before else f"{self.what} {self.after}"

@@ -1,4 +1,4 @@
-"""Turn changes of a series into steps: the facts of both sides, the commits in between, and what else moved."""
+"""Turn changes of a series into steps. A step has the facts of both sides, the commits in between, and other moves."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lockstep.detect.trend import Better
 from lockstep.history.model import Floats, Point, Run, Series, Trend
 from lockstep.history.snapshot import Results
 
-#: Points on each side of a change that are used to judge what else moved.
+#: Number of points on each side of a change for judging the moves of other quantities.
 WINDOW = 5
 
-#: Facts of our provenance (``lockstep.record.provenance.host_facts``), grouped by what a difference in them means.
+#: Facts of our provenance (``lockstep.record.provenance.host_facts``), grouped by the meaning of a difference.
 _MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
 _PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
 
@@ -50,7 +50,7 @@ class StepBuilder:
     def step(self, followed: Followed, change: Change) -> Step:
         """Return a change as a step."""
         trend = followed.trend
-        # The first point has no level before it, so it cannot be the first one at a new level.
+        # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)
         good, last = (int(trend.commit[index]) for index in (first - 1, change.latest))
         found = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
@@ -84,12 +84,12 @@ class StepBuilder:
         commit = self._commits[int(trend.commit[index])].hash
         run = self._results.runs[int(trend.run[index])]
         version = self._results.versions[int(trend.version[index])]
-        # Our own samples are as many as the sequential stop needs; other projects configure theirs.
+        # Our own number of samples depends on the sequential stop; other projects configure theirs.
         chosen = {} if trend.benchmark.ours else {"number": trend.number[index], "repeat": trend.repeat[index]}
         sampling = {name: int(value) for name, value in chosen.items() if value > 0}
         ours = trend.series if trend.benchmark.ours else None
         asked = (int(trend.run[index]), version, *sampling.items(), ours)
-        # Thousands of changes have the same facts: they share one object.
+        # Thousands of changes have the same facts and share one object.
         if asked not in self._shared:
             self._shared[asked] = Facts(
                 commit=commit,
@@ -104,7 +104,9 @@ class StepBuilder:
         return self._shared[asked]
 
     def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
-        """Return the code of the series' record. For a ratio the baseline's code is included, since both decide it."""
+        """Return the code of the series' record. For a ratio the baseline's code is included, since both decide the
+        ratio.
+        """
         point = self._at(commit).get(series)
         code = _read(point)
         if (
@@ -134,9 +136,10 @@ class StepBuilder:
 
 
 def levels(results: Results, series: SeriesName, before: str, after: str) -> tuple[float, float]:
-    """Return the natural logs of the levels up to one commit and from another on: medians of ``WINDOW`` points.
+    """Return the natural logs of two levels: up to commit ``before``, and from commit ``after`` on.
 
-    More is worse: a speedup counts as the log of its inverse. NaN where nothing was measured.
+    A level is the median of ``WINDOW`` points. More is worse: a speedup counts as the log of its inverse. NaN without
+    points.
     """
     place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
     of = {
@@ -162,7 +165,7 @@ def worse_log(trend: Trend) -> Floats:
 
 
 def sized(step: Step, better: Better, change: Change) -> Step:
-    """Return the step with the fields that may change with every later point."""
+    """Return the step with updated values of the fields that may change with every later point."""
     worse = -1.0 if better == "higher" else 1.0
     low, high = sorted((worse * change.low, worse * change.high))
     size, left = worse * change.size, worse * change.left
@@ -197,7 +200,7 @@ def _hardware(run: Run) -> dict[str, str]:
 
 
 def _move(seconds: Floats | None, before: slice, after: slice) -> Move | None:
-    """Return how far the medians of two stretches lie apart, and the standard error of that from their scatter."""
+    """Return the distance of two medians, and its standard error from the scatter around the medians."""
     return None if seconds is None else _apart(seconds[before], seconds[after])
 
 
@@ -205,8 +208,8 @@ def _apart(before: Floats, after: Floats) -> Move | None:
     sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (before, after)]
     if not all(side.size for side in sides):
         return None
-    # 1.4826 turns the median absolute deviation into a standard deviation. It is uncertain for a few points, so both
-    # stretches share one scatter.
+    # 1.4826 turns the median absolute deviation into a standard deviation. The deviation is uncertain for a few points,
+    # so both stretches share one estimate.
     apart = np.concatenate([side - np.median(side) for side in sides])
     scatter = 1.4826 * float(np.median(np.abs(apart)))
     error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))

@@ -1,7 +1,7 @@
 """Give the pages the findings of the latest analysis.
 
-The detector takes seconds and hundreds of megabytes, so it never runs in the process that serves pages. If there are no
-findings yet, an analysis is requested and pages say that findings are pending. ``version`` changes when they arrive.
+The detector takes seconds and hundreds of megabytes, so it never runs in the process that serves pages. Without
+findings, an analysis is requested and pages say that findings are pending. ``version`` changes when findings arrive.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Findings:
             return Thresholds()
 
     def of_machine(self, results: Results, machine: str) -> MachineFindings | None:
-        """Return the findings of a machine; ``None`` if they are not there yet, and for an unknown machine."""
+        """Return the findings of a machine; ``None`` if they do not exist yet, and for an unknown machine."""
         if machine not in results.machines:
             return None
         stamp = self._stamp(results)
@@ -60,24 +60,26 @@ class Findings:
             try:
                 return _read_findings(results, self._files, self._key(results), machine, stamp)
             except (OSError, ValueError):
-                # Damaged, or deleted by an analysis of newer results: have it made again.
+                # Damaged, or deleted by an analysis of newer results. Deleting "done" requests a new analysis.
                 self._files.done(self._key(results)).unlink(missing_ok=True)
         self.request_analysis(results)
         return None
 
     def request_analysis(self, results: Results) -> None:
-        """Have the results analysed if necessary; return at once."""
+        """Start an analysis of the results if necessary; return at once."""
         if self._analyst:
-            # The alerts are written after the findings, so they may be missing even if these are there.
+            # The alerts are written after the findings, so alerts may be missing even if findings exist.
             self._analyst.request_analysis(results, missing=not self._stamp(results))
 
     def version(self, results: Results) -> str:
-        """Return a text that changes whenever the results or their findings do."""
+        """Return a text that changes whenever the results or their findings change."""
         return f"{self._key(results)}.{self._stamp(results)}.{self.trouble}"
 
     @property
     def trouble(self) -> str:
-        """Return why the analysis fails or is stale; "" if it does not, or if another process runs it."""
+        """Return why the analysis fails or is stale; "" if there is no trouble, or if another process runs the
+        analysis.
+        """
         return self._analyst.status.text if self._analyst else ""
 
     def busy(self, results: Results) -> bool:

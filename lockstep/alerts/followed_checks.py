@@ -1,7 +1,7 @@
-"""Follow what the checks of our records say: errors, and whether two calls give the same bits.
+"""Follow the results of checks: errors, and whether two calls give the same bits.
 
-No series of the store holds them: they stand at the points of the latencies. A check is shared by the cache states of
-a case, so the first of these stands for all.
+The store has no series of checks: their results are stored with the points of latencies. All cache states of a case
+share one check, so the first cache state is followed for all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lockstep.history.model import STATES, Floats, Series, SeriesKey, Trend
 from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 
-#: Series that are read at once: a point takes a hundred bytes.
+#: Series that are read at once. A point takes a hundred bytes.
 _AT_ONCE = 500
 
 _COLUMNS = ("check_error", "deterministic")
@@ -30,12 +30,13 @@ _COLUMNS = ("check_error", "deterministic")
 
 @dataclass(frozen=True)
 class Checks:
-    """What the checks of a machine say.
+    """The state of a machine's checks.
 
     Attributes:
         changed: the series that changed, with their changes, by row.
-        state: of every latency that stands for its case, by its number as text: mean logarithm and number of its errors
-            since the last change; 1 deterministic, 0 not, −1 unknown; and how many checks in a row gave the same bits.
+        state: a list of numbers for each followed latency, by the latency's number as text: mean logarithm of the
+            errors since the last change; number of these errors; 1 if deterministic, 0 if not, −1 if unknown; number of
+            consecutive checks with equal bits.
     """
 
     changed: Mapping[str, tuple[Followed, Sequence[Change]]]
@@ -46,9 +47,9 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
     """Find the changes of all checks.
 
     Args:
-        results: that hold the points.
-        trends: all of a machine.
-        baselines: baseline of each of our suites.
+        results: the results that hold the points.
+        trends: all trends of a machine.
+        baselines: the baseline of each of our suites.
     """
     latencies = _first_of_each_case(trends)
     names = {key: one for key, one in latencies.items() if key.variant == baselines.get(key.suite)}
@@ -79,13 +80,13 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
 def continued(
     state: Mapping[str, Sequence[float]], results: Results, machine: str, more: int
 ) -> Mapping[str, Sequence[float]] | None:
-    """Return ``Checks.state`` with the last commits; ``None`` if one of their checks may be a change.
+    """Return ``Checks.state`` with the newest commits added; ``None`` if one of their checks may be a change.
 
     Args:
-        state: without these commits.
-        results: that hold them.
-        machine: of the checks.
-        more: number of the commits.
+        state: the state without these commits.
+        results: the results that hold the commits.
+        machine: the machine of the checks.
+        more: the number of the commits.
     """
     if not any(one.ours for one in results.benchmarks.values()):
         return state
@@ -106,7 +107,7 @@ def continued(
 
 
 def _extend(entry: list[float], error: float, same: float) -> bool:
-    """Take a further check into a state, in place; return False if it may be a change."""
+    """Add one check to a state in place. Return False if the check may be a change."""
     if not math.isnan(error):
         own = math.log(max(error, ROUNDING))
         if not entry[1] or abs(own - entry[0]) >= PART * STEP:
@@ -116,7 +117,7 @@ def _extend(entry: list[float], error: float, same: float) -> bool:
     if math.isnan(same):
         return True
     agreeing = entry[3] + 1 if same else 0
-    # A variant that was not deterministic is one again after some checks, and then everything is read.
+    # A nondeterministic variant becomes deterministic again after some checks. Then all checks are read again.
     if entry[2] < 0 or (entry[2] == 1 and not same) or (entry[2] == 0 and agreeing >= AGREEING):
         return False
     entry[3] = agreeing
@@ -133,7 +134,7 @@ def _bits(same: Floats) -> tuple[float, float]:
 
 
 def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesKey, Trend]:
-    """Return a latency of each variant and case of our suites, by its key without the cache state."""
+    """Return one latency for each variant and case of our suites, by its key without the cache state."""
     found: dict[SeriesKey, Trend] = {}
     for trend in trends:
         if trend.benchmark.ours and not trend.benchmark.is_ratio:
@@ -144,7 +145,7 @@ def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesKey, Trend]:
 
 
 def _read(results: Results, trends: Sequence[Trend]) -> Iterator[tuple[Trend, Floats, Floats]]:
-    """Yield each trend with the errors of its points, and whether they are deterministic; NaN unknown."""
+    """Yield each trend, the errors of its points, and whether they are deterministic (1 or 0); NaN if unknown."""
     for first in range(0, len(trends), _AT_ONCE):
         some = trends[first : first + _AT_ONCE]
         machine = some[0].series.machine
@@ -161,7 +162,7 @@ def _read(results: Results, trends: Sequence[Trend]) -> Iterator[tuple[Trend, Fl
 
 
 def _by_version(trend: Trend, numbers: Floats, ok: Any) -> Iterator[Trend]:
-    """Yield the points of each benchmark version that have a number, with it as their value."""
+    """Yield one trend per benchmark version, with ``numbers`` as values and only points that have a number."""
     known = ok & np.isfinite(numbers)
     for version in dict.fromkeys(trend.version[known].tolist()):
         yield select(replace(trend, value=numbers), known & (trend.version == version))

@@ -1,8 +1,8 @@
-"""Choose the series that are followed for alerts, and the points of each that belong together.
+"""Choose the series that are followed for alerts, and split their points by benchmark version.
 
 A variant of one of our suites is followed by its paired speedup, which is far more certain than its latency. The
 baseline has no ratio and is followed by its latency. So a machine that slows down is reported once, by the baselines,
-and not by every kernel. An exact quantity, and a benchmark of another project, is followed by its number.
+and not by every kernel. Exact quantities and benchmarks of other projects are followed by their numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """A series as the detector takes it, with the data that explain its changes.
+    """A series as input of the detector, with the data that explain its changes.
 
     Attributes:
         name: the name of the series.
@@ -55,23 +55,25 @@ class Followed:
 
     @property
     def exact(self) -> bool:
-        """Whether its numbers are reported as they are, without an interval."""
+        """Whether the numbers are reported as they are, without an interval."""
         return self.trend.benchmark.exact or self.name.quantity in CHECKED
 
 
 def row_of(name: SeriesName, place: int) -> str:
-    """Return ``Followed.row``; ``place`` is that of the benchmark version, in the order of first appearance."""
+    """Return ``Followed.row``. ``place`` is the index of the benchmark version, in the order of first appearance."""
     return json.dumps([*astuple(name), place])
 
 
 def name_in(row: str) -> SeriesName:
     """Return the name of the series that a row belongs to."""
-    # Series share most of these texts, and share them in memory.
+    # Series share most of these texts. Interned texts are one object in memory.
     return SeriesName(*map(sys.intern, json.loads(row)[:-1]))
 
 
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
-    """Return the name of a series. Of a foreign benchmark the parameters are the case, its last name the variant."""
+    """Return the name of a series. For another project's benchmark, the case is the parameters and the variant the
+    last name.
+    """
     suite, family = benchmark.suite, benchmark.family
     if benchmark.ours or benchmark.exact:
         variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
@@ -119,7 +121,7 @@ def _numbers(trend: Trend) -> Mask:
 
 
 def select(trend: Trend, mask: Mask) -> Trend:
-    """Return the points of a mask."""
+    """Return the trend with the points that the mask selects."""
     arrays = {
         field: getattr(trend, field)[mask]
         for field in Trend.__dataclass_fields__
@@ -144,7 +146,7 @@ def values_of(points: Trend, paired: bool) -> Values:
 
 
 def newest_baselines(results: Results, machine: str) -> dict[Series, str]:
-    """Return the baseline of the newest point of each of our series, "" for none; empty for other projects."""
+    """Return the baseline of each of our series at its newest point, "" for none; empty for other projects."""
     if not any(benchmark.ours for benchmark in results.benchmarks.values()):
         return {}
     newest = results.latest(machine)
@@ -152,7 +154,9 @@ def newest_baselines(results: Results, machine: str) -> dict[Series, str]:
 
 
 def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the baseline that most series of a suite name; ``named`` holds suite and baseline of each, "" for none."""
+    """Return the baseline that most series of a suite name. ``named`` holds one pair (suite, baseline or "") per
+    series.
+    """
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for suite, baseline in named:
         if baseline:
@@ -161,7 +165,7 @@ def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _at(latency: Trend | None, points: Trend) -> Floats | None:
-    """Return the values of another series at the commits of these points."""
+    """Return the latency at the commits of ``points``; NaN where unknown."""
     if latency is None:
         return None
     known = dict(zip(latency.commit.tolist(), latency.value.tolist(), strict=True))

@@ -1,7 +1,7 @@
-"""Find what is no longer measured: series that stopped, silent machines, benchmarks that vanished or changed.
+"""Find series that stopped, silent machines, and benchmarks that vanished or changed their version.
 
 A regression that is not measured is not found, so these are alerts as well. A run of one family alone does not mean
-that the others stopped: a commit counts only for what was measured at it.
+that other families stopped. So a commit counts only for the families measured at the commit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lockstep.alerts.attribution import Cause
 from lockstep.alerts.model import Alert, Topic
 from lockstep.alerts.steps import SeriesName
 
-#: What a single series does, for each thing that several do.
+#: Third person of each verb in the texts.
 THIRD_PERSON = {"fail": "fails", "report nothing": "reports nothing"}
 
 #: Commits without a number after which a series counts as stopped. A series that fails is reported at once.
@@ -39,7 +39,7 @@ ReportState = Literal["number", "failed", "na"]
 
 @dataclass(frozen=True)
 class Reports:
-    """What one series has reported, oldest first.
+    """The reports of one series, oldest first.
 
     Attributes:
         series: the name of the series.
@@ -55,21 +55,24 @@ class Reports:
 
     @property
     def last_number(self) -> int | None:
-        """Position of its newest number; ``None`` if it never had one."""
+        """Position of the newest number; ``None`` if the series never had a number."""
         return next((c for c, s in zip(self.commits[::-1], self.states[::-1], strict=True) if s == "number"), None)
 
     @property
     def benchmark(self) -> tuple[str, str]:
-        """Suite and variant: the unit that vanishes or is renamed."""
+        """Suite and variant. Benchmarks vanish or are renamed as a whole."""
         return self.series.suite, self.series.variant
 
 
 @dataclass(frozen=True)
 class MachineReports:
-    """Commits of a machine (hash and date in ms, oldest first), its newest measurement (ms), and its series.
+    """The reports of a machine's series.
 
-    ``measured`` holds, by family, the ascending positions of the commits that measured something of it. If it is given,
-    a series may leave out reports that equal both the one before and the one after.
+    Attributes:
+        commits: hash and date (ms since 1970) of the machine's commits, oldest first.
+        measured_at: time of the newest measurement, ms since 1970.
+        measured: by family, ascending positions of the commits that measured some series of the family. With
+            ``measured``, a series may leave out a report that equals both the previous and the next report.
     """
 
     machine: str
@@ -93,9 +96,9 @@ def freshness(reports: MachineReports, now: int) -> list[Alert]:
 
 
 def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
-    """Return the machines that are silent while another one went on measuring.
+    """Return the machines that are silent while another machine continued to measure.
 
-    If all of them stopped at once none is dead: the results are a history that is analysed later.
+    If all machines stopped at once, none is dead: the results are a history that is analysed later.
 
     Args:
         measured_at: newest measurement of each machine, ms since 1970; 0 if unknown.
@@ -129,7 +132,9 @@ class _Found:
         }
 
     def stopped(self) -> Iterable[Alert]:
-        """Yield series without a number while the rest of their benchmark continues, one alert a family and commit."""
+        """Yield alerts for series without a number while the rest of their benchmark continues, one per family and
+        commit.
+        """
         groups: dict[tuple[str, int], dict[str, list[Reports]]] = defaultdict(lambda: defaultdict(list))
         for name, members in self.by_benchmark.items():
             for report in members if name not in self.gone else ():
@@ -150,7 +155,7 @@ class _Found:
             yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")
 
     def vanished(self) -> Iterable[Alert]:
-        """Yield benchmarks that vanished; "renamed" if another one with the same cases took their place."""
+        """Yield alerts for benchmarks that vanished; "renamed" if another benchmark continues the same cases."""
         groups: dict[tuple[str, int, Topic], list[str]] = defaultdict(list)
         for name, last in sorted(self.gone.items()):
             members = self.by_benchmark[name]
@@ -164,7 +169,7 @@ class _Found:
             yield self._alert(topic, family, last, first, text if topic == "vanished" else _names(names))
 
     def versions(self) -> Iterable[Alert]:
-        """Yield benchmarks whose newest change of version starts a new series."""
+        """Yield alerts for benchmarks whose newest change of version starts a new series."""
         groups: dict[tuple[str, int, int], set[str]] = defaultdict(set)
         for report in self.reports.series:
             pairs = list(zip(report.commits, report.versions, strict=True))
@@ -178,7 +183,9 @@ class _Found:
             yield replace(alert, cause=Cause("protocol", text))
 
     def _heir(self, members: Sequence[Reports], last: int) -> tuple[str, str] | None:
-        """Return the benchmark of the same family and cases that began when this one ended; ``None`` for none."""
+        """Return the benchmark of the same family and cases that began when this benchmark ended; ``None`` if none
+        did.
+        """
         family = members[0].series.family
         cases = {(report.series.case, report.series.l2) for report in members}
         for name, others in sorted(self.by_benchmark.items()):
@@ -189,7 +196,7 @@ class _Found:
         return None
 
     def _later(self, family: str, position: int) -> int:
-        """Return at how many commits after the position the family was measured."""
+        """Return the number of commits after the position at which the family was measured."""
         measured = self.measured[family]
         return len(measured) - bisect_right(measured, position)
 
@@ -216,13 +223,13 @@ class _Found:
         )
 
 
-#: A change that is older than both limits is history and is not reported when it is first seen.
+#: A change that is older than both limits belongs to history and is not reported at its discovery.
 OLD_COMMITS = 30
 OLD_DAYS = 30
 
 
 def is_old(position: int, commits: Sequence[tuple[str, int]]) -> bool:
-    """Return whether a commit is too far behind the machine's newest one for its changes to be reported."""
+    """Return whether a commit is too far behind the machine's newest commit for its changes to be reported."""
     behind = len(commits) - 1 - position
     return behind > OLD_COMMITS and commits[-1][1] - commits[position][1] > OLD_DAYS * _DAY_MS
 

@@ -1,7 +1,7 @@
-"""Group many changes into one alert: those of one family in one commit range on one machine.
+"""Group the changes of one family in one commit range on one machine into one alert.
 
-A commit that slows a kernel shows in dozens of cases, and each of them places it slightly differently. For the person
-who gets the message they are one event, and the range that all of them share is narrower than each range alone.
+A commit that slows a kernel shows in dozens of cases, each with a slightly different range. The reader of a message
+sees one event. The range that all cases share is narrower than the range of each case.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from lockstep.alerts.steps import Step
 
 @dataclass(frozen=True)
 class ReportedStep:
-    """A step that is reported, with what the thresholds and the calendar add to it.
+    """A reported step, with the results of the thresholds and the calendar.
 
     Attributes:
-        step, cause: the change and its cause.
+        step: the change.
+        cause: the cause of the change.
         owner: the owner of the series.
         since: date of the step's last possible culprit, ms since 1970.
         small: log of the factor within which a series counts as back at its old level.
@@ -46,7 +47,7 @@ class ReportedStep:
 
 @dataclass
 class _Group:
-    """Steps whose ranges share a commit, while they are collected."""
+    """Steps whose ranges share a commit."""
 
     end: int
     steps: list[ReportedStep] = field(default_factory=list)
@@ -57,10 +58,10 @@ def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Aler
 
     Args:
         steps: the steps of any machines and families.
-        order: all commits, oldest first, to find the good commit before a range that several series narrow.
+        order: all commits, oldest first. The order gives the good commit before a range that several series narrow.
     """
     position = {commit: index for index, commit in enumerate(order)}
-    # A wrong result is no matter of time: it is told apart from what became slower in the same commits.
+    # A wrong result does not concern time. So it forms a group apart from slowdowns in the same commits.
     families: dict[tuple[str, str, bool], list[ReportedStep]] = defaultdict(list)
     for reported in steps:
         series = reported.step.series
@@ -74,7 +75,9 @@ def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Aler
 
 
 def _gather(steps: Iterable[ReportedStep]) -> list[_Group]:
-    """Return the fewest groups whose ranges share a commit: by end, a range joins if it holds the group's end."""
+    """Return the fewest groups whose ranges share a commit. In the order of ends, a range joins if it holds the
+    group's end.
+    """
     groups: list[_Group] = []
     for reported in sorted(steps, key=lambda reported: (reported.step.last, reported.step.first)):
         if not groups or reported.step.first > groups[-1].end:
@@ -92,7 +95,7 @@ def _alert(machine: str, family: str, steps: Sequence[ReportedStep], position: M
         for reported in sorted(steps, key=lambda reported: (sign * reported.step.size, reported.step.series))
     )
     worse = members[: len(slower)]
-    # An unknown range has only its measured commits, so it must not narrow a range that is known.
+    # An unknown range has only its measured commits, so it must not narrow a known range.
     sure = [reported for reported in steps if not reported.step.unknown] or steps
     narrowest = min(sure, key=lambda reported: len(reported.step.between))
     shared = set.intersection(*(set(reported.step.between) for reported in sure))
@@ -156,13 +159,13 @@ def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unkn
 
 
 def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
-    """Return the cause without the commits outside the range."""
+    """Return the cause without evidence of commits outside the range."""
     left = tuple(fact for fact in cause.evidence if fact.what != "commit" or fact.after in commits)
     return replace(cause, evidence=left) if len(left) < len(cause.evidence) else cause
 
 
 def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Narrow the range of each alert by other machines on which one of its commits changed the same family."""
+    """Narrow the range of each alert by alerts of the same family and commit on other machines."""
     at: dict[tuple[str, Topic, str], list[Alert]] = defaultdict(list)
     for alert in alerts:
         for commit in _culprits(alert):
@@ -186,12 +189,12 @@ def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> li
 
 
 def _culprits(alert: Alert) -> tuple[str, ...]:
-    """Return the commits that may have changed the family's own code; () if none did, or if they are unknown."""
+    """Return the commits that may have changed the family's own code; () if no commit did, or if they are unknown."""
     return alert.commits if alert.cause.kind in ("own commit", "unknown cause") and not alert.unknown else ()
 
 
 def _latest_before(candidates: Sequence[str], commits: Sequence[str], position: Mapping[str, int]) -> str:
-    """Return the newest commit that is known to be good and lies before the range; "" if there is none."""
+    """Return the newest candidate that lies before the range; "" if there is none. Candidates are known to be good."""
     bound = min((position[commit] for commit in commits if commit in position), default=0)
     good = [commit for commit in candidates if position.get(commit, bound) < bound]
     return max(good, key=lambda commit: position[commit], default="")

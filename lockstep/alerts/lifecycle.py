@@ -24,7 +24,7 @@ Action = Literal["ack", "mute", "resolve", "reopen"]
 
 #: How an alert ends. "fixed": the series recovered, or a person says so. "intended": the new level is correct.
 #: "withdrawn": later data contradict the change. "recorded": an improvement or an old change, no action needed.
-#: "archived": its machine is silent, so that nobody can measure it.
+#: "archived": the machine is silent, so nobody can measure the change.
 Ending = Literal["fixed", "intended", "withdrawn", "recorded", "archived"]
 
 _FROM: dict[Action, frozenset[State]] = {
@@ -38,7 +38,7 @@ _DONE = {"ack": "acknowledged", "mute": "muted", "resolve": "resolved", "reopen"
 
 
 class LifecycleError(ValueError):
-    """The action is not possible in the alert's state, or lacks something; the message says what to do."""
+    """The alert's state does not allow the action, or the action lacks something. The message says what to do."""
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from lockstep.alerts.model import Alert
 from lockstep.alerts.schema import ALERT
 from lockstep.alerts.stored_alert import Tracked, tracked
 
-#: "urgent": first the alerts that need somebody, slowdowns before others, then the newest. "newest": by date of the
-#: last possible culprit. "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
+#: "urgent": open alerts first, slowdowns before others, then the newest. "newest": by date of the last possible
+#: culprit.
+#: "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
 Order = Literal["urgent", "newest", "largest", "family"]
 
-#: Series of an alert that a search covers, the worst first.
+#: Number of an alert's series that a search covers, the worst first.
 _SEARCHED = 20
 
 
@@ -42,11 +43,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the chosen alerts, in order.
+    """One page of the alerts that a filter selects, in order.
 
     Attributes:
         alerts: the alerts on this page.
-        total: number of chosen alerts. slower: number of chosen alerts about a slowdown.
+        total: number of selected alerts.
+        slower: number of selected alerts about a slowdown.
     """
 
     alerts: tuple[Tracked, ...]
@@ -65,10 +67,10 @@ class Names:
 
 @dataclass(frozen=True)
 class OpenAlerts:
-    """The open alerts, as the overview of one machine needs them.
+    """The open alerts, for the overview of one machine.
 
     Attributes:
-        first: the most urgent ones of the machine.
+        first: the most urgent open alerts of the machine.
         states: number of the machine's open alerts by state.
         elsewhere: number of open alerts by machine, for the other machines.
     """
@@ -79,7 +81,7 @@ class OpenAlerts:
 
 
 def columns_of(alert: Alert) -> dict[str, Any]:
-    """Return the columns of ``ALERT`` by which lists filter and order."""
+    """Return the columns of ``ALERT`` that lists use to filter and order."""
     size = alert.members[0].size if alert.members else 0.0
     labels = [member.series.label for member in alert.members[:_SEARCHED]]
     about = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
@@ -92,7 +94,7 @@ def columns_of(alert: Alert) -> dict[str, Any]:
 
 
 def read_page(connection: Connection, choice: Choice, order: Order, start: int, most: int) -> Page:
-    """Return ``most`` of the chosen alerts, beginning with place ``start`` (0 is the first)."""
+    """Return ``most`` of the selected alerts, starting at index ``start``."""
     where = _where(choice)
     slower = func.count(case((ALERT.c.topic == "slower", 1)))
     total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
@@ -103,7 +105,7 @@ def read_page(connection: Connection, choice: Choice, order: Order, start: int, 
 
 
 def read_names(connection: Connection) -> Names:
-    """Return the names that a list can be filtered by."""
+    """Return the names by which a list can be filtered."""
     found = (
         tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
         for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
@@ -112,7 +114,7 @@ def read_names(connection: Connection) -> Names:
 
 
 def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
-    """Return the open alerts: ``most`` alerts of the machine, and counts."""
+    """Return the open alerts: the ``most`` most urgent alerts of the machine, and counts."""
     grouped = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
     states: Counter[State] = Counter()
     elsewhere: Counter[str] = Counter()
@@ -135,7 +137,7 @@ def count_by(connection: Connection, *columns: str) -> dict[tuple[str, ...], int
 
 
 def _alerts(connection: Connection, numbers: list[int]) -> tuple[Tracked, ...]:
-    """Return the alerts of these numbers, in this order."""
+    """Return the alerts with these numbers, in this order."""
     rows = {row.id: row for row in connection.execute(select(ALERT).where(ALERT.c.id.in_(numbers)))}
     return tuple(tracked(rows[number]) for number in numbers if number in rows)
 

@@ -1,7 +1,7 @@
 """Analyse one machine: filter its followed series, and turn every change into a step.
 
-The last analysis lies in files, and this one continues it: a machine whose results did not change is not read at all,
-and of a machine with more commits only their points are read.
+The analysis continues the last analysis from files. A machine whose results did not change is not read at all. For a
+machine with more commits, only the points of the new commits are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lockstep.detect.exact import exact_changes
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
 
-#: If there are more new commits than this, all points are read.
+#: Limit of new commits; with more, all points are read.
 _MOST_NEW = 50
 
 
@@ -45,8 +45,8 @@ class MachineChanges:
 
     Attributes:
         machine: the machine's name.
-        changed: series with changes.
-        reports: of every series.
+        changed: the series with changes.
+        reports: the reports of every series.
     """
 
     machine: str
@@ -64,13 +64,13 @@ def analyse_machine(
         machine: the machine's name.
         ranges: the commit ranges of the repository.
         cache: the cache that holds the last analysis, and receives this one.
-        processes: the number of processes that share the work of unknown series.
+        processes: the number of processes that share the work on unknown series.
     """
     state, detector = results.state(machine), cache.detector(machine)
     cached = read_analysis(cache.cached(machine))
     hashes = [commit.hash for commit in results.commits(machine)]
     ranges.learn(hashes)
-    # A repository that was fetched or completed since then knows more ranges.
+    # The repository may have been fetched or completed since then, and then knows more ranges.
     if cached and (cached.ranges, cached.lacking) != (ranges.text, ranges.lacking(hashes[: cached.commits])):
         cached = None
     if not (cached and cached.state == state and is_current(detector, state)):
@@ -85,7 +85,7 @@ def analyse_machine(
 
 
 class _MachineAnalysis:
-    """One analysis of a machine: of all its points, or of the new ones."""
+    """One analysis of a machine, of all its points or of the new points."""
 
     def __init__(
         self, results: Results, machine: str, ranges: Ranges, path: Path, cached: CachedAnalysis | None
@@ -96,7 +96,7 @@ class _MachineAnalysis:
         self.path = path
         self.state = results.state(machine)
         self.commits = len(results.commits(machine))
-        # A cached analysis is valid if its commits are still the first ones.
+        # A cached analysis is valid if its commits are still the oldest commits.
         same = cached and cached.commits <= self.commits and results.state(machine, cached.commits) == cached.state
         self.cached = cached if same else None
 
@@ -165,7 +165,9 @@ class _MachineAnalysis:
         )
 
     def _exact(self, series: Mapping[str, tuple[Followed, Sequence[Change]]]) -> dict[str, SeriesSteps]:
-        """Return the steps of series whose changes need no detector, with their changes."""
+        """Return the steps of series whose changes need no detector, by row. ``series`` holds each series with its
+        changes.
+        """
         builder = StepBuilder(self.results, self.machine, self.ranges)
         found = {}
         for row, (one, changes) in series.items():
@@ -177,7 +179,7 @@ class _MachineAnalysis:
     def _changed(
         self, done: MonitoredSeries, series: Mapping[str, Followed], reported: SeriesReports
     ) -> dict[str, SeriesSteps]:
-        """Return the steps of every row; cached steps are reused where nothing around them changed."""
+        """Return the steps of every row. Cached steps are reused unless points around them changed."""
         old = self.cached.changed if self.cached else {}
         lengths = done.monitor.detector.length.tolist()
         located = []
@@ -207,7 +209,7 @@ class _MachineAnalysis:
         return found
 
     def _read(self, rows: Sequence[str], reported: SeriesReports) -> dict[str, Followed]:
-        """Read these rows with everything that explains their changes."""
+        """Read the series of these rows, with all data that explain their changes."""
         places = {(one.suite, one.case, one.l2) for one in map(name_in, rows)}
         each = zip(reported.number.tolist(), reported.name, strict=True)
         numbers = [number for number, one in each if (one.suite, one.case, one.l2) in places]
@@ -216,12 +218,12 @@ class _MachineAnalysis:
 
 
 def _exact_of(one: Followed) -> Sequence[Change]:
-    """Return the changes of an exact series, which no noise hides and no later point moves."""
+    """Return the changes of an exact series. Noise does not hide them, and later points do not move them."""
     return exact_changes(one.values.values, one.values.better)
 
 
 def _measured(trends: Sequence[Trend]) -> dict[str, list[int]]:
-    """Return the positions of the commits that measured something, by family."""
+    """Return the positions of the commits that measured some series, by family."""
     found: dict[str, set[int]] = defaultdict(set)
     for trend in trends:
         found[trend.benchmark.family].update(trend.commit.tolist())

@@ -1,7 +1,7 @@
 """Map the arrays of a file that ``numpy.savez`` wrote, so that only the used parts are read.
 
-NumPy maps only files of a single array. In an uncompressed archive each array lies as it would in such a file
-(https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), behind a header of the archive.
+NumPy maps only files of a single array. An uncompressed archive stores each array like such a file, after a header
+(https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-#: Bytes of a member's header before its name, and the place of the lengths of name and extra field in it.
+#: Bytes of a member's header before the member's name, and where the header stores the lengths of name and extra field.
 _HEADER, _LENGTHS = 30, slice(26, 30)
 
 
@@ -23,7 +23,7 @@ def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
     """Return the arrays by name.
 
     Args:
-        path: the path of the file. Replace the file, never rewrite it in place: a mapping stays that of the old file.
+        path: the path of the file. Replace the file, never rewrite it in place: a mapping stays valid for the old file.
         own: whether the arrays may be written to, without effect on the file.
 
     Raises:
@@ -32,7 +32,7 @@ def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
     """
     found = {}
     with zipfile.ZipFile(path) as archive:
-        # A plain array: every slice of a memmap runs Python code.
+        # A plain array is faster: every slice of a memmap runs Python code.
         whole = np.asarray(np.memmap(path, np.uint8, "c" if own else "r"))
         for member in archive.infolist():
             with archive.open(member) as file:

@@ -1,7 +1,7 @@
-"""Find the alert that owns a change which this analysis names, places or sizes differently from the last one.
+"""Find the alert of a change that this analysis names, places or sizes differently from the last analysis.
 
 A change is named by its series and the commit at which it was first reported. The name is stable while commits are
-added at the end. A newer version of the detector, or commits that are measured later in between, report the same
+added at the end. A newer version of the detector, or commits that are measured later in between, may report the same
 change at another commit.
 """
 
@@ -17,19 +17,21 @@ from sqlalchemy import Row
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.steps import SeriesName
 
-#: Measured commits by which a change may move and remain the same change.
+#: Number of measured commits by which a change may move and remain the same change.
 NEAR = 3
 
-#: An accepted change stays accepted unless it becomes this many times as large (log factors).
+#: An accepted change stays accepted unless its log factor grows by more than this factor.
 _ACCEPTED = 2.0
 
-#: Added to the distance of a withdrawn change: one that is still found takes precedence.
+#: Added to the distance of a withdrawn change, so that changes that still stand take precedence.
 _WITHDRAWN = 100.0
 
 
 @dataclass(frozen=True)
 class _Known:
-    """A change of an alert in the database, as positions among the machine's commits; ``end`` is the last possible."""
+    """A change of an alert in the database. Positions are among the machine's commits; ``end`` is the last possible
+    position.
+    """
 
     number: int
     key: str
@@ -43,14 +45,15 @@ class _Known:
 def owners(
     rows: Iterable[Row[Any]], alerts: Iterable[Alert], names: Iterable[str], places: Mapping[str, Mapping[str, int]]
 ) -> dict[str, int]:
-    """Return the numbers of the alerts that own these changes, by ``Member.key``, without changes that none owns.
+    """Return the numbers of the alerts that own these changes, by ``Member.key``. Changes without an owner are left
+    out.
 
     Only series that have a change with a new name are considered.
 
     Args:
         rows: the alerts in the database.
-        alerts: as this analysis found them.
-        names: the keys of changes that are new.
+        alerts: the alerts of this analysis.
+        names: the keys of new changes.
         places: the position of each commit, by machine.
     """
     new = set(names)
@@ -75,7 +78,7 @@ def owners(
 def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int]) -> _Known:
     series = SeriesName(**content["series"])
     key = Member(**{**content, "series": series, "cause": None}).key
-    # Older versions stored no range for a series. Other machines may have narrowed that of the alert.
+    # Older versions stored no range for a series. Other machines may have narrowed the range of the alert.
     before, after = content.get("before") or row.content["before"], content.get("after")
     measured = [places[commit] for commit in row.content["commits"] if commit in places]
     end = places.get(after or "", measured[-1] if measured else places.get(content["reported_at"], -1))
@@ -90,7 +93,8 @@ def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping
     old = sorted(known, key=lambda one: (one.end, one.start))
     spans = {one.key: (places.get(one.before, -1) + 1, places.get(one.after, -1)) for one in members}
     new = sorted(members, key=lambda one: spans[one.key][::-1])
-    # best[i][j]: the pairs of the first i old and j new changes, after their number and its negative distance.
+    # best[i][j]: the best pairs among the first i old and j new changes. More pairs are better, then a smaller
+    # distance.
     best: list[list[tuple[int, float, dict[str, int]]]] = [[(0, 0.0, {})] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i, one in enumerate(old):
         for j, member in enumerate(new):
@@ -109,6 +113,6 @@ def _distance(one: _Known, member: Member, span: tuple[int, int]) -> float | Non
     if one.key != member.key:
         if gap > NEAR or (one.accepted and abs(member.size) > _ACCEPTED * abs(one.size)):
             return None
-        # The ends tell overlapping ranges apart.
+        # The distance of the ends decides between overlapping ranges.
         gap += min(abs(span[1] - one.end), NEAR) / 10 + 0.1
     return gap + (_WITHDRAWN if one.withdrawn else 0.0)

@@ -1,4 +1,4 @@
-"""The detected levels before an alert's changes, and where the newest points lie relative to them."""
+"""The detected levels before an alert's changes, and the newest points relative to these levels."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class MemberLevel:
 
     Attributes:
         before: natural log of the level before the change; more is worse (``lockstep.alerts.extract.worse_log``).
-        newest: log of the factor by which the newest point is worse than the level before.
-        returned: number of consecutive newest points that are nearer to the level before than to the newest level. 0
-            if the detector already has the series back at the level before.
+        newest: log of the factor by which the newest point is worse than the level before the change.
+        returned: number of consecutive newest points that are nearer to the level before the change than to the newest
+            level. 0 if the newest level itself is back at the level before the change.
     """
 
     before: float
@@ -36,7 +36,7 @@ class MemberLevel:
 def member_levels(
     results: Results, alert: Alert, findings: MachineFindings | None, most: int
 ) -> dict[SeriesName, MemberLevel]:
-    """Return the levels of the ``most`` worst series; series that the detector does not know are left out."""
+    """Return the levels of the ``most`` worst series. Series that the detector does not know are left out."""
     if findings is None or not alert.members:
         return {}
     members = {one.series: one for one in alert.members[:most]}

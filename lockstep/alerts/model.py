@@ -1,4 +1,4 @@
-"""An alert and its parts, as the newest analysis has them."""
+"""An alert and its parts, as the newest analysis reports them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lockstep.alerts.attribution import Cause
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.steps import SeriesName
 
-#: Why a change is not reported: it is smaller than the threshold, the detector is not sure enough, or its machine code
-#: did not change, or it is no larger than changes of unchanged code; "" if it is reported.
+#: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
+#: "noise": the machine code did not change, or the change is no larger than changes of unchanged code. "": reported.
 Suppressed = Literal["", "small", "unsure", "noise"]
 
-#: What an alert is about. The last five are not changes of a number: see ``lockstep.alerts.freshness``.
+#: The topic of an alert. The last five are not changes of a number, see ``lockstep.alerts.freshness``.
 Topic = Literal["slower", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 
 
@@ -26,13 +26,14 @@ class Member:
 
     Attributes:
         series: the name of the series.
-        reported_at: commit at which the change was first reported; it and the series name the change for good.
-        size, low, high: natural log of the factor by which the series became worse, and the log's interval.
+        reported_at: commit at which the change was first reported. Series and commit together identify the change.
+        size: natural log of the factor by which the series became worse.
+        low, high: interval of ``size``.
         confidence: the detector's confidence in the change, 0 … 1.
         cause: the cause of this change.
-        left: log of the factor by which the series' newest level is still worse than before.
+        left: log of the factor by which the series' newest level is still worse than the level before the change.
         before, after: the measured commits between which the change came; "" if an older version stored the change.
-        unsettled: the later points agree on no level, see ``Step``.
+        unsettled: whether the later points agree on no level, see ``Step``.
         old, new: the numbers of an exact quantity, see ``Step``.
     """
 
@@ -52,7 +53,7 @@ class Member:
 
     @property
     def key(self) -> str:
-        """Identity of the change. Later data may change its place and size, not its key."""
+        """Identity of the change. Later data may change the change's place and size, but not its key."""
         s = self.series
         return "\x1f".join((s.machine, s.suite, s.variant, s.case, s.l2, s.quantity, self.reported_at))
 
@@ -72,14 +73,15 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert as the newest analysis has it.
+    """An alert as the newest analysis reports it.
 
     Attributes:
-        topic: "slower" if anything became worse, else "faster"; or what a freshness alert is about.
-        machine, family: ``family`` is "" if the whole machine is meant.
+        topic: "slower" if a series became worse, else "faster"; or the topic of a freshness alert.
+        machine: the machine's name.
+        family: the family's name; "" if the alert concerns the whole machine.
         before: newest commit that is known to be good; "" if unknown.
-        commits: possible culprits, oldest first; the range is ``before..commits[-1]``. For an ``unknown`` range and
-            for a freshness alert they are only the measured ones, and another commit may be the culprit.
+        commits: possible culprits, oldest first; the range is ``before..commits[-1]``. For an ``unknown`` range and for
+            a freshness alert, only the measured commits. Another commit may then be the culprit.
         unknown: why the commits of the range are unknown; "" if they are known.
         cause: the cause of the largest part of the change.
         members: the series, worst first.
@@ -132,7 +134,9 @@ class Alert:
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """Those of ``commits`` that touch the packages under test, or all of them; () if the range is unknown."""
+        """Commits of the range that touch the packages under test, or all of its commits; () if the range is
+        unknown.
+        """
         if not self.known:
             return ()
         named = tuple(one.after for one in self.cause.evidence if one.what == "commit")
@@ -140,7 +144,7 @@ class Alert:
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the alert when it is first seen: 32 hex digits."""
+        """Identity of the alert at its creation: 32 hex digits."""
         about = self.members[0].key if self.members else ""
         text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, about))
         return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Insert the alerts that an analysis opens, all together: a statement for each of 40,000 takes half a minute."""
+"""Insert the alerts that an analysis opens in one batch: one statement per alert takes half a minute for 40,000."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sqlalchemy import Connection, insert, select
 
 from lockstep.alerts.schema import ALERT, EVENT, MEMBER
 
-#: Number that stands for the first new alert until the database gives it one; all that databases give are lower.
+#: Temporary number of the first new alert until the database assigns a number. All assigned numbers are lower.
 UNNUMBERED = 2**63
 
 
 class NewAlerts:
     """Rows of new alerts, of the first lines of their logs, and of the changes that alerts own.
 
-    A new alert has a number from ``UNNUMBERED`` on, in the order of ``add``, until ``insert`` is called.
+    Until ``insert`` is called, new alerts have temporary numbers from ``UNNUMBERED`` on, in the order of ``add``.
     """
 
     def __init__(self) -> None:
@@ -24,21 +24,21 @@ class NewAlerts:
         self._changes: list[tuple[int, str]] = []
 
     def add(self, values: dict[str, Any], line: dict[str, Any]) -> int:
-        """Add an alert and the first line of its log, without numbers; return what stands for its number."""
+        """Add an alert and the first line of its log, both without a number. Return the alert's temporary number."""
         self._alerts.append(values)
         self._lines.append(line)
         return UNNUMBERED + len(self._alerts) - 1
 
     def own(self, number: int, changes: list[str]) -> None:
-        """Add changes, by the hashes of their keys, that an old or a new alert owns from now on."""
+        """Add changes, given by the hashes of their keys, that an old or a new alert owns from now on."""
         self._changes += [(number, change) for change in changes]
 
     def insert(self, connection: Connection) -> dict[int, int]:
-        """Insert everything that was added; return the number of each new alert by what stood for it."""
+        """Insert all rows. Return the number of each new alert by its temporary number."""
         numbers: dict[int, int] = {}
         if self._alerts:
             connection.execute(insert(ALERT), self._alerts)
-            # SQLite returns the numbers of inserted rows one statement at a time.
+            # SQLite returns the numbers of inserted rows one statement at a time, so they are read back instead.
             rows = connection.execute(select(ALERT.c.fingerprint, ALERT.c.id))
             number_of = {row.fingerprint: row.id for row in rows}
             numbers = {UNNUMBERED + at: number_of[one["fingerprint"]] for at, one in enumerate(self._alerts)}

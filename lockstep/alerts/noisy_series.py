@@ -1,4 +1,4 @@
-"""Machines whose series scatter so much that small changes go unseen, so that a list without changes says little."""
+"""Find machines whose series scatter so much that small changes stay hidden. There, "no changes" says little."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-#: Noise from commit to commit (standard deviation of the logarithm) from which on a series is said to be noisy.
+#: Noise from commit to commit (standard deviation of the logarithm) from which a series counts as noisy.
 NOISY = 0.05
 
 
@@ -23,7 +23,7 @@ class Scatter:
     median: float
 
     def sentence(self, machine: str) -> str:
-        """Return what a reader of this machine's changes must know."""
+        """Return a warning for readers of this machine's changes."""
         return (
             f"{machine}: {self.series} series scatter{'s' if self.series == 1 else ''} by {100 * NOISY:.0f} % or more "
             f"from commit to commit (median {100 * self.median:.0f} %): small changes are found late there or not at "
@@ -32,6 +32,9 @@ class Scatter:
 
 
 def scatter_of(noise: Iterable[float]) -> Scatter | None:
-    """Return the noisy among series with this noise (standard deviations of the logarithm); None if there are none."""
+    """Return the noisy series among all series, given each series' noise (standard deviation of the logarithm).
+
+    ``None`` if no series is noisy.
+    """
     noisy = [scale for scale in noise if scale >= NOISY]
     return Scatter(len(noisy), statistics.median(noisy)) if noisy else None

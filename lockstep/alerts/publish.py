@@ -1,4 +1,4 @@
-"""Analyse a store, and write what it found for the pages."""
+"""Analyse a store, and write the findings for the pages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lockstep.suite.thresholds import Thresholds
 def analyse_store(
     store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()
 ) -> tuple[Results, AnalysisResult]:
-    """Analyse everything that is new in a store, and write what the pages show.
+    """Analyse all new results in a store, and write the findings for the pages.
 
     Args:
         store: the store of the results.
         thresholds: how large a change must be to be reported.
-        repo: a folder in the git repository that knows which commits lie between two.
+        repo: a folder in the git repository that knows the commits between two commits.
         packages: folders of the packages under test, relative to the repository's root.
     """
     results, cache = store.current(), AnalysisCache(store.cache)

@@ -1,4 +1,4 @@
-"""What every series of a machine has reported, in columns, and what a further commit adds to it."""
+"""The reports of every series of a machine, in columns, and their extension by further commits."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from lockstep.history.snapshot import Results
 
 Mask = NDArray[np.bool_]
 
-#: First and last commit of equal reports, their state and their version.
+#: A run of equal reports: first commit, last commit, state, version.
 Span = tuple[int, int, int, int]
 
 _STATES: tuple[ReportState, ...] = ("number", "failed", "na")
 
-#: Index in ``_STATES`` of a state's code.
+#: Index in ``_STATES`` by a state's code.
 _OF_STATE = np.array([_STATES.index(one) if one in ("failed", "na") else 0 for one in STATES])
 
 _COLUMNS = ("number", "name", "ours", "row", "version", "paired", "baseline", "span")
@@ -35,18 +35,19 @@ _COLUMNS = ("number", "name", "ours", "row", "version", "paired", "baseline", "s
 
 @dataclass(frozen=True, eq=False)
 class SeriesReports:
-    """The series of a machine, in the order of the store; arrays have one entry a series.
+    """The series of a machine, in the order of the store. Arrays have one entry per series.
 
     Attributes:
-        texts: that ``version``, ``baseline`` and the spans refer to by index.
-        number: of each series, see ``Results.number``. name: of each.
-        ours: whether it is of one of our suites.
-        row: in the detector, of its newest numbers; −1 if it is not followed.
-        version: benchmark version of its newest number, −1 if it never had one.
+        texts: the texts that ``version``, ``baseline`` and the spans refer to by index.
+        number: number of each series, see ``Results.number``.
+        name: name of each series.
+        ours: whether the series belongs to one of our suites.
+        row: row in the detector that has the series' newest numbers; −1 if the series is not followed.
+        version: benchmark version of the newest number; −1 if the series never had a number.
         paired: whether the paired ratio is followed instead of the number.
-        baseline: of its newest point.
+        baseline: baseline of the newest point.
         span: the newest equal reports [series, 4], see ``Span``.
-        earlier: older spans, of the series that have some, by index.
+        earlier: older spans of the series that have some, by the series' index.
     """
 
     texts: Sequence[str]
@@ -64,7 +65,7 @@ class SeriesReports:
     def of(
         cls, results: Results, trends: Sequence[Trend], series: Mapping[str, Followed], baseline_of: Mapping[int, str]
     ) -> SeriesReports:
-        """Return what whole series have reported.
+        """Return the reports of whole series.
 
         Args:
             results: the results that hold the series.
@@ -107,7 +108,7 @@ class SeriesReports:
         return common_baselines((self.name[place].suite, self.texts[text]) for place, text in own)
 
     def reports(self) -> list[Reports]:
-        """Return the reports for ``lockstep.alerts.freshness``; a ratio and its time count once."""
+        """Return the reports for ``lockstep.alerts.freshness``. A ratio and its time count once."""
         found = []
         for place, (name, span) in enumerate(zip(self.name, self.span.tolist(), strict=True)):
             if self.ours[place] and name.quantity == "speedup":
@@ -120,7 +121,7 @@ class SeriesReports:
         return found
 
     def measured(self, new: Numbers) -> dict[str, list[int]]:
-        """Return the positions of the commits that measured something, by family."""
+        """Return the positions of the commits that measured some series, by family."""
         found: dict[str, set[int]] = defaultdict(set)
         places = {number: place for place, number in enumerate(self.number.tolist())}
         for number, commit in zip(new.series.tolist(), new.commit.tolist(), strict=True):
@@ -128,7 +129,7 @@ class SeriesReports:
         return {family: sorted(at) for family, at in found.items()}
 
     def added(self, new: Numbers, results: Results) -> tuple[SeriesReports, list[Points]] | None:
-        """Return the reports with further commits, and the points that these add to the detector.
+        """Return the reports with further commits, and the points that these commits add to the detector.
 
         Args:
             new: all points of the commits.
@@ -136,7 +137,7 @@ class SeriesReports:
 
         Returns:
             ``None`` if the commits do more than continue the followed series: they bring a new series, another
-                benchmark version or baseline, or a ratio that is not paired.
+            benchmark version or baseline, or an unpaired ratio.
         """
         texts = _TextTable(self.texts)
         of_version = np.array([texts.place(one) for one in results.versions], dtype=np.int64)
@@ -174,7 +175,9 @@ class SeriesReports:
         return Points(self.row[place], trend.values, trend.errors)
 
     def _ignored(self, places: Ints) -> bool:
-        """Return whether these series are never followed: latencies beside a ratio, and a baseline's ratio."""
+        """Return whether all of these series are never followed: latencies that have a ratio, and a baseline's
+        ratio.
+        """
         baselines = self.baselines if len(places) else {}
         names = [self.name[place] for place in places.tolist()]
         beside = [one.quantity != "speedup" or one.variant == baselines.get(one.suite) for one in names]
@@ -192,7 +195,7 @@ class SeriesReports:
         self.span[place, 2:] = reported
 
     def to_json(self) -> dict[str, Any]:
-        """Return lists, texts and numbers."""
+        """Return the reports as lists, texts and numbers."""
         content = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in vars(self).items()}
         return content | {
             "name": [astuple(name) for name in self.name],
@@ -201,10 +204,10 @@ class SeriesReports:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SeriesReports:
-        """Return what ``to_json`` wrote.
+        """Return the reports that ``to_json`` converted.
 
         Raises:
-            KeyError, TypeError, ValueError: the content is something else.
+            KeyError, TypeError, ValueError: the content has another form.
         """
         columns = {name: content[name] for name in _COLUMNS}
         columns["name"] = [SeriesName(*one) for one in content["name"]]
@@ -215,7 +218,7 @@ class SeriesReports:
 
 
 class _TextTable:
-    """Texts by index, each once."""
+    """Texts by index, each stored once."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self._places = {text: place for place, text in enumerate(known)}
@@ -240,7 +243,9 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spans(trend: Trend, of_version: Sequence[int]) -> list[Span]:
-    """Return what a series reported, with equal reports merged."""
+    """Return the reports of a series, with equal neighbours merged. ``of_version`` maps a version to its text's
+    index.
+    """
     state, version = _OF_STATE[trend.state], trend.version.astype(np.int64)
     turns = np.flatnonzero((np.diff(state) != 0) | (np.diff(version) != 0))
     starts, ends = np.append(0, turns + 1), np.append(turns, len(trend) - 1)

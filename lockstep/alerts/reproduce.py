@@ -1,4 +1,4 @@
-"""The commands that measure the change of an alert again, and the number of a series at a commit."""
+"""Commands that measure the change of an alert, or the number of a series at a commit, again."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from lockstep.record.reproduce import Measured, Subject, between
 
 
 def subject(name: SeriesName) -> Subject:
-    """Return the series of an alert as commands name it."""
+    """Return the series of an alert in the form that commands use."""
     return Subject(name.suite, name.variant, name.case, name.l2, name.quantity, name.machine)
 
 
 def measured(run: Run) -> Measured:
-    """Return what the numbers of a result file were measured with."""
+    """Return the conditions of measurement of a result file."""
     device = run.host.get("gpu", "") or run.strings.get("gpu", "") or run.strings.get("cpu", "")
     return Measured(run.commit, run.harness, run.clock_state, run.environment, device, run.toolchain)
 
@@ -26,10 +26,10 @@ def reproduce(alert: Alert) -> str:
 
 
 def ends(alert: Alert) -> tuple[str, str]:
-    """Return the commits before and after the change; "" for an unknown one, and for an alert without a change.
+    """Return the commits before and after the change; "" for an unknown commit, and for an alert without a change.
 
-    They are the ends of the alert's range. If other machines narrowed it, its own machine may not have measured them:
-    then they are the measured commits between which the worst series changed.
+    The commits are the ends of the alert's range. If other machines narrowed the range, the alert's machine may not
+    have measured the ends. Then the commits are the measured commits between which the worst series changed.
     """
     if not alert.members:
         return "", ""

@@ -1,4 +1,4 @@
-"""The tables of the alerts' database. ``migrations/`` creates and changes them; a test compares both."""
+"""The tables of the alerts' database. ``migrations/`` creates and changes the tables; a test compares both."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ METADATA = MetaData(
     }
 )
 
-#: One row an alert. ``content`` is the ``Alert`` of the newest analysis; times are ms since 1970, UTC. ``owner``,
-#: ``since``, ``size`` and ``search`` follow from it, see ``lockstep.alerts.listing``.
+#: One row per alert. ``content`` is the ``Alert`` of the newest analysis; times are ms since 1970, UTC. ``owner``,
+#: ``since``, ``size`` and ``search`` are derived from ``content``, see ``lockstep.alerts.listing``.
 ALERT = Table(
     "alert",
     METADATA,
@@ -56,7 +56,7 @@ Index("ix_alert_changed_at", ALERT.c.changed_at)
 _LISTED = (*("state", "machine", "family", "owner", "topic", "since", "opened_at", "size"), "id")
 Index("ix_alert_list", *(ALERT.c[name] for name in _LISTED))
 
-#: One row: ``number`` grows whenever an alert or its log changes.
+#: One row in total: ``number`` grows whenever an alert or its log changes.
 CLOCK = Table(
     "alert_clock",
     METADATA,
@@ -64,7 +64,7 @@ CLOCK = Table(
     Column("number", BigInteger, nullable=False),
 )
 
-#: One row a change of a series: each change belongs to one alert.
+#: One row per change of a series: each change belongs to one alert.
 MEMBER = Table(
     "alert_member",
     METADATA,
@@ -73,7 +73,7 @@ MEMBER = Table(
     Column("key_hash", String(32), nullable=False, unique=True),
 )
 
-#: Log of actions by people and by the data. Rows are added and never changed (triggers refuse it).
+#: Log of actions by people and by the data. Rows are added and never changed (triggers refuse changes).
 EVENT = Table(
     "alert_event",
     METADATA,
@@ -86,7 +86,7 @@ EVENT = Table(
     Column("note", Text, nullable=False),
 )
 
-#: Messages to be sent: one a receiver and event (or digest). ``receiver`` is a hash, since addresses hold secrets.
+#: Messages to send, one per receiver and event (or digest). ``receiver`` is a hash, since addresses hold secrets.
 OUTBOX = Table(
     "outbox",
     METADATA,

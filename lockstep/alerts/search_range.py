@@ -10,19 +10,21 @@ from lockstep.history.snapshot import Results
 
 
 class UnknownRange(ValueError):
-    """The commits of a range are not known; the message says why and what to do."""
+    """The commits of a range are not known. The message says why and what to do."""
 
 
 class RangeWidener:
     """Widens the range of an alert for ``lockstep.alerts.bisection.bisect``.
 
-    The range of an alert is the intersection of its series' ranges, each of which holds the culprit with 95 %
-    probability, so it may be too narrow. The range of the measured series is tried next. Nothing in the history points
-    to commits farther out.
+    The range of an alert is the intersection of its series' ranges. Each of these holds the culprit with 95 %
+    probability, so the intersection may be too narrow. The range of the measured series is tried next. The history
+    gives no reason to search commits farther out.
 
     Args:
-        ranges: the commit ranges of the repository. results: the results, which name the measured commits.
-        alert: the alert whose range is searched. member: the alert's series that is measured.
+        ranges: the commit ranges of the repository.
+        results: the results, which name the measured commits.
+        alert: the alert whose range is searched.
+        member: the alert's series that is measured.
         beyond: whether to extend the series' own range to the measured commits 1, 2, 4 … farther out.
     """
 
@@ -44,7 +46,9 @@ class RangeWidener:
         return self._span(self._alert.before, self._alert.after, self._alert.suspects)
 
     def __call__(self, span: SearchRange, end: End) -> SearchRange | None:
-        """Return the range with this end farther out; ``None`` if there is none, or the repository does not know it."""
+        """Return the range with this end farther out; ``None`` if there is no wider range, or the repository does
+        not know it.
+        """
         commit = self._next(span.good if end == "good" else span.bad, end)
         try:
             if commit:

@@ -1,4 +1,4 @@
-"""What the pages of alerts need: the alerts, and the runner that updates them."""
+"""The alerts, and the runner that updates them, for the pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class AlertService:
     site: str = ""
 
     def request_analysis(self, results: Results) -> str:
-        """Have new results analysed; return a notice for readers until that is done, "" if there is none."""
+        """Start an analysis of new results. Return a notice for readers until the analysis is done; "" if none is
+        needed.
+        """
         if self.runner is None:
             return ""
         self.runner.request_analysis(results)
@@ -32,5 +34,5 @@ class AlertService:
 
     @property
     def trouble(self) -> str:
-        """Say that the analysis fails or is stale, and why; "" if neither, or if another process analyses."""
+        """Return why the analysis fails or is stale; "" if it works, or if another process analyses."""
         return self.runner.status.text if self.runner else ""

@@ -1,4 +1,4 @@
-"""Where the database of the alerts is, without opening it."""
+"""The location of the alerts' database, without opening the database."""
 
 from __future__ import annotations
 

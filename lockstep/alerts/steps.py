@@ -1,4 +1,4 @@
-"""A change of one series, with everything that is recorded on both sides of it."""
+"""A change of one series, with all data recorded on both sides of the change."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class SeriesName:
 
     @property
     def ours(self) -> bool:
-        """Whether one of Lockstep's suites measures it. Series of other asv benchmarks have no cache state."""
+        """Whether one of Lockstep's suites measures the series. Series of other asv benchmarks have no cache state."""
         return bool(self.l2)
 
     @property
     def timed(self) -> bool:
-        """Whether it follows a time, so that worse is slower."""
+        """Whether the quantity is a time or a ratio of times, so that worse means slower."""
         return self.quantity in ("latency", "speedup", "seconds")
 
     @property
     def checked(self) -> bool:
-        """Whether it follows what the check says."""
+        """Whether the quantity is a result of the check."""
         return self.ours and self.quantity in CHECKED
 
     @property
@@ -48,13 +48,13 @@ class SeriesName:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is stored with a point besides its number.
+    """The data stored with a point besides its number.
 
     Attributes:
         commit: full hash.
         version: digest of the benchmark definition, asv's benchmark version.
         protocol: protocol version, clock state, math flags.
-        sampling: how asv took the samples, if it is stored: "number" of calls per sample, "repeat" of samples.
+        sampling: asv's sampling, if stored: "number" of calls per sample, "repeat" of samples.
         toolchain: torch, triton, cuda, driver, python, requirements, environment.
         machine: GPU, its UUID, CPU, operating system.
         code: machine code as in ``lockstep.record.model.Record.code``; ``None`` if unknown.
@@ -73,9 +73,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Move:
-    """How far something else moved over the same points: natural log of time after over time before.
+    """The move of another time over the same points: natural log of time after over time before.
 
-    ``noise`` is its standard deviation in the same unit; 0 if unknown.
+    ``noise`` is the standard deviation of the move in the same unit; 0 if unknown.
     """
 
     log: float
@@ -88,23 +88,24 @@ class Step:
 
     Attributes:
         series: the name of the series.
-        before, after: the last point before the change and the first one after it.
-        size, low, high: natural log of the factor by which the series became *worse*, and its interval. 0.05 is 5 %
-            slower, −0.05 faster, in every quantity.
+        before, after: the last point before the change and the first point after the change.
+        size: natural log of the factor by which the series became *worse*. In every quantity, 0.05 is 5 % slower and
+            −0.05 is 5 % faster.
+        low, high: interval of ``size``.
         confidence: the detector's confidence in the change, 0 … 1.
         first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
         good: newest measured commit that certainly lies before the change.
         between: commits that may be the culprit, oldest first. There are several if some were not measured, or if the
-            place of the step is uncertain. If ``unknown`` is set, only the measured ones.
+            place of the step is uncertain. If ``unknown`` is set, only the measured commits.
         touched: the commits of ``between`` that touch the packages under test; ``None`` without a repository.
         unknown: why the commits from ``good`` to the last of ``between`` are unknown; "" if they are known.
         reported_at: commit at which the change was first reported.
-        own, baseline: moves of the variant's own time and of its baseline's; ``None`` if unknown.
+        own, baseline: moves of the variant's own time and of the baseline's time; ``None`` if unknown.
         controls: moves of the run's controls ("copy", "matmul", "empty").
-        left: log of the factor by which the newest level is worse than the one before the step; 0 if fully recovered.
-        unsettled: the points after the change agree on no level. ``low`` and ``high`` span all of them, and ``size``
-            belongs to the point in their middle.
-        old, new: the numbers before and after a change of an exact quantity; ``None`` for others.
+        left: log of the factor by which the newest level is worse than the level before the step; 0 if fully recovered.
+        unsettled: whether the points after the change agree on no level. ``low`` and ``high`` then enclose all of these
+            points, and ``size`` refers to their median.
+        old, new: the numbers before and after a change of an exact quantity; ``None`` for other quantities.
     """
 
     series: SeriesName

@@ -1,4 +1,4 @@
-"""Store alerts: recognise them in later analyses, apply actions to them, and log both."""
+"""Store alerts, recognise them in later analyses, apply actions to them, and log both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lockstep.alerts.transitions import DATA
 
 
 class AlertStore:
-    """The alerts in a database. Several processes may use it, and any of them may be killed at any moment."""
+    """The alerts in a database. Several processes may use the database, and each may be killed at any moment."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -37,22 +37,24 @@ class AlertStore:
     def alerts(
         self, states: Iterable[State] | None = None, machine: str | None = None, family: str | None = None
     ) -> list[Tracked]:
-        """Return the alerts in these states (``None``: all), newest first."""
+        """Return the alerts in these states (``None``: all states), newest first."""
         chosen = None if states is None else frozenset(states)
         query = narrowed(select(ALERT), Choice(chosen, family or "", machine or ""))
         return self._read(query.order_by(ALERT.c.id.desc()))
 
     def part(self, choice: Choice, most: int, below: int | None = None) -> list[Tracked]:
-        """Return at most ``most`` chosen alerts, newest first, with numbers below ``below`` (``None``: any)."""
+        """Return at most ``most`` selected alerts, newest first, with numbers below ``below`` (``None``: any
+        number).
+        """
         query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(most)
         return self._read(query if below is None else query.where(ALERT.c.id < below))
 
     def changed_last(self, most: int) -> list[Tracked]:
-        """Return the ``most`` alerts that changed last, the latest first."""
+        """Return the ``most`` alerts that changed last, the latest change first."""
         return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(most))
 
     def page(self, choice: Choice, order: Order = "urgent", start: int = 0, most: int = 100) -> Page:
-        """Return ``most`` chosen alerts, beginning with place ``start``, and the number of all chosen ones."""
+        """Return ``most`` selected alerts from index ``start`` on, and the number of all selected alerts."""
         with self.database.read() as connection:
             return read_page(connection, choice, order, start, most)
 
@@ -62,7 +64,7 @@ class AlertStore:
             return read_names(connection)
 
     def open_on(self, machine: str, most: int) -> OpenAlerts:
-        """Return the open alerts of a machine, the ``most`` most urgent in full, and counts of the others."""
+        """Return the machine's open alerts: the ``most`` most urgent in full, and counts of all."""
         with self.database.read() as connection:
             return read_open(connection, machine, most)
 
@@ -83,7 +85,7 @@ class AlertStore:
             return count_by(connection, "state", "topic")
 
     def count(self, choice: Choice) -> tuple[int, int]:
-        """Return the number of chosen alerts, and of those about a slowdown."""
+        """Return the number of selected alerts, and the number of those about a slowdown."""
         found = self.page(choice, most=0)
         return found.total, found.slower
 
@@ -134,7 +136,7 @@ class AlertStore:
             return read_alert(connection, number)
 
     def note(self, number: int, what: str, note: str, who: str = DATA) -> None:
-        """Add a line to an alert's log without another change."""
+        """Add a line to an alert's log without changing the alert's state."""
         with self.database.write() as connection:
             one = read_alert(connection, number)
             write_log(connection, number, who, what, one.state, note)

@@ -16,12 +16,19 @@ from lockstep.alerts.schema import ALERT, EVENT
 
 
 class NoSuchAlert(ValueError):
-    """There is no alert of this number."""
+    """No alert has this number."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of an alert's log: at ``at`` (ms since 1970), ``who`` did ``what``, after which it was in ``state``."""
+    """One line of an alert's log.
+
+    Attributes:
+        at: ms since 1970.
+        who: the actor.
+        what: the action.
+        state: the alert's state after the action.
+    """
 
     id: int
     at: int
@@ -38,8 +45,9 @@ class Tracked:
     Attributes:
         id: the alert's number.
         fingerprint: the alert's identity.
-        alert: the alert as the newest analysis has it.
-        state, ending: see ``lockstep.alerts.lifecycle``; ``ending`` is "" unless resolved.
+        alert: the alert as the newest analysis reports it.
+        state: see ``lockstep.alerts.lifecycle``.
+        ending: see ``lockstep.alerts.lifecycle``; "" unless the alert is resolved.
         muted_until: the last day of the alert's mute.
         opened_at, changed_at: ms since 1970.
     """
@@ -60,7 +68,9 @@ class Tracked:
 
 
 def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today: datetime.date) -> None:
-    """Apply an action to an alert and log it; ``newest`` is the newest commit that its machine has measured.
+    """Apply an action to an alert and log the action.
+
+    ``newest`` is the newest commit that the alert's machine has measured.
 
     Raises:
         LifecycleError: the alert's state does not allow the action.
@@ -84,7 +94,7 @@ def write_log(connection: Connection, number: int, who: str, what: str, state: s
 
 
 def log_line(who: str, what: str, state: str, note: str) -> dict[str, Any]:
-    """Return the columns of a line of an alert's log, as of now, without the alert's number."""
+    """Return the columns of a line of an alert's log at the current time, without the alert's number."""
     return {"at": now_ms(), "who": who, "what": what, "state": state, "note": note}
 
 

@@ -1,7 +1,7 @@
 """Update the stored alerts from an analysis, in one transaction.
 
-A change that has an alert keeps it, even if later data or a later analysis place, size or name the change differently
-(``lockstep.alerts.matching``). So repeating an analysis opens nothing twice.
+A change keeps its alert, even if a later analysis places, sizes or names the change differently
+(``lockstep.alerts.matching``). So repeating an analysis opens no alert twice.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from lockstep.alerts.stored_alert import log_line, now_ms, perform, tracked, wri
 from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
 from lockstep.record.quantity import CHECKED
 
-#: Note of an alert that is archived.
+#: Note of an archived alert.
 _SILENT = "archived under the alert that its machine is silent"
 
 
 @dataclass(frozen=True)
 class CurrentAlerts:
-    """What an analysis found.
+    """The alerts of an analysis.
 
     Attributes:
         alerts: each change and each freshness alert once.
         commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
-        dead: machines that stopped while others went on. Their open alerts are archived until they report again.
+        dead: machines that stopped while other machines continued. Their open alerts are archived until they report
+            again.
     """
 
     alerts: Sequence[Alert]
@@ -47,7 +48,7 @@ class CurrentAlerts:
 
 @dataclass(frozen=True)
 class Synced:
-    """Numbers of the alerts that ``sync`` opened (these are to be sent), reopened and resolved."""
+    """Numbers of the alerts that ``sync`` opened, reopened and resolved. Opened alerts are to be sent."""
 
     opened: tuple[int, ...] = ()
     reopened: tuple[int, ...] = ()
@@ -71,7 +72,7 @@ class Sync:
         self.outcome = _Outcome()
         self.known: dict[int, Row[Any]] = {}
         self._new = NewAlerts()
-        #: Alerts of changes that have a new name; ``owner`` may have that name for another change.
+        #: Alert of each change that has a new name. ``owner`` may hold that name for another change.
         self.moved: dict[str, int] = {}
         self._same: dict[str, int] = {}
         self._near: dict[tuple[str, str, str, str], int] = {}
@@ -126,7 +127,7 @@ class Sync:
             places = {machine: self._places_of(machine) for machine in self.current.commits}
             moved = owners(self.known.values(), self.current.alerts, new, places)
             self.moved = {_hash(key): number for key, number in moved.items()}
-            # The name of another change belongs to this one from now on.
+            # From now on this name belongs to this change, even if it belonged to another.
             for key, number in self.moved.items():
                 if self.owner.get(key, number) != number:
                     self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
@@ -135,11 +136,11 @@ class Sync:
     def _know(self, number: int, fingerprint: str, place: tuple[str, str, str], commits: Sequence[str]) -> None:
         self._same[fingerprint] = number
         for commit in commits:
-            # Alerts come by number, so the oldest alert keeps the commit.
+            # Alerts come in the order of their numbers, so the oldest alert keeps the commit.
             self._near.setdefault((*place, commit), number)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
-        """Split the alert if several known alerts own its changes; new changes join the oldest of them."""
+        """Split the alert if several known alerts own its changes. New changes join the oldest of these alerts."""
         if not alert.members:
             return [(self._same.get(alert.fingerprint), alert)]
         hashes = [_hash(member.key) for member in alert.members]
@@ -154,7 +155,9 @@ class Sync:
         return [(number, replace(alert, members=tuple(members))) for number, members in shares.items()]
 
     def _overlapping(self, alert: Alert) -> int | None:
-        """Return the oldest alert of the same place and topic whose range shares a commit; ``None`` for none."""
+        """Return the oldest alert of the same place and topic whose range shares a commit; ``None`` if there is
+        none.
+        """
         place = _place_of(alert)
         near = (self._near.get((*place, commit)) for commit in alert.commits)
         return min((number for number in near if number is not None), default=None)
@@ -199,7 +202,7 @@ class Sync:
         self._live(row, alert)
 
     def _live(self, row: Row[Any], alert: Alert) -> None:
-        """Apply what the data and the calendar do to an alert that is still found."""
+        """Apply the effects of the data and the calendar to an alert that the analysis still finds."""
         over = self._is_over(row)
         if row.state == "resolved":
             if not self._is_archived(alert):
@@ -260,7 +263,7 @@ class Sync:
         self.outcome.reopened.append(row.id)
 
     def _claim(self, number: int, alert: Alert) -> int:
-        """Store that the alert owns its changes; return how many of them are new."""
+        """Store that the alert owns its changes. Return the number of new changes."""
         new = [key for key in dict.fromkeys(_hash(member.key) for member in alert.members) if key not in self.owner]
         if new:
             self._new.own(number, new)
@@ -290,7 +293,9 @@ def _place_of(alert: Alert) -> tuple[str, str, str]:
 
 
 def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
-    """Return what alerts share that a new change may join: one of a check joins none of times."""
+    """Return the key of alerts that a new change may join. Changes of checks and changes of times have different
+    keys.
+    """
     return machine, family, f"{topic} check" if quantity in CHECKED else topic
 
 

@@ -1,4 +1,4 @@
-"""Alerts as text, for the terminal, messages, feeds and pages."""
+"""Format alerts as text, for the terminal, messages, feeds and pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sized(Protocol):
 
     @property
     def size(self) -> float:
-        """Natural log of the factor by which it became worse."""
+        """Natural log of the factor by which the series became worse."""
 
     @property
     def low(self) -> float:
@@ -28,7 +28,7 @@ class Sized(Protocol):
 
     @property
     def unsettled(self) -> bool:
-        """Whether the points after it agree on no level."""
+        """Whether the points after the change agree on no level."""
 
     @property
     def old(self) -> float | None:
@@ -63,7 +63,7 @@ def span(low: float, high: float) -> str:
 def amount(sized: Sized) -> str:
     """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` if the later points agree on no level.
 
-    Of an exact quantity it is ``numbers``.
+    For an exact quantity, return ``numbers``.
     """
     if sized.unsettled:
         return f"unsettled, between {change(sized.low)} and {change(sized.high)}"
@@ -71,7 +71,10 @@ def amount(sized: Sized) -> str:
 
 
 def numbers(sized: Sized) -> str:
-    """Return ``128 → 255 (+99.2 %)`` of an exact quantity, without the share if one is zero; "" of any other."""
+    """Return ``128 → 255 (+99.2 %)`` for an exact quantity, and "" for other quantities.
+
+    The percentage is left out if a number is zero.
+    """
     if sized.old is None or sized.new is None:
         return ""
     text = f"{_count(sized.old)} → {_count(sized.new)}"
@@ -88,7 +91,7 @@ def where(alert: Alert) -> str:
 
 
 def headline(alert: Alert) -> str:
-    """Return one line: what, where, how much, since when."""
+    """Return one line: topic, place, size and commit."""
     if alert.topic == "silent":
         return alert.text
     if not alert.members:
@@ -106,7 +109,9 @@ def headline(alert: Alert) -> str:
 
 
 def topics(alert: Alert) -> tuple[str, str]:
-    """Return what became of an alert's worst series, and the opposite: a time is slower, any other number worse."""
+    """Return the direction of an alert's worst series, and the opposite. A time is "slower", any other quantity
+    "worse".
+    """
     words = ("slower", "faster") if alert.members[0].series.timed else ("worse", "better")
     return words if alert.topic == "slower" else (words[1], words[0])
 
@@ -115,7 +120,7 @@ def archive(tracked: Tracked, archived: Mapping[str, int]) -> str:
     """Return ``; 3 of its alerts are archived`` for a silent machine; "" for any other alert.
 
     Args:
-        one: the alert whose headline this text follows.
+        tracked: the alert whose headline this text follows.
         archived: number of archived alerts by machine, see ``AlertStore.archived``.
     """
     count = (
@@ -143,12 +148,14 @@ _REMEDIES: Mapping[Unknown, str] = {
 
 
 def remedy(unknown: Unknown, before: str, after: str) -> str:
-    """Return how to make the range between two commits known; "" if it is known."""
+    """Return how to make the range between two commits known; "" if the range is known."""
     return _REMEDIES[unknown].format(before[:12], after[:12]) if unknown else ""
 
 
 def culprits(alert: Alert) -> str:
-    """Return the culprit, or how many commits it may be; for an unknown range, its ends and how to make it known."""
+    """Return the culprit, or the number of possible culprits. For an unknown range, return its ends and how to make
+    it known.
+    """
     before, after = alert.before[:12], alert.after[:12]
     span = f"{before}..{after}" if before else f"up to {after}"
     suspects, number = alert.suspects, len(alert.commits)
@@ -158,7 +165,7 @@ def culprits(alert: Alert) -> str:
         return f"between the measured commits {before} and {after}" if before else f"since {after}"
     if alert.unknown:
         return f"{span}, and the commits in between are unknown: {remedy(alert.unknown, before, after)}"
-    # The change on the other machines may be a different one.
+    # The change on the other machines may have another cause.
     narrowed = f" (narrowed by {', '.join(alert.also_on)})" if alert.narrowed else ""
     if number == 1:
         return f"commit {after}{narrowed}"
@@ -183,12 +190,12 @@ def search_command(tracked: Tracked) -> str:
 def asv_find_command(alert: Alert) -> str:
     """Return asv's command that searches the alert's range for the change of its worst series."""
     worst = alert.members[0]
-    invert = "" if worst.size > 0 else "--invert "  # asv looks for an increase by default
+    invert = "" if worst.size > 0 else "--invert "  # asv searches for an increase by default
     return f"asv find {invert}{alert.before[:12]}..{alert.after[:12]} {worst.series.suite}.{worst.series.variant}"
 
 
 def lines(alert: Alert, most: int = 10) -> Iterator[str]:
-    """Yield the alert in a few lines of plain text: cause, range, the worst series with their intervals."""
+    """Yield the alert as a few lines of plain text: cause, range, the worst series with their intervals."""
     yield f"cause: {alert.cause.kind}: {alert.cause.sentence}"
     if alert.commits:
         yield f"range: {culprits(alert)}"

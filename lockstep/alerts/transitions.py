@@ -1,4 +1,4 @@
-"""Decide how the data, the thresholds file and the calendar change an alert's state, without a database."""
+"""Decide how the data, the thresholds file and the calendar change an alert's state. No database is used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lockstep.alerts.model import Alert
 DATA = "lockstep"
 FILE = "thresholds.toml"
 
-#: A slowdown that a person called fixed is reopened if it is still there after this many later measured commits.
+#: A slowdown that a person marked as fixed is reopened if it still exists after this many later measured commits.
 LATER_COMMITS = 3
 
 #: Topics that are recorded and need no action.
@@ -34,7 +34,7 @@ def merged(parts: Sequence[Alert]) -> Alert:
 
 
 def needs_no_action(alert: Alert) -> bool:
-    """Return whether the slowdowns need no action: undone, waived, or old."""
+    """Return whether the slowdowns need no action because they are undone, waived, or old."""
     return alert.gone or alert.old or alert.waiver is not None
 
 

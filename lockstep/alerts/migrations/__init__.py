@@ -1,1 +1,1 @@
-"""Alembic's folder: ``versions/`` takes a database from one layout to the next."""
+"""Alembic's folder. Each module in ``versions/`` converts a database from one layout to the next."""

@@ -1,4 +1,6 @@
-"""Alembic's entry: runs on the connection that ``lockstep.alerts.database`` hands over, inside its transaction."""
+"""Alembic's entry point. It uses the connection of ``lockstep.alerts.database``, inside that connection's
+transaction.
+"""
 
 from alembic import context
 

@@ -1,1 +1,1 @@
-"""One module a layout, in the order of their numbers."""
+"""One module per layout, in the order of their numbers."""

@@ -81,7 +81,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop everything."""
+    """Drop the tables and the function of this layout."""
     for table in ("outbox", "alert_event", "alert_member", "alert"):
         op.drop_table(table)
     if op.get_bind().dialect.name == "postgresql":

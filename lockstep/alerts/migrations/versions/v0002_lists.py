@@ -1,4 +1,4 @@
-"""Add columns and indexes by which lists filter and order, and a number that grows with every change."""
+"""Add columns and indexes for filtering and ordering lists, and a number that grows with every change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ depends_on = None
 
 _LISTED = ("state", "machine", "family", "owner", "topic", "since", "opened_at", "size", "id")
 
-#: Rows in memory at once.
+#: Rows that are in memory at once.
 _AT_ONCE = 1000
 
 
 def upgrade() -> None:
     """Add the columns, fill them from the contents, and index them."""
-    # Columns with defaults are added in place. Otherwise SQLite would rebuild the table, which others refer to.
+    # Columns with defaults are added in place. Otherwise SQLite would rebuild the table, to which other tables refer.
     op.add_column("alert", sa.Column("owner", sa.Text(), nullable=False, server_default=""))
     op.add_column("alert", sa.Column("since", sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column("alert", sa.Column("size", sa.Float(), nullable=False, server_default="0"))
