@@ -1,4 +1,4 @@
-"""Every series that a machine measured at a commit, against the last commit before it that measured its suite."""
+"""Compare every series of a machine at a commit with the last earlier commit that measured its suite."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds
 
-#: Commits back to which a suite's last measurement is looked for.
+#: Number of earlier commits that are searched for a suite's last measurement.
 _FAR = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One series at the commit: its row, its earlier row (``None`` if there is none), and the difference."""
+    """One series at the commit, with its row, its earlier row (``None`` if there is none), and the difference."""
 
     row: Row
     before: Row | None
@@ -35,13 +35,14 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class CommitComparison(Sequence[Compared]):
-    """All series of a commit, the loudest first, as columns.
+    """All series of a commit as columns, the loudest first.
 
     Attributes:
         rows: the rows at the commit.
-        before, places: the earlier rows, and for each of ``rows`` the place of its earlier row, -1 if there is none.
+        before: the earlier rows.
+        places: for each of ``rows``, the index of its earlier row in ``before``; -1 if there is none.
         differences: the differences of ``rows`` from their earlier rows.
-        earlier: the earlier commit of each suite; a suite without an earlier commit is left out.
+        earlier: the earlier commit of each suite. A suite without an earlier commit is left out.
     """
 
     rows: RowTable
@@ -71,13 +72,13 @@ class CommitComparison(Sequence[Compared]):
 def compare_commit(
     results: Results, machine: str, commit: str, findings: MachineFindings | None, thresholds: Thresholds
 ) -> CommitComparison:
-    """Compare every series of a commit with the newest of the 20 commits before it that measured the same suite.
+    """Compare every series of a commit with the newest of the 20 previous commits that measured the same suite.
 
     Args:
         results: results of all machines.
         machine: the machine whose series are compared.
         commit: full hash; an unknown hash gives an empty comparison.
-        findings: the detector's findings for this machine, with the noise of each series; None if it is unknown.
+        findings: the detector's findings for this machine, with the noise of each series; ``None`` if unknown.
         thresholds: how large a change must be to count.
     """
     commits = results.commits(machine)

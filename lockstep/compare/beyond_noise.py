@@ -1,4 +1,4 @@
-"""Find the changes that are larger than the noise explains, before the detector has confirmed them."""
+"""Find the changes that noise does not explain, before the detector has confirmed them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lockstep.history.model import Floats
 from lockstep.history.snapshot import Results
 from lockstep.suite.thresholds import Thresholds
 
-#: Commits whose points say what is usual for a series.
+#: Number of newest commits whose points give the usual level of a series.
 RECENT = 24
 
-#: Points up to the earlier commit whose median is the level there: two odd ones do not move it.
+#: Number of points up to the earlier commit whose median is the level there. Two outliers do not move this median.
 BEFORE = 5
 
 
@@ -31,12 +31,12 @@ def beyond_noise(
     noise: Floats,
     thresholds: Thresholds,
 ) -> NDArray[np.bool_]:
-    """Return the rows whose change is larger than the noise explains among all that a reader looks at.
+    """Return which rows changed by more than noise explains.
 
-    The confidence holds for all rows together (Bonferroni): of 500 intervals at 99 % five leave out zero by chance.
-    The newest point must also be that far from the series' level before it, and from that at the earlier commit: an odd
-    point there would make all later ones look changed. These levels are medians of the points since the earlier commit
-    and of the last ``BEFORE`` points up to it.
+    The confidence holds for all rows together (Bonferroni), because of 500 intervals at 99 % five exclude zero by
+    chance. The newest point must also lie that far from two levels: the median of the points since the earlier commit,
+    and the median of the last ``BEFORE`` points up to the earlier commit. Otherwise an outlier at the earlier commit
+    would make all later points look changed.
 
     Args:
         results: the results of all machines.
@@ -48,7 +48,7 @@ def beyond_noise(
         thresholds: the thresholds, which give the confidence.
     """
     compared = int((~np.isnan(differences.worse)).sum())
-    # Noise that is estimated from few commits is often too small.
+    # An estimate of noise from few commits is often too small.
     caution = math.sqrt(1 + CAUTION / len(results.commits(machine)))
     needed = np.where(np.isfinite(noise), _needed(rows, differences, max(compared, 1), caution, thresholds), np.inf)
     far = np.abs(differences.worse) > needed
@@ -56,13 +56,15 @@ def beyond_noise(
     beyond = np.zeros(len(rows), dtype=bool)
     for place in np.flatnonzero(far).tolist():
         worse = float(differences.worse[place])
-        # Of a series with no other point there is nothing more to ask.
+        # A series without other points has no usual level to compare with.
         beyond[place] = moved.get(place, worse) * math.copysign(1, worse) > needed[place]
     return beyond
 
 
 def _needed(rows: RowTable, differences: Differences, compared: int, caution: float, thresholds: Thresholds) -> Floats:
-    """Return the log of the smallest factor that is beyond the noise; infinite where the difference is not sure."""
+    """Return the log of the smallest factor that is beyond the noise; infinite for rows whose difference is not
+    certain.
+    """
     sure = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
     confidence = np.full(len(rows), thresholds.default.confidence)
     if thresholds.rules:
@@ -76,7 +78,7 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
 def _from_usual(
     results: Results, first: int, rows: RowTable, differences: Differences, far: NDArray[np.bool_]
 ) -> dict[int, float]:
-    """Return the log of the factor by which each newest point is worse than the nearest of the levels before it."""
+    """Return the log of the factor by which each newest point is worse than its nearest earlier level, by row."""
     index = rows.series_keys
     series = {}
     for place in np.flatnonzero(far).tolist():
@@ -98,7 +100,7 @@ def _from_usual(
         newest = math.log(trend.value[now][-1])
         grown = [sign * (newest - level) for some in (since, before) for level in _levels(some)]
         if grown:
-            # A point that equals either level has not left it.
+            # A point that equals either level has not left the level.
             moved[place] = min(grown, key=abs)
     return moved
 
@@ -107,7 +109,7 @@ _CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
 
 
 def _levels(values: NDArray[np.float64]) -> list[float]:
-    """Return the middle value, or the two middle values of an even number, since either may be an outlier."""
+    """Return the middle value, or both middle values of an even number, since either may be an outlier."""
     ordered = np.sort(values)
     count = len(ordered)
     return [float(ordered[at]) for at in {(count - 1) // 2, count // 2}] if count else []

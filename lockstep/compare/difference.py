@@ -1,8 +1,7 @@
-"""Compare rows with earlier rows of the same series: the one comparator of the overview, the commit page, Compare and
-the API.
+"""Compare rows with earlier rows of the same series, for the overview, the commit page, Compare and the API.
 
-The callers choose which rows are compared, and how (``Scope``). This module computes by how much each row became worse,
-and takes the verdict from ``lockstep.compare.verdict``. More is worse in every quantity.
+The callers choose the rows and the way of comparing (``Scope``). This module computes by how much each row became
+worse, and takes the verdict from ``lockstep.compare.verdict``. More is worse in every quantity.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lockstep.history.model import STATES, Floats, Part, SeriesKey
 from lockstep.history.series_keys import PARTS
 from lockstep.suite.thresholds import Thresholds
 
-#: Verdicts as arrays hold them: ``LOUDEST[code]``.
+#: Verdicts as codes in arrays: ``LOUDEST[code]`` is the verdict.
 Verdicts = NDArray[np.uint8]
 
 
@@ -31,13 +30,13 @@ class Difference:
     """The difference between one row of a series and a later row.
 
     Attributes:
-        quantity: the quantity that was compared: "speedup" (paired, hence surest), "latency" or "value".
+        quantity: the compared quantity: "speedup" (paired, and therefore most certain), "latency" or "value".
         worse: log of the factor by which the series became worse; ``None`` unless both rows have a number.
-        error: standard error of ``worse``; ``None`` unknown.
-        low, high: interval of ``worse`` at the threshold's confidence; ``None`` unknown.
-        verdict: "unsure" if the interval holds both a change that matters and none. Any change of an exact quantity
-            is "slower" or "faster", which pages call worse and better.
-        times: how both times behind a ratio that became slower or faster changed; ``None`` if unknown.
+        error: standard error of ``worse``; ``None`` if unknown.
+        low, high: interval of ``worse`` at the threshold's confidence; ``None`` if unknown.
+        verdict: "unsure" if the interval holds both a change that matters and no change. Any change of an exact
+            quantity is "slower" or "faster", which pages call worse and better.
+        times: changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
     """
 
     quantity: Part
@@ -63,7 +62,7 @@ class Differences(Sequence[Difference]):
         worse, error: see ``Difference``; NaN if unknown.
         half: half the width of the interval; NaN if unknown.
         verdict: the codes of the verdicts, see ``LOUDEST``.
-        times: the known ``Difference.times``, by the row's place.
+        times: the known ``Difference.times``, by the row's index.
     """
 
     quantity: NDArray[np.uint8]
@@ -91,7 +90,7 @@ class Differences(Sequence[Difference]):
         )
 
     def select(self, places: Indices) -> Differences:
-        """Return the differences at these places."""
+        """Return the differences at these indices."""
         times = {at: self.times[place] for at, place in enumerate(places.tolist()) if place in self.times}
         worse, error, half = (column[places] for column in (self.worse, self.error, self.half))
         return Differences(self.quantity[places], worse, error, half, self.verdict[places], times)
@@ -102,11 +101,11 @@ class Scope:
     """How rows are compared.
 
     Attributes:
-        quantity: "latency" (or another project's value), "speedup" where the row has a baseline, or "surest": the
-            speedup where both rows have one with an error.
-        two_runs: nothing but the two runs is known: neither can be "new", the failure of either is "failed", and "same"
-            is said only if the whole interval is. Among all that a machine measures, a change that is sure and too
-            small to matter, and equality without known noise, are "same" as well: neither is worth a look.
+        quantity: "latency" (or another project's value), "speedup" for rows with a baseline, or "surest": the speedup
+            if both rows have a speedup with an error.
+        two_runs: whether only the two runs are known. Then neither row can be "new", a failure of either row is
+            "failed", and "same" requires the whole interval to be the same. Otherwise a certain change that is too
+            small to matter is "same" as well, and so are equal numbers without known noise.
     """
 
     quantity: Literal["surest", "speedup", "latency"] = "surest"
@@ -121,16 +120,16 @@ def compare_rows(
     scope: Scope,
     noise: Mapping[SeriesKey, float] | None = None,
 ) -> Differences:
-    """Compare rows.
+    """Compare rows with earlier rows.
 
     Args:
         before: the earlier rows.
-        earlier: for each row of ``after``, the place of its row in ``before``; -1 if the series has no row there.
+        earlier: for each row of ``after``, the index of its row in ``before``; -1 if the series has no row there.
         after: the later rows.
         thresholds: how large a change must be to matter, and the confidence.
         scope: how the rows are compared.
-        noise: the run-to-run noise of each series (standard deviation of the logarithm); ``None`` if no noise is
-            known. An interval within one run does not contain this noise.
+        noise: the run-to-run noise of each series (standard deviation of the logarithm); ``None`` if no noise is known.
+            An interval within one run does not contain this noise.
     """
     scale = np.array([noise.get(key, math.nan) for key in after.keys]) if noise else None
     quantity = _quantities(before, earlier, after, scope)
@@ -175,7 +174,8 @@ def compare_rows(
 def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: bool) -> Verdicts:
     """Return the verdicts of changes, as codes.
 
-    "slower" or "faster" if a change is sure and matters, "same" if the whole interval does not matter, else "unsure".
+    A change is "slower" or "faster" if it is certain and matters, "same" if no part of its interval matters, and
+    otherwise "unsure".
 
     Args:
         worse, error: see ``Differences``.
@@ -196,14 +196,14 @@ def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: 
 
 
 def loudest_first(verdict: Verdicts, worse: Floats, rows: RowTable) -> Indices:
-    """Return the order of rows: by verdict, the loudest first, then by size of change; rows without numbers last."""
+    """Return the order of rows: the loudest verdict first, then the largest change; rows without numbers last."""
     key = rows.columns["key"]
     size = np.where(np.isnan(worse), np.inf, -np.abs(worse))
     return np.lexsort((rows.series_keys.variant[key], rows.series_keys.shape[key], size, verdict))
 
 
 def geomean(worse: Floats) -> float:
-    """Return the mean of the known logs, which is the log of the factors' geometric mean; NaN if no log is known."""
+    """Return the mean of the known logs (the log of the geometric mean); NaN if no log is known."""
     known = worse[~np.isnan(worse)]
     return math.fsum(known.tolist()) / len(known) if len(known) else math.nan
 
@@ -215,7 +215,7 @@ _FAILED = STATES.index("failed")
 
 
 def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scope) -> NDArray[np.uint8]:
-    """Return the code of the quantity in which each row is compared."""
+    """Return the code of each row's compared quantity."""
     none = np.zeros(len(after), dtype=bool)
     valued = paired = none
     if "value" in after.columns or "value" in before.columns:
@@ -229,14 +229,16 @@ def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scop
 
 
 def _paired(rows: RowTable) -> NDArray[np.bool_]:
-    """Return which rows have a ratio that is surer than the time. A baseline has none: its own ratio is always 1."""
+    """Return which rows have a ratio that is more certain than the time. A baseline has none: its own ratio is
+    always 1.
+    """
     error = rows.column("speedup_error")
     found: NDArray[np.bool_] = (rows.column("speedup") > 0) & ~np.isnan(error) & (error != 0)
     return found & ~rows.is_baseline
 
 
 def _numbers(rows: RowTable, places: Indices, quantity: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-    """Return the number of each row in its quantity, and the standard error of its logarithm."""
+    """Return each row's number in its quantity, and the standard error of the number's logarithm."""
     value, error = np.full(len(places), np.nan), np.full(len(places), np.nan)
     for code, name in enumerate(PARTS):
         own = quantity == code
@@ -247,14 +249,14 @@ def _numbers(rows: RowTable, places: Indices, quantity: NDArray[np.uint8]) -> tu
 
 
 def _at(column: NDArray[Any], places: Indices, missing: Any = math.nan) -> NDArray[Any]:
-    """Return the values at these places, ``missing`` at -1."""
+    """Return the column's values at these indices, and ``missing`` for index -1."""
     if not len(column):
         return np.full(len(places), missing)
     return np.where(places < 0, missing, column[places])
 
 
 def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
-    """Return the smallest change that matters for each row, and each row's confidence."""
+    """Return each row's smallest change that matters, and each row's confidence."""
     if not thresholds.rules:
         own = thresholds.default
         return np.full(len(rows), own.min_effect), np.full(len(rows), own.confidence)
@@ -265,7 +267,7 @@ def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
 def _times(
     before: RowTable, earlier: int, after: RowTable, place: int, noise: Mapping[SeriesKey, float]
 ) -> Times | None:
-    """Return how the time of a row and the time of its baseline changed; ``None`` unless both are known."""
+    """Return the changes of a row's time and of its baseline's time; ``None`` unless both are known."""
     there, here = before.baseline_of(earlier), after.baseline_of(place)
     if here >= 0 and after.at("commit", here) != after.at("commit", place):
         here = -1
@@ -274,7 +276,7 @@ def _times(
 
 
 def _time_changed(before: RowTable, earlier: int, after: RowTable, place: int, noise: float = math.nan) -> Change:
-    """Return how the time changed; an unknown change unless both rows have a time of the same version."""
+    """Return the change of the time; an unknown change unless both rows have a time of the same version."""
     if min(earlier, place) < 0 or before.at("version", earlier) != after.at("version", place):
         return UNKNOWN
     old, new = before.number("latency", earlier), after.number("latency", place)

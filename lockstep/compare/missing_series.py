@@ -1,4 +1,4 @@
-"""Find the series that lack a number to compare: those that are no longer measured, and those that skip a commit."""
+"""Find the series without a number to compare: series that are no longer measured, and series that skip a commit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lockstep.compare.row_table import Indices, RowTable
 from lockstep.compare.verdict import LOUDEST
 from lockstep.history.snapshot import Results
 
-#: Commits before that one that are searched for an earlier point.
+#: Number of commits before the compared commit that are searched for an earlier point.
 _BEFORE = 24
 
 _FAILED, _NEW, _UNSURE, _NOT_MEASURED = map(LOUDEST.index, ("failed", "new", "unsure", "not measured"))
 
 
 def not_measured(differences: Differences, rows: RowTable, first: int, newest: int) -> Differences:
-    """Return the differences; without numbers and called "not measured" where a series has no point since then.
+    """Return the differences, with "not measured" and no numbers for series without a point after the compared commit.
 
-    A point of the compared commit alone would be compared with itself, and called the same.
+    A series whose newest point is at the compared commit would otherwise be compared with itself and called "same".
 
     Args:
         differences: the differences of the newest rows; a failure stays a failure.
@@ -50,7 +50,8 @@ def not_new(
     earlier: Indices,
     searched: NDArray[np.bool_] | None = None,
 ) -> Differences:
-    """Return the differences, "unsure" in place of "new" where a series has an earlier number of the same version.
+    """Return the differences, with "unsure" in place of "new" for series that have an earlier number of the same
+    version.
 
     Args:
         differences: the differences of the rows.
@@ -58,7 +59,7 @@ def not_new(
         machine: the machine of the rows.
         first: the position of the compared commit among the machine's commits.
         rows: the later rows.
-        earlier: the place of each row's earlier row; -1 if a row has none, and an earlier number is searched for.
+        earlier: the index of each row's earlier row; -1 for a row without one, for which an earlier number is searched.
         searched: the rows for which an earlier number is searched; ``None`` for the rows after the compared commit.
     """
     if searched is None:

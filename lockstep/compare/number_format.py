@@ -1,13 +1,14 @@
-"""Numbers as readers see them, the same on every page; ``assets/grid.js`` writes those of the grids alike."""
+"""Format numbers for readers, in the same way on every page. ``assets/grid.js`` formats the numbers in grids alike."""
 
 from __future__ import annotations
 
 import math
 
-#: Between thousands: a narrow space that does not break. A comma is a decimal point to half of the readers.
+#: Separator of thousands: a narrow space that does not break. Half of the readers would read a comma as a decimal
+#: point.
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
-#: What lies outside is written with an exponent.
+#: Numbers outside these limits are written with an exponent.
 _LEAST, _MOST = 1e-6, 1e12
 
 
@@ -20,7 +21,7 @@ def decimals(value: float, count: int) -> int:
     """Return the number of decimals that show ``count`` significant digits of ``value``, which must not be zero."""
     size = abs(value)
     exponent = math.floor(math.log10(size))
-    # After rounding: 9.9996 is 10.00 with four.
+    # Count after rounding: 9.9996 is 10.00 with four digits.
     if size >= 10.0 ** (exponent + 1) * (1 - 0.5 * 10.0**-count):
         exponent += 1
     return max(count - 1 - exponent, 0)

@@ -1,4 +1,6 @@
-"""Read rows from the history: a latency and a speedup of one commit, which are two points of the store, are one row."""
+"""Read rows from the history. A row joins the latency and the speedup of one commit, which are two points of the
+store.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from lockstep.history.series_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
-#: Of a point: its number, the interval and the error.
+#: The columns of a point's number, its interval and its error.
 _ENDS = ("value", "low", "high", "error")
 
 
@@ -39,7 +41,7 @@ def _machine(results: Results, machine: str) -> MachineFacts:
 def newest_rows(results: Results, machine: str) -> RowTable:
     """Return the newest row of every series of a machine, in the order of the series."""
     rows = _table(results, machine, results.columns(machine, SHARED))
-    # Latency and speedup of a series may have come to an end at different commits.
+    # Latency and speedup of a series may end at different commits.
     key, commit = rows.columns["key"], rows.columns["commit"]
     newest = np.full(len(rows.series_keys.keys), -1, dtype=np.int32)
     np.maximum.at(newest, key, commit)
@@ -52,7 +54,7 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
     """Return the rows of one commit (its full hash)."""
     commits = results.commits(machine)
     if commits and commit == commits[-1].hash:
-        # The newest point of whatever was measured there: read once for both.
+        # At the machine's newest commit, the newest rows serve both queries, so they are read once.
         rows = newest_rows(results, machine)
         own = rows.columns["commit"] == len(commits) - 1
         return rows if own.all() else rows.select(own)
@@ -60,7 +62,14 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
 
 
 def rows_over(results: Results, machine: str, series: Iterable[Series], texts: bool = True) -> RowTable:
-    """Return every row of some series of a machine, by series, then oldest first; ``texts``: with notes and reasons."""
+    """Return every row of these series of a machine, by series, then oldest first.
+
+    Args:
+        results: the results of all machines.
+        machine: the machine of the series.
+        series: the series.
+        texts: whether to read the notes and reasons.
+    """
     names = SHARED if texts else tuple(name for name in SHARED if name not in TEXTS)
     return _table(results, machine, results.columns(machine, names, series=series))
 
@@ -74,13 +83,13 @@ def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
 
 
 def _table(results: Results, machine: str, points: Columns) -> RowTable:
-    """Return points as rows, in the order of the points: a latency and a speedup of one commit are one row."""
+    """Return the points as rows, in the order of the points. A latency and a speedup of one commit become one row."""
     shared = _machine(results, machine)
     index = shared.index
     if not points:
         return RowTable(shared, no_columns())
     key, part = index.key_at[points["rank"]], index.part_at[points["rank"]]
-    # What the record says stands at both points; the state of the row is its latency's.
+    # The record's values are stored with both points. The state of the row is the state of its latency.
     ratio = part == PARTS.index("speedup")
     row, count = _rows_of_points(key, points["commit"])
     main = np.empty(count, dtype=np.intp)
@@ -98,7 +107,7 @@ def _table(results: Results, machine: str, points: Columns) -> RowTable:
 
 
 def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
-    """Return the place of each point's row, and how many rows there are: a row is a key at a commit."""
+    """Return the index of each point's row, and the number of rows. A row is a key at a commit."""
     pairs = key.astype(np.int64) << 32 | commit
     _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     place = np.empty(len(first), dtype=np.intp)
@@ -107,7 +116,7 @@ def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
 
 
 def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str, Floats]:
-    """Return the four columns of a number, from the points that have it."""
+    """Return the four columns of a number, from the points that have the number."""
     values = points["value"]
     known = ~np.isnan(values) if part == "value" else values > 0
     found = {}
@@ -125,7 +134,7 @@ def _without_text(count: int) -> NDArray[Any]:
 
 
 def _interned(texts: NDArray[Any]) -> NDArray[Any]:
-    """Return the texts, equal ones as one object."""
+    """Replace equal texts by one object, in place, and return the texts."""
     seen: dict[str, str] = {}
     texts[:] = [seen.setdefault(text, text) for text in texts.tolist()]
     return texts

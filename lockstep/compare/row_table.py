@@ -1,7 +1,7 @@
-"""Rows as columns: an array for each number of all rows. A row becomes an object where it is shown.
+"""Rows as columns: one array holds a number of all rows. A row becomes an object only for display.
 
-A machine of 60,000 series has as many rows on each of its pages. As objects they take ten times the memory and the
-time of arrays.
+A machine of 60,000 series has as many rows on each of its pages. As objects, rows take ten times the memory and time of
+arrays.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ Indices = NDArray[np.intp] | Ints
 Columns = Mapping[str, NDArray[Any]]
 
 TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
-#: Columns that a row takes from its point as they are.
+#: Columns that a row takes from its point unchanged.
 SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "check_error", "measured_at"), *TEXTS)
 
 
 @dataclass(frozen=True, eq=False)
 class MachineFacts:
-    """What the rows of a machine share.
+    """Data that the rows of a machine share.
 
     Attributes:
         index: the keys of the machine's series.
-        commits: the machine's commits, oldest first. clock_states: the clock state of the run at each commit.
-        benchmarks: the benchmarks by name. versions: the texts of the versions by index.
+        commits: the machine's commits, oldest first.
+        clock_states: the clock state of the run at each commit.
+        benchmarks: the benchmarks by name.
+        versions: the texts of the versions by index.
     """
 
     index: KeyIndex
@@ -45,7 +47,7 @@ class MachineFacts:
 
 
 class _View(Mapping[str, NDArray[Any]]):
-    """Columns at some places of longer ones, taken when they are asked for."""
+    """A selection of longer columns. A column is copied at its first use."""
 
     def __init__(self, columns: Columns, places: Indices) -> None:
         self.base, self.places = columns, places
@@ -68,10 +70,11 @@ class RowTable(Sequence[Row]):
     """Rows of one machine.
 
     Attributes:
-        columns: by name, of one length. "key" is a place among the keys of the machine, "commit" an index into the
-            machine's commits, "rank" the place of the row's series, "version" an index into ``Results.versions``.
+        columns: columns by name, of equal length. "key" is an index into the keys of the machine, "commit" an index
+            into the machine's commits, "rank" the rank of the row's series, "version" an index into
+            ``Results.versions``.
             "latency" (seconds), "speedup" and "value" (in the benchmark's unit) have a "…_low", "…_high" and "…_error".
-            Unknown numbers are NaN; a column that no row has is left out.
+            Unknown numbers are NaN. A column without any number is left out.
     """
 
     def __init__(self, machine: MachineFacts, columns: Columns) -> None:
@@ -92,18 +95,18 @@ class RowTable(Sequence[Row]):
         return self.select(np.arange(len(self))[place]) if isinstance(place, slice) else self._row(place)
 
     def select(self, chosen: NDArray[Any]) -> RowTable:
-        """Return the rows at these places, or of this mask; they share the columns."""
+        """Return the rows at these indices or of this mask. The result shares the columns."""
         places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         if isinstance(self.columns, _View):
             return RowTable(self._machine, _View(self.columns.base, self.columns.places[places]))
         return RowTable(self._machine, _View(self.columns, places))
 
     def with_columns(self, columns: Columns) -> RowTable:
-        """Return other rows of the same machine."""
+        """Return a table of the same machine with other columns."""
         return RowTable(self._machine, columns)
 
     def at(self, name: str, place: int) -> Any:
-        """Return the value of a column in one row; NaN if no row has it."""
+        """Return the value of a column in one row; NaN if the table lacks the column."""
         columns = self.columns
         if name not in columns:
             return math.nan
@@ -112,15 +115,15 @@ class RowTable(Sequence[Row]):
         return columns[name][place]
 
     def column(self, name: str) -> Floats:
-        """Return a column of numbers; NaN in all rows if none has it."""
+        """Return a column of numbers; NaN in all rows if the table lacks the column."""
         return self.columns[name] if name in self.columns else np.broadcast_to(np.nan, len(self))
 
     def measured(self, quantity: str) -> Floats:
-        """Return ``Row.measured`` of every row; NaN where a row has no such number. ``RELATIVE`` is a quantity too."""
+        """Return ``Row.measured`` of every row; NaN for rows without the number. ``RELATIVE`` is also allowed."""
         return self.interval(quantity)[0]
 
     def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:
-        """Return ``measured`` and both ends of its interval, NaN unknown."""
+        """Return ``measured`` and both ends of its interval; NaN if unknown."""
         part: Part = "speedup" if quantity == "speedup" else "value" if quantity == VALUE else "latency"
         value, low, high = (self.column(name) for name in interval_names(part)[:3])
         if quantity == "speedup":
@@ -147,13 +150,13 @@ class RowTable(Sequence[Row]):
         return numerator / value, numerator / high, numerator / low
 
     def _first(self, value: Floats) -> Floats:
-        """Return for each row the first positive value of the same series and version; NaN if there is none."""
+        """Return, for each row, the oldest positive value of the same series and version; NaN if there is none."""
         pairs = self.columns["key"].astype(np.int64) << 32 | self.columns["version"]
         _, group = np.unique(pairs, return_inverse=True)
         first = np.full(len(self), np.nan)
         order = np.argsort(-self.columns["commit"], kind="stable")
         order = order[value[order] > 0]
-        # The oldest is written last.
+        # Write the oldest value last, so that it stays.
         first[group[order]] = value[order]
         return first[group]
 
@@ -170,18 +173,18 @@ class RowTable(Sequence[Row]):
 
     @cached_property
     def place(self) -> Ints:
-        """The place of each key's row, for each key of the machine; -1 for a key without a row."""
+        """Index of the row of each key of the machine; -1 for a key without a row."""
         found = np.full(len(self._machine.index.keys), -1, dtype=np.int32)
         found[self.columns["key"]] = np.arange(len(self), dtype=np.int32)
         return found
 
     def find(self, key: SeriesKey) -> int:
-        """Return the place of a key's row; -1 if it has none."""
+        """Return the index of a key's row; -1 if the key has no row."""
         known = self._machine.index.place.get(key)
         return -1 if known is None else int(self.place[known])
 
     def get(self, key: SeriesKey) -> Row | None:
-        """Return the row of a key; ``None`` if it has none."""
+        """Return the row of a key; ``None`` if the key has no row."""
         place = self.find(key)
         return None if place < 0 else self._row(place)
 
@@ -190,21 +193,21 @@ class RowTable(Sequence[Row]):
         return self._machine.index.keys[int(self.at("key", place))]
 
     def baseline_of(self, place: int) -> int:
-        """Return the place of the row that a row's ratio refers to; -1 if there is none."""
+        """Return the index of the baseline's row for a row's ratio; -1 if there is none."""
         return self.find(self.key_at(place).of(self.at("baseline", place)))
 
     @property
     def higher_is_better(self) -> NDArray[np.bool_]:
-        """Whether more of a row's "value" is better."""
+        """Whether more of each row's "value" is better."""
         return self._marked("higher_is_better")
 
     @property
     def exact(self) -> NDArray[np.bool_]:
-        """Whether a row's "value" is an exact quantity."""
+        """Whether each row's "value" is an exact quantity."""
         return self._marked("exact")
 
     def _marked(self, attribute: Literal["higher_is_better", "exact"]) -> NDArray[np.bool_]:
-        """Return whether a row's benchmark has this attribute; False for rows without a "value"."""
+        """Return whether each row's benchmark has this attribute; False for rows without a "value"."""
         if "value" not in self.columns:
             return np.zeros(len(self), dtype=bool)
         benchmarks = self._machine.benchmarks
@@ -213,18 +216,20 @@ class RowTable(Sequence[Row]):
 
     @property
     def units(self) -> list[str]:
-        """The unit in which each row's "value" is shown; "" of a row that has none."""
+        """The display unit of each row's "value"; "" for rows without a value."""
         if "value" not in self.columns:
             return [""] * len(self)
         return [_unit(each)[0] if each.part == "value" else "" for each in map(self.benchmark, range(len(self)))]
 
     @property
     def factors(self) -> Floats:
-        """The factor from each row's "value" to the unit in which it is shown."""
+        """The factor from each row's "value" to its display unit."""
         return np.array([_unit(self.benchmark(place))[1] for place in range(len(self))])
 
     def benchmark(self, place: int) -> Benchmark:
-        """Return the benchmark of a row; of a row of ours that of its latency, where it has one."""
+        """Return the benchmark of a row. For a row of our suites, return the latency's benchmark if there is a
+        latency.
+        """
         return self._machine.benchmarks[self._machine.index.series[self.at("rank", place)].benchmark]
 
     @property
@@ -234,17 +239,17 @@ class RowTable(Sequence[Row]):
 
     @cached_property
     def is_baseline(self) -> NDArray[np.bool_]:
-        """Whether a row is of the variant that its ratio refers to: compared with itself, the ratio is always one."""
+        """Whether each row is the baseline itself. The ratio of a baseline to itself is always one."""
         own = zip(self.keys, self.columns["baseline"].tolist(), strict=True)
         return np.array([bool(baseline) and key.variant == baseline for key, baseline in own], dtype=bool)
 
     def reason(self, place: int) -> str:
-        """Return why a row has no number; "" where none is given."""
+        """Return why a row has no number; "" if no reason is known."""
         reason: str = self.at("reason", place)
         return reason or _REASONS.get(STATES[self.at("state", place)], "")
 
     def number(self, name: str, place: int) -> float | None:
-        """Return a number of one row; ``None`` unknown."""
+        """Return a number of one row; ``None`` if unknown."""
         number = float(self.at(name, place))
         return None if math.isnan(number) else number
 
@@ -287,13 +292,13 @@ class RowTable(Sequence[Row]):
 
 
 def no_rows() -> RowTable:
-    """Return the rows of a machine that has none."""
+    """Return an empty table."""
     index = KeyIndex((), (), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.uint8))
     return RowTable(MachineFacts(index, (), (), {}, ()), no_columns())
 
 
 def concatenated(tables: Sequence[RowTable]) -> RowTable:
-    """Return the rows of several tables of one machine, of which there is at least one, as one table."""
+    """Return the rows of one or more tables of the same machine as one table."""
     names = {name: values.dtype for table in tables for name, values in table.columns.items()}
     columns = {
         name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables]).astype(kind)
@@ -303,13 +308,13 @@ def concatenated(tables: Sequence[RowTable]) -> RowTable:
 
 
 def no_columns() -> Columns:
-    """Return the columns of no row."""
+    """Return empty columns."""
     numbers = {name: np.empty(0, dtype=np.int32) for name in ("key", "commit", "rank", "version", "state")}
     return {name: np.empty(0, dtype=object if name in TEXTS else float) for name in SHARED} | numbers
 
 
 def interval_names(part: Part) -> tuple[str, str, str, str]:
-    """Return the names of the columns of a number: its value, both ends of its interval, its error."""
+    """Return the column names of a number: its value, both ends of its interval, its error."""
     return part, f"{part}_low", f"{part}_high", f"{part}_error"
 
 
@@ -321,5 +326,5 @@ def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
     return tuple(axis for axis in series.axes if axis[0] not in ("variant", "l2"))
 
 
-#: What asv's file tells by NaN and by null.
+#: Reasons that asv's NaN and null stand for.
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}

@@ -1,4 +1,4 @@
-"""What the pages show: one series at one commit, and the numbers that follow from it."""
+"""The rows of the pages: one series at one commit, and the numbers derived from it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A value and its confidence interval, ``None`` at both ends where none is known.
+    """A value and its confidence interval; both ends are ``None`` if unknown.
 
-    The interval is the record's 95 % one, or asv's 99 % one in a row without provenance; ``error`` is the standard
-    error of the logarithm that it tells.
+    The interval is the record's 95 % interval, or asv's 99 % interval in a row without provenance. ``error`` is the
+    standard error of the logarithm, derived from the interval.
     """
 
     value: float
@@ -31,18 +31,18 @@ class Measured:
     error: float | None = None
 
     def inverse(self, numerator: float) -> Measured:
-        """``numerator / self``; the ends of the interval change places."""
+        """Return ``numerator / self``. The ends of the interval swap."""
         low, high = (None if end is None else numerator / end for end in (self.high, self.low))
         return Measured(numerator / self.value, low, high, self.error)
 
     def times(self, factor: float) -> Measured:
-        """``factor × self`` for a positive factor."""
+        """Return ``factor × self`` for a positive factor."""
         low = None if self.low is None else factor * self.low
         high = None if self.high is None else factor * self.high
         return Measured(factor * self.value, low, high, self.error)
 
     def ends(self, between: str) -> str:
-        """Both ends of the interval, with something between them; "" where none is known."""
+        """Return both ends of the interval, joined by ``between``; "" if unknown."""
         if self.low is None or self.high is None:
             return ""
         return f"{significant(self.low, 4)}{between}{significant(self.high, 4)}"
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that a row has: how it is called, in which unit, and whether more of it is better."""
+    """The name, label and unit of a number of a row, and whether more is better."""
 
     name: str
     label: str
@@ -70,32 +70,34 @@ QUANTITIES: dict[str, Quantity] = {
     )
 }
 
-#: Latency or value over the series' first one of the same ruler; only several rows together have it.
+#: The time or value over the series' first one of the same version. A single row does not have this quantity.
 RELATIVE = "relative"
 
-#: What other projects measure in other units than seconds; the unit and the good way are the benchmark's.
+#: A number of another project that is not in seconds. The benchmark gives its unit and its better direction.
 VALUE = "value"
 
-#: Units that are shown in another one, and the factor to it.
+#: Display unit and factor, for units that are not displayed as they are.
 SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One series at one commit on one machine: latency and speedup, which are two points of the store, together.
+    """One series at one commit on one machine. A row joins a latency and a speedup, which are two points of the store.
 
     Attributes:
         key: the key of the series.
         commit: the full hash of the commit.
         version: the digest of the benchmark's definition; another digest begins another series.
-        state, reason: see ``State``; the reason of "na" and "failed".
-        latency: seconds a call. speedup: the baseline's latency over this row's latency.
+        state: see ``State``.
+        reason: why the state is "na" or "failed".
+        latency: seconds per call.
+        speedup: the baseline's latency over this row's latency.
         value, unit, higher_is_better: the number of a benchmark that does not measure seconds, its unit and direction.
         axes: parameters of the case, as text.
         baseline: the variant that the speedup refers to; "" if unknown.
         flops, bytes: the task's cost in operations and bytes; 0 if unknown.
-        floor_s: the seconds that the task takes at the machine's own rates.
-        bound: the rate that makes the floor, "bandwidth" or "compute"; "" if unknown.
+        floor_s: the seconds that the task takes at the rates of the machine's controls.
+        bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
         mde: the smallest relative change that the measurement could detect.
         check_error: norm of the check's error over the reference's norm.
         measured_at: the time of the measurement, ms since 1970; 0 if unknown.
@@ -127,31 +129,31 @@ class Row:
 
     @property
     def machine(self) -> str:
-        """Of the series."""
+        """The machine of the series."""
         return self.key.machine
 
     @property
     def suite(self) -> str:
-        """Of the series."""
+        """The suite of the series."""
         return self.key.suite
 
     @property
     def variant(self) -> str:
-        """Of the series."""
+        """The variant of the series."""
         return self.key.variant
 
     @property
     def case(self) -> str:
-        """Of the series."""
+        """The case of the series."""
         return self.key.case
 
     @property
     def l2(self) -> str:
-        """Of the series."""
+        """The cache state of the series."""
         return self.key.l2
 
     def measured(self, quantity: str) -> Measured | None:
-        """The number called ``quantity`` (see ``described``), in its unit; ``None`` where the row has none."""
+        """Return the number called ``quantity`` (see ``described``), in its unit; ``None`` if the row lacks it."""
         latency = self.latency
         if quantity == VALUE:
             return self.value
@@ -178,7 +180,7 @@ def suites(results: Results) -> frozenset[str]:
 
 
 def benchmarks_of(results: Results, suite: str) -> Sequence[Benchmark]:
-    """Return the benchmarks of a suite; () for an unknown one."""
+    """Return the benchmarks of a suite; () for an unknown suite."""
     named = results.benchmarks.get(suite)
     return (*_ours(results).get(suite, ()), *([named] if named and not named.ours else []))
 
@@ -193,9 +195,10 @@ def _ours(results: Results) -> Mapping[str, Sequence[Benchmark]]:
 
 
 def alike(results: Results, suite: str) -> Mapping[str, str]:
-    """Return the suites in the keys of all quantities of one suite of ours, each with its label; {} if it is not ours.
+    """Return the suites of all quantities of the same lockstep suite, each with its label; {} for another project's
+    suite.
 
-    "linear" has latency and speedup, "linear.registers" is an exact quantity.
+    For example, "linear" has latency and speedup, and "linear.registers" is an exact quantity.
     """
     own = [one for one in results.benchmarks.values() if one.ours or one.exact]
     named = next((one.suite for one in own if one.key_suite == suite), None)
@@ -205,7 +208,9 @@ def alike(results: Results, suite: str) -> Mapping[str, str]:
 
 
 def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
-    """The quantity of this name; a value has the rows' unit, and the label of the rows' suite, or of ``suite``."""
+    """Return the quantity of this name. A value has the rows' unit, and the label of ``suite`` or of the rows'
+    suite.
+    """
     if quantity in QUANTITIES:
         return QUANTITIES[quantity]
     if quantity == RELATIVE:
@@ -213,13 +218,13 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
     row = next((row for row in rows if row.value), None)
     ours = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
     label = ours["quantity"].capitalize() if ours else "Value"
-    # "Registers registers" says no more.
+    # The label "Registers registers" would repeat itself.
     unit = "" if row is None or row.unit == label.lower() else row.unit
     return Quantity(VALUE, label, unit, row.higher_is_better if row else False)
 
 
 def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
-    """Names of the quantities that a suite can have."""
+    """Return the names of the quantities that a suite can have."""
     own = benchmarks_of(results, suite)
     if any(one.ours for one in own):
         return (*QUANTITIES, RELATIVE)
@@ -242,6 +247,6 @@ def case_axes(case: str) -> tuple[tuple[str, str], ...]:
 
 
 def axes_of(case: str) -> dict[str, str]:
-    """Axes of a case's label: ``M=8,bias`` → ``{"M": "8", "bias": "true"}``."""
+    """Return the axes in a case's label: ``M=8,bias`` → ``{"M": "8", "bias": "true"}``."""
     pairs = (part.partition("=") for part in case.split(",") if part)
     return {name: value if equals else "true" for name, equals, value in pairs}

@@ -1,4 +1,4 @@
-"""Two sides of a comparison, case by case: commits, machines, variants or toolchains, whatever differs between them."""
+"""Compare two sides case by case. Sides may differ in the commit, machine, variant or toolchain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds
 
-#: "speedup": the time relative to the baseline beside it, far surer; "latency": the time itself.
+#: "speedup": the time relative to the baseline of the same measurement, far more certain. "latency": the time itself.
 Quantity = Literal["speedup", "latency"]
 
 _TOOLS = ("torch", "triton", "ptxas", "cuda", "driver", "python")
@@ -47,15 +47,15 @@ class Pair:
         suite, case, l2: the suite, the case and the cache state.
         base_variant, head_variant: the variant on each side; they differ only if variants are compared.
         base, head: the number on each side, in ``unit``; ``None`` for a side without a number.
-        log: natural log of head's time over base's, relative to the baseline for "speedup"; more is slower;
-            NaN if unknown.
+        log: natural log of head's time over base's, relative to the baseline for "speedup"; more is slower; NaN if
+            unknown.
         error: the standard error of ``log``; NaN if unknown.
         verdict: the verdict by the thresholds of the series.
-        why: what explains the verdict besides the numbers.
-        code: what differs in the machine code; "the same" where both are known and equal, "the kernels are the
-            same" where that is all that is known, "" where nothing is.
-        times: of a ratio that became slower or faster, what the two times behind it did; ``None`` unknown.
-        unit: "seconds", or that of another project's benchmark.
+        why: the explanation of a verdict that the numbers alone do not explain.
+        code: the differences of the machine code. "the same" if both codes are known and equal; "the kernels are the
+            same" if the host code is unknown; "" if nothing is known.
+        times: changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
+        unit: "seconds", or the unit of another project's benchmark.
     """
 
     suite: str
@@ -85,7 +85,7 @@ class Pair:
 
 
 class Pairs(Sequence[Pair]):
-    """Pairs as columns: the rows of both sides and their differences; ``codes`` is the machine code of each side."""
+    """Pairs as columns: the rows of both sides and their differences. ``codes`` is the machine code of each side."""
 
     def __init__(
         self, base: RowTable, head: RowTable, differences: Differences, codes: Sequence[Mapping[SeriesKey, str]]
@@ -109,7 +109,7 @@ class Pairs(Sequence[Pair]):
 
     @property
     def timed(self) -> NDArray[np.intp]:
-        """Places of the pairs whose number is a time."""
+        """Indices of the pairs whose number is a time."""
         part = self._base.series_keys.part_at[self._base.columns["rank"]]
         return np.flatnonzero(part == PARTS.index("latency"))
 
@@ -151,12 +151,12 @@ class Pairs(Sequence[Pair]):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All cases that both sides have, and how many only one has or cannot be compared.
+    """All cases that both sides have, and the numbers of cases that cannot be compared.
 
     Attributes:
-        pairs: what failed first, then what became slower, and so on; in each the largest change first.
-        other_ruler: cases that were measured with another version of the benchmark on each side.
-        one_sided: cases that only one side has.
+        pairs: failures first, then slowdowns, and so on; within each verdict the largest change first.
+        other_ruler: number of cases whose sides were measured with different versions of the benchmark.
+        one_sided: number of cases that only one side has.
     """
 
     pairs: Pairs
@@ -195,12 +195,12 @@ def compare(
     cases = [_places(table, side.variant, across, suite, l2) for table, side in zip(tables, (base, head), strict=True)]
     both = cases[0].keys() & cases[1].keys()
     before, after = tables
-    # In the order of head, which no run of Python changes.
+    # In the order of head, which is the same in every run of Python.
     common = [case for case in cases[1] if case in both]
     heads = np.array([cases[1][case] for case in common], dtype=np.intp)
     earlier = np.full(len(after), -1, dtype=np.intp)
     earlier[heads] = [cases[0][case] for case in common]
-    # The baselines beside the cases are among all rows.
+    # All rows are passed, because they include the baselines of the cases.
     differences = compare_rows(before, earlier, after, thresholds, Scope(quantity, two_runs=True))
     same = before.columns["version"][earlier[heads]] == after.columns["version"][heads]
     own = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
@@ -213,10 +213,12 @@ def compare(
 
 
 def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dict[tuple[str, str, str, str], int]:
-    """Return the places of the rows to compare, by suite, variant ("" where variants are compared), case and L2."""
+    """Return the indices of the rows to compare, by suite, variant ("" if variants are compared), case and cache
+    state.
+    """
     absent, ratio = STATES.index("na"), PARTS.index("speedup")
     part = rows.series_keys.part_at[rows.columns["rank"]]
-    # A row of which there is a ratio alone has no time to show.
+    # A row that has only a ratio has no time to show.
     there = np.flatnonzero((rows.columns["state"] != absent) & (part != ratio)).tolist()
     found = {}
     for place in there:
@@ -227,12 +229,12 @@ def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dic
 
 
 def run_of(results: Results, side: Side) -> Run | None:
-    """The side's result file; ``None`` if there is none."""
+    """Return the result file of a side; ``None`` if there is none."""
     return next((run for run in results.runs_of(side.machine) if run.commit == side.commit), None)
 
 
 def differing(base: Run, head: Run) -> list[tuple[str, str, str]]:
-    """What else differs between two runs: name, base's value, head's."""
+    """Return the other differences between two runs, each as (name, base's value, head's value)."""
     found = []
     for name in ("machine", "clock_state", "protocol"):
         found.append((name.replace("_", " "), str(getattr(base, name)), str(getattr(head, name))))
@@ -243,13 +245,13 @@ def differing(base: Run, head: Run) -> list[tuple[str, str, str]]:
 
 
 def toolchain_text(run: Run) -> str:
-    """``torch 2.11.0 · triton 3.6.0 · driver 580.1``; the environment's name where no more is known."""
+    """Return ``torch 2.11.0 · triton 3.6.0 · driver 580.1``, or the environment's name if no version is known."""
     tools = [f"{name} {run.toolchain[name]}" for name in _TOOLS if run.toolchain.get(name)]
     return " · ".join(tools) or run.environment
 
 
 def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
-    """Return the machine code of each series of a side, as JSON text, where it is known."""
+    """Return the known machine code of each series of a side, as JSON text."""
     index = results.keys(side.machine)
     points = results.columns(side.machine, ("code",), side.commit)
     there = np.flatnonzero(points["code"] != "").tolist() if points else []
@@ -257,7 +259,7 @@ def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
 
 
 def _number(rows: RowTable, place: int) -> float | None:
-    """Return the time of a row, or its value, in the benchmark's unit."""
+    """Return the time of a row, or the row's value if it has no time."""
     latency = rows.number("latency", place)
     return rows.number("value", place) if latency is None else latency
 
@@ -269,7 +271,7 @@ def _code(base: str, head: str) -> str:
     if same_code(ours, theirs):
         return "the same"
     evidence = "; ".join(each.text for each in code_evidence(ours, theirs))
-    # A record from before the host's code was fingerprinted knows its kernels alone.
+    # An older record without a fingerprint of the host code knows only its kernels.
     return evidence or ("the kernels are the same" if same_kernels(ours, theirs) else "")
 
 

@@ -1,4 +1,4 @@
-"""The status of every series of a machine: its newest row, and what it did since an earlier commit."""
+"""The status of every series of a machine: its newest row, and its change since an earlier commit."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One series.
+    """The status of one series.
 
     Attributes:
         row: the newest row of the series.
-        difference: the difference from the commit that is compared with to ``row``.
-        found: changes that the detector found after that commit and reports, oldest first.
-        stale: its suite was measured at a later commit, and it was not; or it is "not measured".
-        commit: place of its newest point among the machine's commits.
-        news: it failed, and did not at the commit that is compared with.
-        noise: standard deviation of a point's logarithm from run to run; NaN unknown.
-        beyond_noise: the change is larger than the noise explains, see ``lockstep.compare.beyond_noise``.
-        absent: the machine cannot measure it, now and at the commit that is compared with.
-        worse: log of the factor by which it became worse: what the detector found, else the bare difference; ``None``
-            unknown.
-        verdict: "slower" or "faster" of a time only where the detector says so: of a thousand bare differences some
-            are odd. An exact quantity needs no detector.
+        difference: the difference between the compared commit and ``row``.
+        found: reported changes that the detector found after the compared commit, oldest first.
+        stale: whether the series was not measured at a later commit that measured its suite, or is "not measured".
+        commit: index of the newest point's commit among the machine's commits.
+        news: whether the series fails now and did not fail at the compared commit.
+        noise: standard deviation of a point's logarithm from run to run; NaN if unknown.
+        beyond_noise: whether noise does not explain the change, see ``lockstep.compare.beyond_noise``.
+        absent: whether the machine cannot measure the series, neither now nor at the compared commit.
+        worse: log of the factor by which the series became worse, by the detector's findings or else by the difference;
+            ``None`` if unknown.
+        verdict: a time is "slower" or "faster" only if the detector says so, because of a thousand plain differences
+            some are outliers. An exact quantity needs no detector.
     """
 
     row: Row
@@ -70,8 +70,8 @@ class Statuses(Sequence[Status]):
     """Statuses of the series of a machine, as columns; see ``Status``.
 
     Attributes:
-        rows, differences: of the series.
-        found: by place, where there is something.
+        rows, differences: the rows and the differences of the series.
+        found: the findings of each series that has some, by index.
         verdict: codes, see ``LOUDEST``.
     """
 
@@ -114,7 +114,7 @@ class Statuses(Sequence[Status]):
         )
 
     def select(self, places: NDArray[np.intp]) -> Statuses:
-        """Return the statuses at these places."""
+        """Return the statuses at these indices."""
         columns = {each.name: getattr(self, each.name) for each in fields(self)}
         arrays = {name: column[places] for name, column in columns.items() if isinstance(column, np.ndarray)}
         found = {at: self.found[place] for at, place in enumerate(places.tolist()) if place in self.found}
@@ -129,21 +129,22 @@ class Statuses(Sequence[Status]):
 
 
 def reference(results: Results, machine: str, since: str, visit: int = 0) -> Commit | None:
-    """Return the commit that the newest state is compared with; ``None`` for an unknown machine.
+    """Return the commit with which the newest state is compared; ``None`` for an unknown machine.
 
     Args:
         results: the results of all machines.
         machine: the machine whose commit is returned.
-        since: "all" (the first), a commit's hash, "visit", or "7d" (before the last seven days of results).
+        since: "all" (the first commit), a commit's hash, "visit", or "7d" (before the last seven days of results).
         visit: the time of the visit for "visit", ms since 1970; 0 if there was none.
 
     Returns:
-        the newest commit measured by then; the machine's first if there is none, or if the machine has no such commit.
+        the newest commit measured by that time; the machine's first commit if there is none, or if the machine lacks
+        the commit.
     """
     commits = results.commits(machine)
     if not commits or since == "all":
         return commits[0] if commits else None
-    # "7d" is the beginning of one hash in 256.
+    # One hash in 256 begins with "7d", but "7d" always means seven days.
     known = next((commit for commit in commits if since and commit.hash.startswith(since)), None)
     if known and since not in ("visit", "7d"):
         return known
@@ -155,7 +156,7 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
 
 @remembered
 def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKey]:
-    """Return the key of each series by the name that alerts have for it."""
+    """Return the key of each series by the series' name in alerts."""
     of = results.benchmarks
     series = results.series(machine=machine)
     return {name_of(each, of[each.benchmark]): key_of(each, of[each.benchmark]) for each in series}
@@ -163,7 +164,7 @@ def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKe
 
 @remembered
 def names_by_key(results: Results, machine: str) -> Mapping[SeriesKey, Sequence[SeriesName]]:
-    """Return the names that alerts have for each key: of its latency and of its speedup."""
+    """Return the names in alerts that belong to each key: the names of its latency and of its speedup."""
     names: dict[SeriesKey, list[SeriesName]] = defaultdict(list)
     for name, key in keys_by_name(results, machine).items():
         names[key].append(name)
@@ -179,7 +180,7 @@ def found_of(results: Results, key: SeriesKey, findings: MachineFindings | None)
 
 
 def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
-    """Return the reported changes of what the checks of a case say, oldest first; all its cache states share them."""
+    """Return the reported changes of a case's checks, oldest first. All cache states of the case share the checks."""
     if findings is None:
         return ()
     names = (one for one in findings.changed if one.checked and (one.suite, one.variant, one.case) == key[1:4])
@@ -203,7 +204,7 @@ def statuses(
     Args:
         results: the results of all machines.
         machine: the machine of the series.
-        since: the commit that is compared with, see ``reference``; with ``None`` there are no statuses.
+        since: the compared commit, see ``reference``; with ``None`` there are no statuses.
         findings: the detector's findings on the machine; ``None`` while the detector still runs.
         thresholds: how large a change must be to matter.
     """
@@ -227,9 +228,9 @@ def statuses(
 def _later(
     results: Results, machine: str, findings: MachineFindings | None, rows: RowTable, first: int
 ) -> Mapping[int, tuple[Finding, ...]]:
-    """Return the reported changes after a commit, by place of the row."""
+    """Return the reported changes after a commit, by the row's index."""
     later = {name: some for name in findings.changed if (some := findings.reported(name, first))} if findings else {}
-    # Names are made for all series of a machine, so only where some are asked for.
+    # Names are made for all series of a machine, so only if they are needed.
     keys = keys_by_name(results, machine) if later else {}
     found: dict[int, list[Finding]] = defaultdict(list)
     for name, some in later.items():
@@ -259,7 +260,7 @@ def _statuses(
     np.maximum.at(newest, suites, rows.columns["commit"])
     known = np.zeros(len(rows), dtype=bool)
     worse = differences.worse.copy()
-    # An exact quantity needs no detector: the difference is the change.
+    # An exact quantity needs no detector: any difference is a change.
     exact, changed = rows.exact, np.isin(bare, (code["slower"], code["faster"]))
     for place, some in found.items():
         if not exact[place]:

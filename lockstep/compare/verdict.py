@@ -1,7 +1,8 @@
-"""By how much the second of two measurements is worse, how sure that is, and what to call it: one rule for all pages.
+"""Compute by how much the second of two measurements is worse, with which certainty, and the verdict on it.
 
-``lockstep.compare.status`` (the overview), ``lockstep.compare.at_commit`` and ``lockstep.compare.sides`` (Compare and
-the API) choose what is compared with what; ``lockstep.compare.difference`` compares it by this rule.
+All pages use this rule. ``lockstep.compare.status`` (the overview), ``lockstep.compare.at_commit`` and
+``lockstep.compare.sides`` (Compare and the API) choose the measurements. ``lockstep.compare.difference`` applies the
+rule.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import numpy as np
 
 from lockstep.history.model import Floats
 
-#: "baseline moved" is a ratio that changed while the kernel's own time did not; "not measured" is a series without a
+#: "baseline moved" is a ratio that changed while the kernel's own time did not. "not measured" is a series without a
 #: point since the compared commit.
 Verdict = Literal["failed", "slower", "faster", "baseline moved", "unsure", "same", "new", "not measured"]
 
-#: What one look tells a reader, what is looked at first before the rest; orange and blue go with ▼ and ▲.
+#: The sign of each verdict, the most urgent verdict first. Orange goes with ▼, blue with ▲.
 SIGNS: dict[Verdict, str] = {
     "failed": "✕",
     "slower": "▼",
@@ -32,12 +33,14 @@ SIGNS: dict[Verdict, str] = {
     "not measured": "◌",
 }
 
-#: The order in which verdicts are looked at.
+#: The verdicts from the most urgent to the least.
 LOUDEST: tuple[Verdict, ...] = tuple(SIGNS)
 
 
 def word(verdict: Verdict, unit: str) -> str:
-    """Return what to call a verdict on a number of this unit: only a time is slower or faster."""
+    """Return the name of a verdict on a number of this unit. Only times are slower or faster, other numbers worse or
+    better.
+    """
     if unit in ("seconds", "µs", "×", ""):
         return verdict
     return {"slower": "worse", "faster": "better"}.get(verdict, verdict)
@@ -45,32 +48,32 @@ def word(verdict: Verdict, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one measurement to a later one, or from base to head.
+    """The change from one measurement to a later one, or from base to head.
 
     Attributes:
-        worse: natural log of the factor by which it became worse; NaN unknown.
-        error: its standard error; NaN unknown.
+        worse: natural log of the factor by which the number became worse; NaN if unknown.
+        error: standard error of ``worse``; NaN if unknown.
     """
 
     worse: float
     error: float
 
     def half(self, confidence: float) -> float:
-        """Half the width of its interval, a normal one, at this confidence."""
+        """Return half the width of the normal interval of ``worse`` at this confidence."""
         return _quantile(confidence) * self.error
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Both ends of the interval."""
+        """Return both ends of the interval of ``worse``."""
         half = self.half(confidence)
         return self.worse - half, self.worse + half
 
     def sure(self, confidence: float) -> bool:
-        """Whether the interval leaves out zero."""
+        """Return whether the interval excludes zero."""
         return abs(self.worse) > self.half(confidence)
 
 
 def quantiles(confidence: Floats) -> Floats:
-    """Return half the width of a normal interval in standard errors."""
+    """Return half the width of a normal interval in standard errors, for each confidence."""
     found = np.empty(len(confidence))
     for each in np.unique(confidence).tolist():
         found[confidence == each] = _quantile(each)
@@ -86,7 +89,7 @@ UNKNOWN = Change(math.nan, math.nan)
 
 
 def errors_of(before: Floats, after: Floats, noise: Floats | None = None) -> Floats:
-    """Return ``error_of`` of many changes, from the standard errors of both ends of each; NaN unknown."""
+    """Return ``error_of`` of many changes, from the standard errors of both measurements; NaN if unknown."""
     within = np.hypot(before, after)
     within = np.where((within > 0) & np.isfinite(within), within, np.nan)
     if noise is None:
@@ -97,17 +100,18 @@ def errors_of(before: Floats, after: Floats, noise: Floats | None = None) -> Flo
 
 
 def error_of(within: float, noise: float) -> float:
-    """Return the standard error of a change; NaN unknown.
+    """Return the standard error of a change; NaN if unknown.
 
     Args:
-        within: of the two runs' own errors. An interval of no width or of no end tells no noise, and does not count.
-        noise: standard deviation of a point's logarithm from run to run, of which an interval within one run knows
-            nothing; NaN unknown. The larger of the two counts.
+        within: standard error from the two runs' own intervals. A zero or infinite error is not information on the
+            noise and does not count.
+        noise: standard deviation of a point's logarithm from run to run, which an interval within one run does not
+            contain; NaN if unknown. The larger of the two counts.
     """
     known = (each for each in (within, math.sqrt(2) * noise) if 0 < each < math.inf)
     return max(known, default=math.nan)
 
 
 def sign(worse: float) -> str:
-    """▼ of what became slower, ▲ of what became faster, from the log of the factor by which it became worse."""
+    """Return ▼ for slower and ▲ for faster, from the log of the factor by which the number became worse."""
     return SIGNS["slower" if worse > 0 else "faster"]

@@ -1,7 +1,7 @@
 """Lock a GPU's clocks, verify under load that the lock holds, and reset them however the process ends.
 
-The state of ``with locked(gpu, 1500) as state:`` has the label "locked@1500", or states the reason of a failure:
-"unlocked(no permission)". A lock outlives the process that set it, so it is recorded before it is set.
+In ``with locked(gpu, 1500) as state:``, the state's label is "locked@1500", or it states why the lock failed:
+"unlocked(no permission)". A lock outlives the process that set it, so a record is written before the lock is set.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None) -> ClockState:
-    """Lock until ``reset``, beyond the end of this process; undo the lock at once if the clock does not hold.
+    """Lock the clocks until ``reset``, even beyond the end of this process. Undo a lock that does not hold.
 
     Args:
         gpu: the GPU.
         target: MHz, or "base" for the rated clock.
         load: keeps this GPU busy; by default torch matrix products, if torch has CUDA.
-        memory_mhz: lock the memory clock too.
+        memory_mhz: MHz of the memory clock; ``None`` leaves the memory clock alone.
 
     Returns:
-        The state reached: locked, or unlocked with a reason ("no permission", "not supported",
-        "no such clock", "does not hold", "not verified").
+        The state reached: locked, or unlocked with a reason ("no permission", "not supported", "no such clock",
+        "does not hold", "not verified").
 
     Raises:
         ClocksHeld: a living process holds a lock on this GPU.
-        Refused: the driver refuses to undo a lock, either this one or one that another process left behind.
+        Refused: the driver refuses to undo this lock, or a lock that another process left behind.
         ValueError: the record of an earlier lock is damaged.
     """
     hold = _Hold(gpu, target, memory_mhz, load)
@@ -55,11 +55,11 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
 def locked(
     gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None
 ) -> Iterator[ClockState]:
-    """Lock for the duration of a block; arguments, state and errors are those of ``lock``.
+    """Lock the clocks for the duration of a block. Arguments, state and errors are those of ``lock``.
 
-    The clocks are reset at the end of the block, on an exception, and on SIGINT, SIGTERM and SIGHUP. Signals are
-    handled in the main thread, where Python delivers them, and then take their previous effect. If ``lock`` set the
-    same clocks earlier and left them, they are verified, used and left locked.
+    The clocks are reset at the end of the block, on an exception, and on SIGINT, SIGTERM and SIGHUP. The main thread
+    handles the signals, because Python delivers them there. Each signal then takes its previous effect. If an earlier
+    call of ``lock`` left the same clocks locked, they are verified, used and left locked.
 
     Raises:
         ClocksHeld: as ``lock``; also if ``lock`` set other clocks and left them.
@@ -114,7 +114,7 @@ def recorded_state(gpu: Gpu) -> ClockState:
 
 
 def clock_state(gpu: Gpu, load: Load | None = None) -> ClockState:
-    """Return the recorded state, verified under load; unlocked with a reason if it does not hold."""
+    """Return the recorded state, verified under load; an unlocked state with a reason if the lock does not hold."""
     state = recorded_state(gpu)
     return verify(gpu, state, load or torch_load(gpu)) if state.locked else state
 
@@ -142,7 +142,7 @@ class _Hold:
             return ClockState(reason="not verified", detail=detail)
         if problem := _no_such_clock(gpu, asked):
             return ClockState(reason="no such clock", detail=problem)
-        # Reset a lock that a dead process or an earlier `lock` left; refuse if its owner still runs.
+        # Reset a lock that a dead process or an earlier `lock` left. Refuse if the lock's owner still runs.
         if read_record(gpu.uuid) is not None:
             reset(gpu)
         try:
@@ -177,7 +177,7 @@ class _Hold:
                 self.release()
                 raise
         if record.persistence is False:
-            # Optional: without persistence mode a lock lasts only while a client has the driver loaded.
+            # Persistence mode is optional: without it a lock lasts only while a client has the driver loaded.
             with suppress(Refused):
                 gpu.set_persistence(True)
 
@@ -213,7 +213,7 @@ def _released_on_signals(hold: _Hold) -> Iterator[None]:
         if held:
             hold.set()
 
-    # Ignored signals (nohup) stay ignored. None is a handler that Python did not install and cannot restore.
+    # Ignored signals (nohup) stay ignored. ``None`` is a handler that Python did not install and cannot restore.
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: former for number, former in before.items() if former not in (signal.SIG_IGN, None)}
     for number in before:
@@ -241,7 +241,7 @@ def _undo(gpu: Gpu, record: LockRecord | None) -> None:
 
 
 def _no_such_clock(gpu: Gpu, asked: ClockState) -> str:
-    """Return what is wrong with the requested clock, by the driver's list; "" if it is valid or there is no list."""
+    """Return what is wrong with the requested clock; "" if the driver lists the clock, or has no list."""
     clocks = gpu.sm_clocks(asked.memory_mhz)
     if clocks is None or asked.target == "base" or asked.target is None or asked.target in clocks:
         return ""

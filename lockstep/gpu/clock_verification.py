@@ -1,8 +1,8 @@
 """Verify the clock state of a GPU by sampling its clock while the GPU works.
 
-NVML answers success when it takes a lock, not when the clock obeys: power, heat and the driver's own
-arbitration may still lower it (NVIDIA/open-gpu-kernel-modules issue 1314). An idle GPU reads a low
-clock even when it is locked. So a lock counts only after sampled clocks have confirmed it under load.
+NVML answers success when it takes a lock, not when the clock obeys: power, heat and the driver's own arbitration may
+still lower the clock (NVIDIA/open-gpu-kernel-modules issue 1314). An idle GPU reads a low clock even when it is locked.
+So a lock counts only after sampled clocks have confirmed it under load.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from lockstep.gpu.nvml import THROTTLING, ClockSample, Gpu, Target
 
-#: A burst of GPU work that takes at least some milliseconds and returns when the work is done. It is called repeatedly
-#: in a second thread while the clock is sampled.
+#: A burst of GPU work that takes at least some milliseconds and returns when the work is done. A second thread calls
+#: the load repeatedly while the clock is sampled.
 Load = Callable[[], None]
 
 #: NVIDIA's SM clocks come in steps of 15 MHz; a lock may settle one step from the requested clock.

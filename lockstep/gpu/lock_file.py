@@ -1,7 +1,7 @@
 """Record who locked a GPU's clocks: a small file for each GPU, because the lock outlives the process that set it.
 
-The file is in the user's state folder, ``$XDG_STATE_HOME/lockstep`` or ``~/.local/state/lockstep``. It is written
-before the lock is set and removed after it is reset, so that a lock whose owner died can be reported and undone.
+The file is in the user's state folder, ``$XDG_STATE_HOME/lockstep`` or ``~/.local/state/lockstep``. The file is written
+before the lock is set and removed after the lock is reset. So a lock whose owner died can be reported and undone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lockstep.gpu.nvml import Target
 
 
 class ClocksHeld(RuntimeError):
-    """Another process holds a lock on the GPU; the message names it and says what to do."""
+    """Another process holds a lock on the GPU. The message names the process and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class LockRecord:
 
     Attributes:
         uuid: the GPU.
-        target: the clock asked for, MHz or "base".
-        memory_mhz: the memory clock asked for, or ``None``.
+        target: the requested clock, MHz or "base".
+        memory_mhz: the requested memory clock in MHz, or ``None``.
         persistence: persistence mode before the lock; ``None`` if unknown.
         kept: whether the lock is meant to outlive its process (``lockstep clocks lock``).
         pid: the process that set the lock.
-        pid_start: start time of that process in clock ticks since boot; it distinguishes a process that reuses the pid.
+        pid_start: start time of that process in clock ticks since boot, because another process may reuse the pid.
         boot: boot id of the machine; a lock does not survive a boot.
         time: seconds since the epoch.
     """
@@ -51,7 +51,7 @@ class LockRecord:
 
     @classmethod
     def mine(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
-        """Return a record for this process; it is not yet written."""
+        """Return a record for this process, not yet written."""
         pid = os.getpid()
         return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())
 

@@ -1,7 +1,7 @@
 """NVIDIA's management library (NVML): identity of a GPU, its current clocks, and clock locks.
 
-Only names that remain in CUDA 14 are used. A read that the driver refuses returns ``None``; a change that it refuses
-raises ``Refused``. This module never resets a GPU and never changes MIG or power limits.
+Only names that remain in CUDA 14 are used. A refused read returns ``None``; a refused change raises ``Refused``. This
+module never resets a GPU and never changes MIG or power limits.
 
 Source for the meaning of each call: NVML API reference, "Device Commands" and "Device Queries".
 """
@@ -16,10 +16,10 @@ from typing import Any, Literal, TypeVar
 
 import pynvml
 
-#: The clock to lock to: a number of MHz, or the rated (TDP) clock, whatever its MHz are.
+#: The clock to lock: a number of MHz, or the rated (TDP) clock.
 Target = int | Literal["base"]
 
-#: Names, used on every page, for the bits of nvmlDeviceGetCurrentClocksEventReasons.
+#: Names for the bits of nvmlDeviceGetCurrentClocksEventReasons, the same on every page.
 REASONS = {
     pynvml.nvmlClocksEventReasonGpuIdle: "idle",
     pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "applications setting",

@@ -1,10 +1,11 @@
 """Fix Triton's assembler and cache folder, so that other code in the process cannot change them.
 
 The first compilation by ``torch.compile`` lets Inductor set environment variables of the whole process
-(``torch/_inductor/runtime/compile_tasks.py`` and ``triton_heuristics.py``). They direct Triton to the assembler in
-torch's own wheel and to a cache folder of Inductor's. Every Triton kernel compiled after that has different machine
-code from before, and from what was compiled ahead. With torch 2.11 and Triton 3.6, CUDA 13.0's assembler then replaces
-12.8's; one kernel used 143 registers instead of 130. So measurements depended on which variants had run before.
+(``torch/_inductor/runtime/compile_tasks.py`` and ``triton_heuristics.py``). The variables direct Triton to the
+assembler in torch's own wheel and to Inductor's cache folder. Every later Triton kernel has different machine code from
+earlier kernels and from kernels that were compiled ahead. With torch 2.11 and Triton 3.6, CUDA 13.0's assembler then
+replaces 12.8's, and one kernel used 143 registers instead of 130. So measurements depended on which variants had run
+before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-#: Environment variable that selects Triton's assembler; Inductor does not change it if it is set.
+#: Environment variable that selects Triton's assembler. Inductor does not change a variable that is set.
 ASSEMBLER = "TRITON_PTXAS_PATH"
 
 

@@ -19,7 +19,7 @@ class Delivered:
     refused: tuple[str, ...]
 
 
-#: Errors after which the message may have arrived, as ``requests`` and ``http.client`` word them.
+#: Errors after which the message may have arrived, in the words of ``requests`` and ``http.client``.
 _MAY_HAVE_ARRIVED = re.compile(r"Read timed out|Remote end closed|Connection aborted|Connection reset|Broken pipe")
 
 

@@ -13,7 +13,7 @@ from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
 from lockstep.notify.message import link
 
-#: Maximum number of alerts in a feed: those that changed last. Feed readers store older entries.
+#: Maximum number of alerts in a feed, the last changed first. Feed readers store older entries.
 MOST_ENTRIES = 200
 
 _ATOM = "http://www.w3.org/2005/Atom"

@@ -1,9 +1,9 @@
 """Store messages from the time they are written until they are delivered.
 
-A message is marked as being sent in one transaction and as sent in another. Sending and marking cannot be one step. If
-the process dies between them, or the receiver accepts the message and does not answer, the message may or may not have
-arrived. Such a message is unconfirmed (state "doubt"). It is not sent again automatically, so that no person gets it
-twice. It stays listed until a person sends it again.
+A message is marked as being sent in one transaction and as sent in another. Sending and marking cannot be one step. The
+process may die between both, or the receiver may accept the message without an answer. Such a message is unconfirmed
+(state "doubt"), because it may or may not have arrived. An unconfirmed message is not sent again automatically, so that
+no person gets it twice. The message stays listed until a person sends it again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lockstep.alerts.stored_alert import tracked
 from lockstep.notify.message import Message, Severity, alert_message, digest_message
 from lockstep.notify.receivers import Receiver
 
-#: "due": waits for its time. "sending": taken by a sender. "sent". "failed": given up. "doubt": delivery unconfirmed.
-#: "dropped": the alert was closed before the message was sent.
+#: "due": waits for its time. "sending": taken by a sender. "sent": delivered. "failed": given up. "doubt": delivery
+#: unconfirmed. "dropped": the alert was closed before the message was sent.
 State = Literal["due", "sending", "sent", "failed", "doubt", "dropped"]
 
 #: Milliseconds after which a message that is still "sending" counts as unconfirmed.
@@ -35,7 +35,7 @@ ATTEMPTS = 12
 _FIRST_WAIT_MS = 30_000
 _LONGEST_WAIT_MS = 4 * 3_600_000
 
-#: A new receiver gets no messages about older events (milliseconds).
+#: A new receiver gets no messages about events older than this (milliseconds).
 _NEWS_MS = 7 * 86_400_000
 
 _DAY_MS = 86_400_000
@@ -46,9 +46,14 @@ class QueuedMessage:
     """A message in the outbox.
 
     Attributes:
-        id: number of the message. receiver: key of the receiver. alert: number of the alert; ``None`` for a digest.
-        state: see ``State``. attempts: number so far. error: error of the last attempt.
-        due_at: time to send it, or while it is being sent, time at which it counts as unconfirmed; ms since 1970.
+        id: number of the message.
+        receiver: key of the receiver.
+        alert: number of the alert; ``None`` for a digest.
+        state: see ``State``.
+        attempts: number of attempts so far.
+        error: error of the last attempt.
+        due_at: time to send the message, or for a message being sent the time at which it counts as unconfirmed; ms
+            since 1970.
     """
 
     id: int
@@ -69,7 +74,7 @@ class Outbox:
         self._database = store.database
 
     def write_alerts(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
-        """Write a message to each receiver about each opened or reopened alert; return how many were written."""
+        """Write a message to each receiver about each opened or reopened alert. Return the number of messages."""
         news = (
             select(EVENT.c.id.label("event"), ALERT)
             .join(ALERT, ALERT.c.id == EVENT.c.alert_id)
@@ -129,7 +134,7 @@ class Outbox:
         self._note(queued, state="sent", done_at=now, error="")
 
     def mark_refused(self, queued: QueuedMessage, error: str, now: int) -> None:
-        """Mark a message as refused: it is due again later, or given up after ``ATTEMPTS``."""
+        """Mark a message as refused. The message is due again later, or given up after ``ATTEMPTS``."""
         if queued.attempts >= ATTEMPTS:
             self._note(queued, state="failed", done_at=now, error=error)
             return

@@ -35,7 +35,7 @@ PARENT = "LOCKSTEP_PARENT"
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
-#: Seconds between two looks at the parent, where the kernel has no signal for its end.
+#: Seconds between two looks at the parent, on kernels that send no signal when the parent ends.
 _LOOK_S = 0.5
 
 
@@ -48,7 +48,7 @@ def end_with_parent(parent: int | None = None) -> None:
         parent: process id of the parent; by default the id that ``start`` or ``run`` passed, or else the present
             parent. If the parent has ended already, this process exits with status 1.
     """
-    # Removed, so that grandchildren, whose parent is another process, do not inherit it.
+    # Removed, so that grandchildren, whose parent is another process, do not inherit the variable.
     given = os.environ.pop(PARENT, "")
     expected = parent or int(given or os.getppid())
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
@@ -94,7 +94,7 @@ def run(
         try:
             out, err = process.communicate(given, timeout)
         except BaseException:
-            # Killing closes its pipes, so leaving the block does not wait for them.
+            # Killing the process closes its pipes, so leaving the block does not wait for them.
             kill_group(process)
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
@@ -116,16 +116,17 @@ def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process of ``start`` or ``run`` and its whole group, unless it was reaped already."""
+    """Kill a process of ``start`` or ``run`` and its whole group, unless the process was already reaped."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """Return a command that ends with the thread that starts it, for programs that cannot call ``end_with_parent``.
+    """Return a command that ends with the thread that starts the command.
 
-    The command is returned unchanged if its program does not exist, or if util-linux's setpriv(1) is missing.
+    Use it for programs that cannot call ``end_with_parent``. The command is returned unchanged if its program does not
+    exist, or if util-linux's setpriv(1) is missing.
     """
     if _setpriv() is None or shutil.which(command[0]) is None:
         return list(command)
@@ -174,7 +175,7 @@ def _setpriv() -> str | None:
 
 
 def ended(process: subprocess.Popen[Any]) -> bool:
-    """Return whether a process ended, without reaping it: until it is reaped, its number is not reused."""
+    """Return whether a process ended, without reaping the process. Until then the process id is not reused."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:
@@ -182,7 +183,7 @@ def ended(process: subprocess.Popen[Any]) -> bool:
 
 
 def _guard(leader: int, prctl: Callable[..., int]) -> None:
-    """Fork a process that waits for its parent, the leader of its group, to end, and then kills the group."""
+    """Fork a guard that waits for the leader of its group to end, and then kills the group."""
     # Block the signal before it can arrive; the parent's own mask is restored afterwards.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     if os.fork():
@@ -205,7 +206,7 @@ def _watch(parent: int) -> None:
 
 
 class _Starter:
-    """Calls functions in one thread, which lives as long as the process."""
+    """Calls functions in one thread that lives as long as the process."""
 
     def __init__(self) -> None:
         self.renew()

@@ -13,7 +13,7 @@ from lockstep.processes.exit_status import BROKEN
 
 
 class Deadline:
-    """Ends the process with ``BROKEN`` unless it is renewed in time. Use ``deadline``.
+    """Ends the process with ``BROKEN`` unless ``renew`` is called in time. Create it by ``deadline``.
 
     A separate thread ends the process, because Python runs no signal handler while it waits for a kernel.
     """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: Packages that each extra of pyproject.toml installs, by their import names. Packages of an extra that another one
-#: includes are listed only with the included extra.
+#: Import names of the packages that each extra of pyproject.toml installs. If one extra includes another, the included
+#: extra alone lists the shared packages.
 EXTRAS = {
     "gpu": {"torch", "triton"},
     "history": {"alembic", "apprise", "duckdb", "pyarrow", "sqlalchemy"},
@@ -17,9 +17,9 @@ EXTRAS = {
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """Return in one line what to install, or "" if no extra installs the package.
+    """Return one line that says what to install, or "" if no extra installs the package.
 
-    The distribution is not on a package index: it is installed from a clone.
+    The distribution is not on a package index, so the line names a clone.
     """
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), "")

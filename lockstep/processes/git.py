@@ -12,7 +12,7 @@ from lockstep.processes.children import run
 
 
 class GitError(RuntimeError):
-    """Git cannot be run, refuses the command, or takes too long; ``stderr`` is what git printed, or ""."""
+    """Git cannot be run, refuses the command, or takes too long. ``stderr`` is git's output, or ""."""
 
     def __init__(self, message: str, stderr: str = "") -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class Git:
     Attributes:
         folder: a folder of the repository.
         timeout_s: seconds for one command; ``None`` waits without limit.
-        fetch: let a partial clone fetch missing objects over the network.
+        fetch: whether a partial clone may fetch missing objects over the network.
     """
 
     folder: Path

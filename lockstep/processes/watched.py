@@ -25,8 +25,8 @@ from lockstep.processes.worker import CONTEXT_LOST
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
 HOME = Path(__file__).parents[2]
 
-#: Minimum seconds without an event that a worker may take to start, even if its limit is shorter: it imports torch,
-#: which takes long on a busy machine.
+#: Minimum seconds without an event that a worker may take to start, even if its limit is shorter. A worker imports
+#: torch, which takes long on a busy machine.
 START_S = 60.0
 
 #: Seconds that a worker may take to end after it reported a broken CUDA context.
@@ -68,9 +68,9 @@ class WorkerDied(RuntimeError):
     Attributes:
         variant: the culprit, if one variant was running alone; "" while all variants were timed.
         how: a line for the user: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
-        at_start: whether it died before it was ready; another worker would then die too.
-        rule: name of the rule that was broken (``lockstep.timing.rules.Rule``), or "".
-        stage: the stage that the worker was in, by its last ``stage`` event.
+        at_start: whether the worker died before it was ready. Another worker would then die as well.
+        rule: name of the broken rule (``lockstep.timing.rules.Rule``), or "".
+        stage: the worker's stage, by its last ``stage`` event.
     """
 
     def __init__(self, variant: str, how: str, *, at_start: bool = False, rule: str = "", stage: str = "") -> None:
@@ -93,7 +93,7 @@ class Culprits:
         self._deaths.setdefault((suite, variant), []).append(died)
 
     def refusal(self, suite: str, variant: str) -> str:
-        """Return why the variant is not tried again, or ""."""
+        """Return why the variant is not tried again, or "" if it may be tried."""
         deaths = self._deaths.get((suite, variant), [])
         return f"not tried: {deaths[-1].how} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
 
@@ -104,16 +104,16 @@ class Culprits:
 
 
 class Watched:
-    """A running worker. Call ``close`` at the end; the worker also ends when this process ends.
+    """A running worker. Call ``close`` at the end. The worker also ends when this process ends.
 
     Args:
         module: module that is run with ``python -m``; it uses ``lockstep.processes.worker``.
         arguments: the module's command line.
         silence_s: seconds without an event after which the worker counts as hung; its start may take ``START_S``.
-        check_s: minimum seconds that a check may take, because it compiles what was not compiled ahead.
-        environment: variables of the worker; by default those of this process.
-        pass_fds: further file descriptors that the worker inherits.
+        check_s: minimum seconds that a check may take, because a check compiles kernels that were not compiled ahead.
+        environment: variables of the worker; by default the variables of this process.
         folders: folders of packages that precede all others on the worker's path.
+        pass_fds: further file descriptors that the worker inherits.
     """
 
     def __init__(
@@ -156,7 +156,9 @@ class Watched:
         return next(event for event in self.until(answer) if event["event"] == answer)
 
     def until(self, answer: str) -> Iterator[dict[str, Any]]:
-        """Yield events until the next ``answer``, inclusive, but no ``stage`` events. Raises as ``wait``."""
+        """Yield events up to and including the next ``answer``, without ``stage`` events. Raise the errors of
+        ``wait``.
+        """
         while True:
             event = self._next()
             if event["event"] == "stage":
@@ -174,7 +176,7 @@ class Watched:
                     return
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Send a request; call ``wait`` for its answer. Raises the same errors as ``wait``."""
+        """Send a request; call ``wait`` for its answer. Raise the errors of ``wait``."""
         self._stage, self._variant, self._owes = "request", "", True
         self._asked_at = monotonic()
         assert self._process.stdin is not None
@@ -185,11 +187,11 @@ class Watched:
             self._died()
 
     def kill(self) -> None:
-        """Kill the worker from another thread: a ``wait`` in progress raises ``WorkerDied``. Then call ``close``."""
+        """Kill the worker from another thread, then call ``close``. A ``wait`` in progress raises ``WorkerDied``."""
         kill_group(self._process)
 
     def close(self, patience_s: float = 5.0) -> None:
-        """End the worker; kill it if a request is unanswered or it does not end within ``patience_s`` seconds."""
+        """End the worker. Kill it if a request is unanswered or if it does not end within ``patience_s`` seconds."""
         if self._log.closed:
             return
         if self._process.stdin and not self._process.stdin.closed:
@@ -201,7 +203,7 @@ class Watched:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the worker and its group for the block, so that none of its code runs."""
+        """Stop the worker and its group during the block, so that none of their code runs."""
         self._signal(signal.SIGSTOP)
         try:
             yield
@@ -247,7 +249,7 @@ class Watched:
         return dict(event)
 
     def _stop(self, how: str, rule: str = "") -> NoReturn:
-        """Kill the worker and raise ``WorkerDied``; ``how`` says what it did."""
+        """Kill the worker and raise ``WorkerDied``. ``how`` describes the worker's failure."""
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):  # the driver may block the end of a process for a while
             self._process.wait(LOST_S)

@@ -1,8 +1,9 @@
 """The worker's side of the protocol of ``lockstep.processes.watched``.
 
-A worker reads JSON requests from standard input, one a line, and writes JSON events, one a line, to the file descriptor
-that ``--reply`` names. It ends when its input ends. Before each step that may hang or crash it sends a ``stage`` event,
-so that the parent knows what was running. Output of kernels and compilers goes to the parent's log.
+A worker reads JSON requests from standard input, one per line. A worker writes JSON events, one per line, to the file
+descriptor that ``--reply`` names. A worker ends when its input ends. Before each step that may hang or crash, the
+worker sends a ``stage`` event, so that the parent knows which step was running. Output of kernels and compilers goes to
+the parent's log.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ CONTEXT_LOST = 70
 
 
 class WorkerProcess:
-    """The process that serves requests. Create it before slow imports: from then on it ends with its parent.
+    """The process that serves requests. Create it before slow imports, because only then does the process end with its
+    parent.
 
     Args:
         name: name of the program, for usage errors.
@@ -46,7 +48,10 @@ class WorkerProcess:
         self._reply.write(json.dumps({"event": event, **content}) + "\n")
 
     def stage(self, stage: str, variant: str = "") -> None:
-        """Report the stage that begins; ``variant`` is the culprit if the process dies in it ("" for all variants)."""
+        """Report the stage that begins.
+
+        ``variant`` is the culprit if the process dies in this stage ("" for all variants).
+        """
         self.emit("stage", stage=stage, variant=variant)
 
     def lost(self, variant: str, reason: str, rule: str = "") -> int:

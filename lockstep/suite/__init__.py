@@ -1,1 +1,1 @@
-"""What a repository declares: its suites, its packages under test, and the thresholds of a change."""
+"""The declarations of a repository: its suites, its packages under test, and its thresholds."""

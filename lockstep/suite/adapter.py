@@ -1,4 +1,4 @@
-"""Variants that a suite defines itself: functions of today's suite that import the package under test when called."""
+"""Variants that a suite defines itself: methods of today's suite that import the package under test when called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Adapter:
     Attributes:
         function: the method.
         prepare: function that returns further named arguments (packed weights, for example) from the suite's inputs, or
-            None. It runs before timing, never in the timed part.
+            ``None``. ``prepare`` runs before timing, never in the timed part.
     """
 
     function: Function
@@ -35,8 +35,8 @@ def variant(*, prepare: Function) -> Callable[[Function], Function]: ...
 def variant(function: Function | None = None, /, *, prepare: Function | None = None) -> Any:
     """Mark a method of a suite as a variant, which gets the method's name.
 
-    It receives the suite's inputs that it names as parameters, and ``out`` if it takes one. Import the package under
-    test inside the method: the method is today's, and the package that it imports is the commit's.
+    The method receives the suite's inputs that it names as parameters, and ``out`` if it names ``out``. Import the
+    package under test inside the method: the method is today's, and the package that it imports is the commit's.
 
     Args:
         function: the method.

@@ -1,8 +1,8 @@
 """The source of a benchmark definition: a suite's functions and all of the project's own code that they use.
 
-Different definitions must not share a series. So everything that a function uses is followed: helpers, constants and
-classes of its module and of other modules of the same project, whatever they are bound to. Installed packages belong to
-the environment, not to the definition.
+Different definitions must not share a series. So the reader follows everything that a function uses: helpers, constants
+and classes of its module and of other modules of the same project. Installed packages belong to the environment, not to
+the definition.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 from lockstep.suite.adapter import Adapter
 from lockstep.suite.syntax import bound_names, functions_by_line, is_literal, parsed_code, stable_text
 
-#: Not followed, although a project may have it beside the suites: its changes raise the protocol version instead.
+#: Package that is not followed, even if a project holds it beside the suites. Its changes raise the protocol version.
 _HARNESS = "lockstep"
 
 
 @dataclass
 class Reader:
-    """Reads the parts of one suite's definition; a name that several functions use is read once.
+    """Reads the parts of one suite's definition. A name that several functions use is read once.
 
     Attributes:
         root: folder of the project; modules below it are followed, except installed packages.
@@ -40,13 +40,14 @@ class Reader:
     seen: set[tuple[str, str]] = field(default_factory=set)
 
     def member(self, name: str, *, inherited: bool = False) -> list[str]:
-        """Return the source or literal of an attribute of the suite's class, followed by everything that it uses.
+        """Return the source or literal of an attribute of the suite's class, followed by everything that the attribute
+        uses.
 
         The result is empty for an attribute that the harness gives every suite.
 
         Args:
             name: name of the attribute.
-            inherited: whether to add what base classes bind to the name, because ``super()`` reaches it.
+            inherited: whether to add the attributes of the same name in base classes, because ``super()`` reaches them.
         """
         found = [base for base in self.suite.__mro__ if name in vars(base) and self._is_own(_module_of_class(base))]
         parts: list[str] = []
@@ -67,7 +68,9 @@ class Reader:
         return parts
 
     def function(self, function: Callable[..., Any]) -> list[str]:
-        """Return a function's source without comments, docstrings and layout, then everything that it uses."""
+        """Return a function's source without comments, docstrings and layout, followed by everything that the
+        function uses.
+        """
         module = inspect.getmodule(function)
         functions = functions_by_line(inspect.getsource(module)) if module else {}
         own = functions.get(function.__code__.co_firstlineno, ())
@@ -98,7 +101,7 @@ class Reader:
         return parts
 
     def _statement_of_class(self, owner: type, name: str) -> list[str]:
-        """Return the statements of a class body that bind a name, followed by everything that they use."""
+        """Return the statements of a class body that bind a name, followed by everything that the statements use."""
         module = sys.modules[owner.__module__]
         parts: list[str] = []
         for node in ast.walk(parsed_code(inspect.getsource(module))):
@@ -112,7 +115,8 @@ class Reader:
     def _names(self, tree: ast.AST, scope: Mapping[str, Any], module: str) -> list[str]:
         """Return the values of the global names in a piece of source, in the order of the source.
 
-        They are read from the source, because bytecode differs: some Python versions compile comprehensions separately.
+        The names are read from the source, because bytecode differs: some Python versions compile comprehensions
+        separately.
         """
         used = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
         parts: list[str] = []
@@ -126,7 +130,7 @@ class Reader:
         return parts
 
     def _value(self, name: str, value: Any, module: str) -> list[str]:
-        """Return the source or literal of a name's value in a module; nothing if it is not the project's own."""
+        """Return the source or literal of a name's value in a module; [] if the value is not the project's own."""
         if (module, name) in self.seen:
             return []
         self.seen.add((module, name))
@@ -146,7 +150,9 @@ class Reader:
         return self._statement(name, module)
 
     def _statement(self, name: str, module: str) -> list[str]:
-        """Return the top-level statements that bind a name in its module, or in the module it was imported from."""
+        """Return the top-level statements that bind a name in its module, or in the module from which it was
+        imported.
+        """
         found = sys.modules.get(module)
         if found is None or not self._is_own(found):
             return []
@@ -161,7 +167,9 @@ class Reader:
         return parts
 
     def _late_imports(self, tree: ast.AST, module: str) -> list[str]:
-        """Return the whole modules of the project that a function imports when called: they are not loaded yet."""
+        """Return the source of the project's modules that a function imports when called, because they are not
+        loaded yet.
+        """
         parts: list[str] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):

@@ -54,7 +54,7 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
 
 
 def suites_in(module: ModuleType) -> Iterator[Suite]:
-    """Yield the suites that a module defines; imported suites are left out.
+    """Yield the suites that a module defines, without imported suites.
 
     Raises:
         SuiteError: a suite lacks a method, an attribute or its baseline.
@@ -68,7 +68,7 @@ def suites_in(module: ModuleType) -> Iterator[Suite]:
                 f"{module.__file__}: suite {name} needs {lacking}; a class that is only a base begins with _"
             )
         suite = value()
-        suite.variants()  # raises now if they are wrong
+        suite.variants()  # raises now if the variants are wrong
         yield suite
 
 
@@ -100,13 +100,15 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
 
 
 def _imported_beside(suite: Suite) -> Iterator[ModuleType]:
-    """Yield the imported modules of the package that defines a suite: the suite's own, and modules it may use."""
+    """Yield the imported modules of the package that defines a suite: the suite's own module, and modules it may
+    use.
+    """
     home = type(suite).__module__.partition(".")[0]
     yield from (one for name, one in list(sys.modules.items()) if name.partition(".")[0] == home and one is not None)
 
 
 def _holds(module: ModuleType, packages: Sequence[str]) -> str:
-    """Return the package of ``packages`` whose module, class or function a module holds; "" if there is none."""
+    """Return the first of ``packages`` to which a global of the module belongs; "" if there is none."""
     for value in vars(module).values():
         source = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         top = source.partition(".")[0] if isinstance(source, str) else ""
@@ -116,7 +118,7 @@ def _holds(module: ModuleType, packages: Sequence[str]) -> str:
 
 
 def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
-    """Return the folder of the working tree that holds the packages: that of asv.conf.json, or its ``repo_subdir``.
+    """Return the folder of the working tree that holds the packages: asv.conf.json's folder, or its ``repo_subdir``.
 
     Raises:
         SuiteError: a measured package is not in that folder; all commits would then look the same.
@@ -141,11 +143,12 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
 
 
 def has_family(root: Path, suite: Suite) -> bool:
-    """Return whether a tree may have variants of a suite: its module, or modules that the suite's variants import.
+    """Return whether a tree may have variants of a suite: the suite's module, or modules that the suite's variants
+    import.
 
     Args:
         root: folder of the packages.
-        suite: the suite whose variants are looked for.
+        suite: the suite.
     """
     if suite.adapters or not suite.module:
         return True
@@ -170,10 +173,10 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
 def match_cases(suite: Suite, text: str) -> list[Case]:
     """Return the cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
 
-    The whole label of a case picks this case alone, and no case that has a flag besides.
+    The whole label of a case picks only this case, and not a case with an additional flag.
 
     Raises:
-        SuiteError: no case has them; the message lists the labels of all cases.
+        SuiteError: no case matches; the message lists the labels of all cases.
     """
     return _matching(suite, text) or [suite.case(text)]
 

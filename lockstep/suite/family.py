@@ -1,4 +1,4 @@
-"""The variants of a suite at a commit: those of its module, and the suite's own."""
+"""The variants of a suite at a commit: the variants of its module, and the suite's own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Family:
     activations: tuple[str, ...] = ()
 
     def prepared(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what variant ``name`` prepares offline from the suite's inputs; an empty dict for most variants.
+        """Return the arguments that variant ``name`` prepares offline from the suite's inputs; {} for most variants.
 
         Activations are passed in shuffled order: the preparation sees their layout but cannot compute the result.
         """
@@ -140,7 +140,7 @@ def _variants(suite: Suite, module: ModuleType) -> Mapping[str, Variant]:
 
 
 def _late(function: Variant) -> Variant:
-    """Return a function that may import when it is called; it raises the errors of ``import_module``."""
+    """Return a function that may import modules when called. It raises the errors of ``import_module``."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -149,10 +149,10 @@ def _late(function: Variant) -> Variant:
             return function(*args, **kwargs)
         except BaseException as error:
             forget_failed_import(error, known)
-            # If code under test raised it, the package is broken, not absent.
+            # If code under test raised the error, the package is broken, not absent.
             absent = isinstance(error, ImportError) and under_test(error.name or "")
             if absent and not any(frames_under_test(error)):
-                lacks = str(error).partition(" (")[0]  # what follows is the path of a temporary folder
+                lacks = str(error).partition(" (")[0]  # the rest is the path of a temporary folder
                 raise NotInCommit(f"such module or name: {lacks}") from error
             raise
 

@@ -1,4 +1,4 @@
-"""Draw random inputs. Never zeros: an H200 runs a bf16 product 13 % faster on zeros than on random data."""
+"""Draw random inputs. Inputs are never zero: an H200 runs a bf16 product 13 % faster on zeros than on random data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 class Draw:
     """Draws tensors on one device from one seed. Suites name dtypes as strings and import no torch.
 
-    On "meta", tensors are empty: to draw them there, torch would load its reference implementations and with them
+    On "meta", tensors are empty. A random draw on "meta" would load torch's reference implementations and with them
     torch._dynamo, which takes 2 s.
     """
 
@@ -80,7 +80,9 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
 
 
 def shuffled(value: Any) -> Any:
-    """Return the same structure with the elements of each tensor in random order; "meta" tensors have no elements."""
+    """Return the same structure with the elements of each tensor in random order. "meta" tensors are returned as
+    they are.
+    """
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_meta:

@@ -29,7 +29,7 @@ def module_path(module: str, home: Path) -> Path | None:
 
 
 def variant_entries(path: Path) -> dict[str, ast.expr] | None:
-    """Return the entries of a module's ``VARIANTS``; None if it is not a dict literal with string keys."""
+    """Return the entries of a module's ``VARIANTS``; None if ``VARIANTS`` is not a dict literal with string keys."""
     return literal_entries(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
 
 

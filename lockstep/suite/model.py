@@ -24,8 +24,8 @@ from lockstep.suite.listed_variants import module_path, variant_entries
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw
 
-#: Raised by one whenever measuring changes so much that old and new numbers cannot be compared.
-#: A new version starts a new series, because it is part of the asv benchmark version.
+#: Raised by one whenever a change of the measurement makes old and new numbers incomparable. A new version starts a new
+#: series, because the version is part of the asv benchmark version.
 PROTOCOL_VERSION = 6
 
 #: Assumed number of summands if a suite does not state it.
@@ -60,14 +60,14 @@ class Suite(ABC):
 
     Attributes:
         family: by default the name of the suite's own module, or the value that a base class sets.
-        op: name of this suite within a family that has several. The suite's name then is ``family.op``; it owns
-            the variants of ``module`` that begin with ``op.``: "mlp" owns "mlp.bmm".
-        module: dotted name of the module with ``VARIANTS``, in a package under test. It comes from each commit.
+        op: name of this suite within a family of several suites. The suite's name then is ``family.op``; it owns the
+            variants of ``module`` that begin with ``op.``: "mlp" owns "mlp.bmm".
+        module: dotted name of the module with ``VARIANTS``, in a package under test. The module comes from each commit.
         cases: every shape that is measured on a GPU.
         quick: shapes small enough for a CPU, measured on machines without a GPU; they may be among ``cases``.
         baseline: the variant that speedup is measured against.
-        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output. By default it follows from the output's
-            dtype and ``summands`` (``lockstep.timing.tolerance``). Limits for rows, columns and tiles follow from it.
+        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output. The default depends on the output's dtype
+            and ``summands`` (``lockstep.timing.tolerance``). Limits for rows, columns and tiles are derived from it.
         activations: names of inputs that differ from call to call in practice; the other inputs are weights. Offline
             preparation (``PREPARE``) may depend on weights only, so it gets activations in shuffled order.
         inout: names of inputs that variants write, for in-place operations. They are restored after each check and
@@ -125,8 +125,8 @@ class Suite(ABC):
     def summands(self, *args: Any, **axes: Any) -> int:
         """Return the number of terms of the longest sum behind an output element; a product over K has K.
 
-        The number decides the default tolerance if all tensors are float32 or float64; otherwise rounding to 16 bits
-        does.
+        The number decides the default tolerance if all tensors are float32 or float64. Otherwise rounding to 16 bits
+        decides.
         """
         return MANY_SUMMANDS
 
@@ -137,8 +137,9 @@ class Suite(ABC):
     def full_history(self, *args: Any, **axes: Any) -> bool:
         """Return whether a history measures every variant at this case, cold.
 
-        At all other cases it measures only the baseline and ``tracked``, so that each series gets enough time. A suite
-        without this method is measured completely, cold and warm. ``lockstep measure`` and the gate use all cases.
+        At all other cases a history measures only the baseline and ``tracked``, so that each series gets enough time. A
+        suite without this method is measured completely, cold and warm. ``lockstep measure`` and the gate use all
+        cases.
         """
         return True
 
@@ -182,7 +183,7 @@ class Suite(ABC):
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
 
     def follows(self, variant: str, case: Case, l2: str) -> bool:
-        """Return whether a history measures this series; quick cases are few, so all of their series are measured."""
+        """Return whether a history measures this series. Quick cases are few, so all of their series are measured."""
         if type(self).full_history is Suite.full_history or case not in self.cases:
             return True
         if l2 == "cold" and self.full_history(**bind(self.full_history, case)):
@@ -191,7 +192,7 @@ class Suite(ABC):
         return here and variant in (self.baseline, *self.tracked)
 
     def digest(self) -> str:
-        """Return the benchmark version: that of the stored series if ``continues`` names this text."""
+        """The benchmark version: the version of the stored series if ``continues`` names this text."""
         own, stored = self.continues
         return stored if own == self.own_version else self.own_version
 

@@ -1,7 +1,7 @@
-"""Read ``thresholds.toml`` at the root of the repository, which defines the changes that are reported.
+"""Read ``thresholds.toml`` at the root of the repository. The file defines which changes are reported.
 
-The gate and the alerts read the same file. It is optional: without it every series has the defaults below. This
-project's own ``thresholds.toml`` has comments and shows every key.
+The gate and the alerts read the same file. Without the file every series has the defaults below. This project's own
+``thresholds.toml`` has comments and shows every key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ThresholdsError(ValueError):
 
 @dataclass(frozen=True)
 class Threshold:
-    """The smallest change of a series that is reported, how sure it must be, and who owns the series.
+    """The smallest reported change of a series, the required confidence, and the owner.
 
     Attributes:
         min_effect: smallest relative change that matters: 0.01 is 1 %.
@@ -40,7 +40,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The series that an entry applies to, as shell globs. A field that is left out matches everything."""
+    """The series that an entry applies to, as shell globs. A field that is left out matches every series."""
 
     suite: str = "*"
     variant: str = "*"
@@ -89,13 +89,13 @@ class Accept:
     because: str
 
     def concerns(self, texts: Iterable[str]) -> bool:
-        """Return whether a text is a commit named in ``of``, or names a pull request in it as a word."""
+        """Return whether a text is a commit in ``of``, or contains a pull request of ``of`` as a word."""
         return any(_concerns(one, text) for one in self.of for text in texts)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The whole file: defaults, then rules, of which later rules override earlier rules."""
+    """The whole file: defaults and rules. Later rules override earlier rules."""
 
     default: Threshold = Threshold()
     rules: tuple[Rule, ...] = ()
@@ -177,7 +177,7 @@ def _accept(entry: _Entry) -> Accept:
     return Accept(entry.pattern(), entry.share("slower_by"), entry.names("of"), entry.text("because"))
 
 
-#: How to write a value; part of the message if it is missing or of the wrong type.
+#: How to write a value, for the message about a missing value or a wrong type.
 _HOW = {
     "match": 'a table of globs: match = { suite = "linear", case = "M=1,*" }',
     "min_effect": 'a share: min_effect = "2 %"',
@@ -192,7 +192,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class _Entry:
-    """One table of the file, and its place in the file."""
+    """One table of the file, and where the file has it."""
 
     where: str
     values: Mapping[str, Any]
