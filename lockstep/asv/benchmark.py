@@ -1,4 +1,4 @@
-"""asv's benchmark type for suites: latency with samples, and speedup from the same measurement.
+"""asv's benchmark type for suites: latency with samples, speedup and costs from the same measurement.
 
 Importing this module registers the type with asv.
 
@@ -21,14 +21,14 @@ from asv_runner.benchmarks.mark import SkipNotImplemented
 
 from lockstep.asv.result_values import NotAvailable, answer
 from lockstep.record.model import Record
-from lockstep.record.quantity import QUANTITIES
+from lockstep.record.quantity import COST_QUANTITIES, QUANTITIES, type_of
 from lockstep.suite.model import CACHE_STATES, Suite
 
 
 class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
-    """``latency`` or ``speedup`` of a suite."""
+    """``latency``, ``speedup`` or a cost of a suite."""
 
-    name_regex = re.compile("^(latency|speedup)$")
+    name_regex = re.compile(f"^({'|'.join(('latency', 'speedup', *COST_QUANTITIES))})$")
 
     def __new__(cls, name: str, func: Any, attr_sources: list[Any]) -> Any:
         """Return a benchmark of this type for a suite; else of the type that asv would take, or ``None``.
@@ -49,7 +49,7 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         assert suite is not None
         series = series_of(suite, quantity)
         super().__init__(f"{suite.family}.{series.__name__}", series, [series])
-        self.type = "lockstep"
+        self.type = type_of(quantity)
         self.unit = QUANTITIES[quantity].unit
         self.suite = suite.name
         self.quantity = quantity
@@ -76,7 +76,7 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
 
     Args:
         suite: the suite that the benchmark measures.
-        quantity: "latency" or "speedup".
+        quantity: "latency", "speedup" or a cost.
     """
 
     def series(variant: str, case: str, l2: str) -> None:
@@ -115,4 +115,5 @@ def _measure_here(suite: Suite, case: str, l2: str, quick: bool) -> dict[str, Re
 
     device = open_device()
     measurer = Measurer(device, QUICK if quick else Plan.on(device), history=True)
-    return {record.variant: record for record in measurer.measure(suite, suite.case(case), l2, suite.variants())}
+    records = measurer.measure(suite, suite.case(case), l2, suite.variants(), costs=suite.quantities)
+    return {record.variant: record for record in records}

@@ -70,6 +70,7 @@ class Worker(Watched):
         failed: Mapping[str, str],
         twins: Sequence[str] = (),
         reference_mhz: Mapping[str, float] | None = None,
+        costs: Sequence[str] = (),
     ) -> tuple[list[Record], dict[str, dict[str, float | str]], dict[str, float]]:
         """Measure a case in the worker.
 
@@ -82,7 +83,7 @@ class Worker(Watched):
         """
         asked: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
         asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
-        asked |= {"reference_mhz": dict(reference_mhz or {})}
+        asked |= {"reference_mhz": dict(reference_mhz or {}), "costs": list(costs)}
         self.ask({"measure": asked})
         event = self.wait("records")
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]

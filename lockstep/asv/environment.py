@@ -34,6 +34,7 @@ from lockstep.processes.watched import HOME
 from lockstep.record.file import SUFFIX
 from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit
+from lockstep.record.quantity import MEASURED_TYPES, cost_of
 from lockstep.suite.discovery import load_suites, packages_under_test
 from lockstep.timing.stage_times import summary
 
@@ -81,6 +82,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self._options = options or RunOptions(Machine.get_unique_machine_name(), "unknown")
         self._options.environments.append(self)
         self._planned: dict[tuple[str, str, str], list[str]] = {}
+        self._costs: dict[tuple[str, str, str], set[str]] = {}
         # asv may end by an error; no worker may outlive the run.
         atexit.register(self.close)
 
@@ -162,7 +164,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         _, identity, parameters, _, result_file = arguments
         name, _, index = identity.partition("-")
         benchmark = self._benchmarks.get(name, {})
-        if benchmark.get("type") != "lockstep":
+        if benchmark.get("type") not in MEASURED_TYPES:
             code, out = self._recorder.run(arguments, cwd)
             return out, "", code
         if json.loads(parameters).get("repeat") == 1 and not self._options.quick:
@@ -192,7 +194,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         known = self._recorder.served(key, benchmark["version"]) is not None
         variants = plan.get((suite, case, l2), [])
         started = time.monotonic()
-        record = self._recorder.record(key, benchmark["version"], variants)
+        costs = sorted(self._costs.get((suite, case, l2), ()))
+        record = self._recorder.record(key, benchmark["version"], variants, costs)
         if first:
             taken = [self._recorder.served((suite, name, case, l2), benchmark["version"]) for name in variants]
             self._progress.case([one for one in taken if one], time.monotonic() - started, measured=not known)
@@ -205,7 +208,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         """
         chosen = self._options.returns.get("benchmarks")
         for name, benchmark in self._benchmarks.items():
-            if benchmark.get("type") != "lockstep" or (chosen is not None and name not in chosen):
+            if benchmark.get("type") not in MEASURED_TYPES or (chosen is not None and name not in chosen):
                 continue
             indices = chosen.benchmark_selection.get(name) if chosen is not None else None
             for index, combination in enumerate(itertools.product(*benchmark["params"])):
@@ -228,9 +231,11 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         return self._recorder.served(key, version) if self._recorder is not None else None
 
     def _plan(self) -> dict[tuple[str, str, str], list[str]]:
-        """Return the selected variants of every selected case."""
+        """Return the selected variants of every selected case, and note the costs selected with them."""
         if not self._planned:
-            for _, _, _, (suite, variant, case, l2) in self.selected():
+            for _, benchmark, _, (suite, variant, case, l2) in self.selected():
+                if name := cost_of(benchmark["quantity"]):
+                    self._costs.setdefault((suite, case, l2), set()).add(name)
                 variants = self._planned.setdefault((suite, case, l2), [])
                 if variant not in variants:
                     variants.append(variant)

@@ -85,13 +85,14 @@ class Recorder:
         record = self._records.get(key)
         return record if record and key in self._fresh and record.version == version else None
 
-    def record(self, key: Key, version: str, variants: Sequence[str]) -> Record:
-        """Return the record of a series; measure its case with all ``variants`` if needed."""
+    def record(self, key: Key, version: str, variants: Sequence[str], costs: Sequence[str] = ()) -> Record:
+        """Return the record of a series; measure its case with all ``variants`` and ``costs`` if needed."""
         known = self.served(key, version)
         if known is not None:
             return known
         suite, variant, case, l2 = key
-        for taken in self.measure(suite, case, l2, list(dict.fromkeys([*variants, variant])), version):
+        names = list(dict.fromkeys([*variants, variant]))
+        for taken in self.measure(suite, case, l2, names, version, costs=costs):
             self._records[taken.key] = taken
             self._fresh.add(taken.key)
         self._save()
@@ -126,7 +127,14 @@ class Recorder:
         return self._up().host
 
     def measure(
-        self, suite: str, case: str, l2: str, variants: list[str], version: str, twins: Sequence[str] = ()
+        self,
+        suite: str,
+        case: str,
+        l2: str,
+        variants: list[str],
+        version: str,
+        twins: Sequence[str] = (),
+        costs: Sequence[str] = (),
     ) -> list[Record]:
         """Measure a case in as many workers as it takes; nothing is stored.
 
@@ -135,6 +143,7 @@ class Recorder:
             variants: names; the baseline is added.
             version: benchmark version, for series that cannot be measured.
             twins: variants measured a second time as an A/A comparison.
+            costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
         """
         if self._stillborn:
             return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
@@ -149,7 +158,7 @@ class Recorder:
             group = groups.pop(0)
             try:
                 records, controls, stages = self._up().measure(
-                    suite, case, l2, group, failed, twins=twins, reference_mhz=reference_mhz
+                    suite, case, l2, group, failed, twins=twins, reference_mhz=reference_mhz, costs=costs
                 )
             except WorkerDied as died:
                 self.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lockstep.record.model import Record
+from lockstep.record.quantity import COST_QUANTITIES
 
 
 class NotAvailable(Exception):
@@ -26,6 +27,10 @@ def answer(record: Record, quantity: str) -> dict[str, Any]:
         raise NotAvailable(record.reason)
     if record.state == "failed":
         raise MeasurementFailed(f"{record.variant} at {record.case}, {record.l2} L2: {record.reason}")
+    if quantity in COST_QUANTITIES:
+        if quantity not in record.costs:
+            raise NotAvailable(f"no {quantity} here")
+        return {"samples": [record.costs[quantity].value], "number": 1}
     samples = record.latency_samples if quantity == "latency" else record.speedup_samples
     if not samples:
         raise NotAvailable(f"no {quantity}: {record.baseline} has no number here")

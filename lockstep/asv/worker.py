@@ -1,8 +1,8 @@
 """The worker of one commit: imports torch and the commit's packages once, then serves requests to measure.
 
 ``lockstep.processes.worker`` has the protocol. Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed",
-"twins", "reference_mhz"}}`` and, for ordinary asv benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events:
-``ready``, ``stage``, ``records``, ``ran``, ``lost``.
+"twins", "reference_mhz", "costs"}}`` and, for ordinary asv benchmarks, ``{"run": [asv_runner arguments], "cwd"}``.
+Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def main() -> int:
                 asked["failed"],
                 asked["twins"],
                 asked["reference_mhz"],
+                asked["costs"],
             )
         except DeviceLost as lost:
             return process.lost(lost.variant, lost.reason, lost.rule)

@@ -21,7 +21,8 @@ from lockstep.commands.cli import UsageError
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.model import Record
-from lockstep.record.table import CPU_NOTE, reasons, records_table
+from lockstep.record.quantity import COSTS
+from lockstep.record.table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.record.terminal import wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import (
@@ -75,6 +76,13 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             action="store_true",
             help="also judge each variant from another process, which holds clock, seeds and reference",
         )
+        parser.add_argument(
+            "--costs",
+            nargs="*",
+            choices=COSTS,
+            metavar="NAME",
+            help=f"also measure these costs of a call, or without a name all of them: {', '.join(COSTS)}",
+        )
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -99,7 +107,8 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
                     for case, l2 in _selected(suite, args, device):
                         variants = args.variants or list(suite.variants())
                         twins = [suite.baseline, *variants] if args.again else []
-                        records = recorder.measure(suite.name, case.label, l2, variants, suite.digest(), twins)
+                        version, costs = suite.digest(), _costs(suite, args.costs)
+                        records = recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
                         records = judged(suite, case, records)
                         states |= {record.state for record in records}
                         shown += records
@@ -108,6 +117,8 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
                                 print(json.dumps(asdict(record)), flush=True)
                     if not args.json:
                         console.print(records_table(shown, f"{suite.name}: baseline {suite.baseline}"))
+                        if any(record.costs for record in shown):
+                            console.print(costs_table(shown))
                         for line in reasons(shown):
                             console.print(line, markup=False, highlight=False)
             if device == "cpu" and "ok" in states and not args.json:
@@ -121,6 +132,11 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             log.error("nothing was measured")
             return BROKEN
         return 0
+
+
+def _costs(suite: Suite, asked: Sequence[str] | None) -> Sequence[str]:
+    """Return the costs to measure: what the command line names, or without the option what the suite states."""
+    return suite.quantities if asked is None else asked or tuple(COSTS)
 
 
 def _judge(

@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.record.lines import json_line, lines_of, rows_of
-from lockstep.record.model import SCHEMA_VERSION, Accuracy, Clocks, Code, Estimate, Kernel, Provenance, Record
+from lockstep.record.model import (
+    SCHEMA_VERSION,
+    Accuracy,
+    Clocks,
+    Code,
+    CostEstimate,
+    Estimate,
+    Kernel,
+    Provenance,
+    Record,
+)
 
 #: How the name of a provenance file ends.
 SUFFIX = ".provenance.jsonl"
@@ -99,6 +109,8 @@ def record_from(row: dict[str, Any]) -> Record:
     _demand(str, row, "suite", "variant", "case", "l2", "state", "version")
     for name in ("latency", "speedup"):
         known[name] = Estimate(**_known(Estimate, known[name])) if known.get(name) else None
+    costs = known.get("costs") or {}
+    known["costs"] = {name: CostEstimate(**_known(CostEstimate, row)) for name, row in costs.items()}
     known["accuracy"] = Accuracy(**_known(Accuracy, known["accuracy"])) if known.get("accuracy") else None
     clocks = _known(Clocks, known.get("clocks") or {})
     known["clocks"] = Clocks(**{**clocks, "reasons": tuple(clocks.get("reasons", ()))})

@@ -22,6 +22,13 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class CostEstimate(Estimate):
+    """An estimate that has an interval of its own; ``epochs`` is the number of independent values behind it."""
+
+    epochs: int = 0
+
+
+@dataclass(frozen=True)
 class Clocks:
     """Clocks while one arm ran; ``None`` where the machine does not report them.
 
@@ -120,6 +127,7 @@ class Record:
         converged: whether the interval was as narrow as asked before the budget ended.
         baseline: the variant that ``speedup`` refers to.
         note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
+        costs: measured quantities besides latency and speedup (``lockstep.record.quantity.COSTS``), in their units.
         latency_samples, speedup_samples: per round, seconds and ratio, at most 20 of them.
         code: the machine code that ran; ``None`` where it is unknown (on a CPU, in old files).
     """
@@ -153,6 +161,7 @@ class Record:
     wall_s: float = 0.0
     latency_samples: tuple[float, ...] = ()
     speedup_samples: tuple[float, ...] = ()
+    costs: Mapping[str, CostEstimate] = field(default_factory=dict, hash=False)
     code: Code | None = None
 
     @property

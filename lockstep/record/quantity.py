@@ -31,6 +31,11 @@ QUANTITIES: Mapping[str, Quantity] = {
     for one in (
         Quantity("latency", "seconds", "time of a call"),
         Quantity("speedup", "x", "the baseline's time over the variant's", higher_is_better=True),
+        Quantity("host", "seconds", "time that the host takes to call and launch, with the GPU busy"),
+        Quantity("behind", "seconds", "time of a call behind a fixed kernel, less the time of that kernel"),
+        Quantity("behind_speedup", "x", "the baseline's time behind it over the variant's", higher_is_better=True),
+        Quantity("energy", "J", "energy that the board takes for a call, idle power included"),
+        Quantity("compile", "s", "time to compile the kernels one after another, with an empty cache"),
         Quantity("launches", "launches", "Triton and Gluon launches, and calls of torch operators, a call", exact=True),
         Quantity("allocations", "allocations", "allocations of device memory a call", exact=True),
         Quantity("memory", "bytes", "most device memory that a call holds at once", exact=True),
@@ -46,17 +51,50 @@ QUANTITIES: Mapping[str, Quantity] = {
 #: 16 bytes on every architecture from sm_70 on.
 EXACT: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.exact)
 
+#: Measured besides latency and speedup where a suite or ``--costs`` asks: what is asked for, and the quantities of it.
+COSTS: Mapping[str, tuple[str, ...]] = {
+    "host": ("host",),
+    "behind": ("behind", "behind_speedup"),
+    "energy": ("energy",),
+    "compile": ("compile",),
+}
+
+#: The quantities of all costs.
+COST_QUANTITIES: tuple[str, ...] = tuple(name for names in COSTS.values() for name in names)
+
+#: Each time with the ratio to the baseline's time, which is followed instead where there is one.
+PAIRED: Mapping[str, str] = {"latency": "speedup", "behind": "behind_speedup"}
+
+#: Quantities that are times or ratios of times: what is worse is slower.
+TIMED: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.unit in ("seconds", "s", "x"))
+
+#: asv's type of the benchmarks that hold them.
+COST_TYPE = "cost"
+
+#: asv's types of the benchmarks that a measurement of a case answers.
+MEASURED_TYPES = ("lockstep", COST_TYPE)
+
 #: What the check of each record says: series of the store's records, and no benchmarks of asv's.
 CHECKED = ("error", "deterministic")
 
-#: asv's type of the benchmarks that hold them.
+#: asv's type of the benchmarks that hold exact quantities.
 EXACT_TYPE = "exact"
 
 #: Names of the benchmarks of suites; asv's own prefixes mark benchmarks of other types.
 SUITE_BENCHMARK = re.compile(
-    r"(?P<family>[\w.]+)\.(?:(?!time_|timeraw_|track_|mem_|peakmem_)(?P<op>\w+)_)?"
+    rf"(?P<family>[\w.]+)\.(?:(?!time_|timeraw_|track_|mem_|peakmem_|(?:{'|'.join(QUANTITIES)})$)(?P<op>\w+?)_)?"
     rf"(?P<quantity>{'|'.join(QUANTITIES)})"
 )
+
+
+def type_of(quantity: str) -> str:
+    """Return asv's type of a quantity's benchmarks."""
+    return EXACT_TYPE if QUANTITIES[quantity].exact else COST_TYPE if quantity in COST_QUANTITIES else "lockstep"
+
+
+def cost_of(quantity: str) -> str:
+    """Return the name by which a suite asks for a quantity, as in ``COSTS``; "" if it is not a cost."""
+    return next((name for name, quantities in COSTS.items() if quantity in quantities), "")
 
 
 def benchmark_name(suite: str, quantity: str) -> str:

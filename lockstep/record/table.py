@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import quantiles
 
 from rich.table import Table
 
-from lockstep.record.model import Record
+from lockstep.record.model import Estimate, Record
+from lockstep.record.quantity import COST_QUANTITIES, QUANTITIES
 from lockstep.record.terminal import plain_table
 
 #: From here on a ratio's interval or an MDE says only that nothing is known (a share of 1 is 100 %).
 UNKNOWN = 100.0
+
+#: Units in which the costs are shown, with the factor to them, by their unit.
+_SHOWN_AS = {"seconds": ("µs", 1e6), "x": ("×", 1.0), "J": ("mJ", 1e3), "s": ("s", 1.0)}
 
 #: What a reader of a CPU's times must know.
 CPU_NOTE = (
@@ -29,6 +34,18 @@ def records_table(records: Sequence[Record], title: str = "") -> Table:
     return table
 
 
+def costs_table(records: Sequence[Record]) -> Table:
+    """A table of the costs of records that have some, each with its interval."""
+    names = [name for name in COST_QUANTITIES if any(name in record.costs for record in records)]
+    headings = [part for name in names for part in (_heading(name), "95 % interval")]
+    table = plain_table(("variant", "case", "L2"), headings)
+    for record in records:
+        if record.costs:
+            cells = [cell for name in names for cell in _cost(name, record.costs.get(name))]
+            table.add_row(record.variant, record.case, record.l2, *cells)
+    return table
+
+
 def reasons(records: Sequence[Record]) -> Iterator[str]:
     """A line for each reason and note, naming what it applies to."""
     texts: dict[str, list[Record]] = {}
@@ -43,6 +60,26 @@ def reasons(records: Sequence[Record]) -> Iterator[str]:
         variants = ", ".join(dict.fromkeys(record.variant for record in about))
         cases = list(dict.fromkeys(f"{record.case} {record.l2}" for record in about))
         yield f"{text} ({variants}; {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''})"
+
+
+def _heading(name: str) -> str:
+    unit, _ = _SHOWN_AS[QUANTITIES[name].unit]
+    return f"{name.replace('_', ' ')} {unit}"
+
+
+def _cost(name: str, estimate: Estimate | None) -> tuple[str, str]:
+    if estimate is None:
+        return "", ""
+    _, factor = _SHOWN_AS[QUANTITIES[name].unit]
+    # A bound that is infinite is null in a file.
+    low, high = (factor * end if end is not None else math.inf for end in (estimate.low, estimate.high))
+    known = high < UNKNOWN * factor * estimate.value
+    return _digits(factor * estimate.value), f"{_digits(low)} … {_digits(high)}" if known else "unknown"
+
+
+def _digits(number: float) -> str:
+    """At least four significant digits, never an exponent for a large number."""
+    return f"{number:.0f}" if number >= 1e4 else f"{number:.4g}"
 
 
 def _cells(record: Record) -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from lockstep.record.quantity import COSTS
 from lockstep.suite.adapter import Adapter
 from lockstep.suite.case import Case
 from lockstep.suite.definition_source import Reader
@@ -73,6 +74,8 @@ class Suite(ABC):
         inout: names of inputs that variants write, for in-place operations. They are restored after each check and
             before each timed replay, and may be returned. Such a suite has no warm series on a GPU.
         tracked: variants that a history measures, besides the baseline, at cases without ``full_history``.
+        quantities: what a history measures besides latency and speedup: names of ``lockstep.record.quantity.COSTS``.
+            They start no new series of the others.
         continues: version of this text (``Suite.own_version``), and the version under which its series are stored.
             State both if a definition was rewritten but still measures the same: its series then continue.
     """
@@ -87,17 +90,24 @@ class Suite(ABC):
     activations: ClassVar[tuple[str, ...]] = ()
     inout: ClassVar[tuple[str, ...]] = ()
     tracked: ClassVar[tuple[str, ...]] = ("best",)
+    quantities: ClassVar[tuple[str, ...]] = ()
     continues: ClassVar[tuple[str, str]] = ("", "")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if not cls.family and not cls.__name__.startswith("_"):
             cls.family = cls.__module__.rpartition(".")[2]
+        for name in cls.quantities:
+            for quantity in COSTS.get(name, ()):
+                setattr(cls, quantity, _benchmark_of(quantity))
 
     def __init__(self) -> None:
         missing = [name for name in ("cases", "quick", "baseline") if not hasattr(self, name)]
         if missing:
             raise SuiteError(f"suite {self.name}: {type(self).__name__} needs {', '.join(missing)}")
+        for name in self.quantities:
+            if name not in COSTS:
+                raise SuiteError(f"suite {self.name}: there is no quantity {name!r}, only {', '.join(COSTS)}")
         for listed in (self.cases, self.quick):
             twice = [case.label for case in listed if listed.count(case) > 1]
             if twice:
@@ -273,6 +283,16 @@ class Suite(ABC):
                 "so that the names can be read without importing torch"
             )
         return entries
+
+
+def _benchmark_of(quantity: str) -> Callable[..., None]:
+    """Return the method by which asv discovers a benchmark of a cost."""
+
+    def measured(self: Suite, variant: str, case: str, l2: str) -> None:
+        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
+
+    measured.__name__ = quantity
+    return measured
 
 
 def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: int = 0) -> dict[str, Any]:

@@ -57,11 +57,13 @@ class Arm:
         name: the arm's name.
         calls: one call for each set.
         once: whether a replay is a single rotation, because calls change their arguments.
+        before: runs before each call, and its time counts; its result is dropped.
     """
 
     name: str
     calls: tuple[BoundCall, ...]
     once: bool = False
+    before: Call | None = None
 
     def capture(self, device: Device, pool: object, times: int) -> ArmReplay:
         """Return a replay of ``times`` rotations through the sets.
@@ -77,7 +79,8 @@ class Arm:
         def keep(call: Call) -> Call:
             return lambda: alive.append(call())
 
-        replay = device.capture([keep(call) for call in self.calls] * times, pool)
+        rotation = [step for call in self.calls for step in (self.before, keep(call)) if step is not None]
+        replay = device.capture(rotation * times, pool)
         if device.kind == "cpu":
             alive.clear()
             return ArmReplay(replay, lambda: list(alive))

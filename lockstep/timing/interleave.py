@@ -14,12 +14,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import monotonic
+from typing import Any
 
 from lockstep.record.model import TWIN
 from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.captured_arms import Captured, capture_arms
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
+from lockstep.timing.cost_meters import CostMeter, is_measured
 from lockstep.timing.device import Device, Mistimed, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
 from lockstep.timing.replays import settle, time_undisturbed
@@ -99,6 +101,7 @@ def compare(
     verify: Verify = lambda seed, replays: Verified({}),
     restore: Callable[[], None] | None = None,
     early: bool = True,
+    meters: Sequence[CostMeter] = (),
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -119,6 +122,7 @@ def compare(
         trusted: the original functions that measuring relies on; by default those loaded now.
         verify: called after the last epoch and, if ``early``, also after an earlier epoch that arms cannot foresee.
         restore: called before each timed replay; it restores inputs that the epoch's arms write.
+        meters: measure further costs of the arms in some of the epochs, after their rounds.
 
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
@@ -143,7 +147,8 @@ def compare(
     started = monotonic()
     taken = 0
     before: dict[str, Timing] | None = None
-    pending: list[dict[str, list[Timing]]] = []  # epochs since the last timing of the controls
+    pending: list[tuple[dict[str, list[Timing]], list[Any]]] = []  # epochs since the last timing of the controls
+    drawn = -1  # epochs before this one
 
     def verified(of_seed: int, epoch: Sequence[Captured]) -> None:
         """Verify an epoch's arms; drop those that fail, with every number that depends on them."""
@@ -155,11 +160,12 @@ def compare(
         for name in found.failures:
             series.pop(name, None)
         for one in series:
-            if _rival(one, baseline) in found.failures:
+            if rival_of(one, baseline) in found.failures:
                 series[one].pairs.clear()
 
     while series:
         of_seed = buffers.getrandbits(48)
+        drawn += 1
         arms = draw_arms(of_seed, list(series))
         with stages.stage("capture"):
             captured = capture_arms(arms, device, plan.replay_s, per_call, failures, trusted, listener)
@@ -174,7 +180,7 @@ def compare(
                 with stages.stage("controls"):
                     before = controls.take(device)
             try:
-                pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order, restore))
+                timings = time_rounds(captured, rounds_that_fit(captured, per_call, plan), device, order, restore)
             except Mistimed as error:
                 # The failed arm's earlier epochs are dropped as well; those of the other arms count.
                 culprit = next(arm.name for arm in captured if arm.replay is error.replay)
@@ -182,6 +188,13 @@ def compare(
                 del series[culprit]
                 continue
             trusted.require()
+            pending.append((timings, []))
+            if is_measured(drawn, plan.min_epochs):
+                timed = [arm for arm in arms if arm.name in series]
+                for meter in meters:
+                    with stages.stage(meter.name):
+                        pending[-1][1].append(meter.epoch(timed, listener, restore))
+                        trusted.require()
             until_early -= 1
             if until_early == -1:
                 verified(of_seed, captured)
@@ -195,11 +208,13 @@ def compare(
             # Only a limited number of epochs is voided: a machine that never settles is measured too, and marked.
             void_reasons += [moved] * len(pending)
             for name, one in series.items():
-                one.voided += sum(len(timings[name]) for timings in pending)
+                one.voided += sum(len(timings[name]) for timings, _ in pending)
             pending.clear()
             continue
-        for timings in pending:
+        for timings, costs in pending:
             _add_epoch(series, timings, baseline, failures)
+            for meter, measured in zip(meters, costs, strict=False):
+                meter.add(measured)
         taken += len(pending)
         pending.clear()
         if taken >= plan.min_epochs and (
@@ -217,13 +232,13 @@ def compare(
     return Comparison(outcomes, failures, "; ".join(filter(None, (voided, *notes))))
 
 
-def _rounds(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
+def rounds_that_fit(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
     """Return the rounds that fit an epoch's share of the budget; slow arms get fewer rounds, but at least three."""
     one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 
 
-def _time_rounds(
+def time_rounds(
     captured: Sequence[Captured],
     rounds: int,
     device: Device,
@@ -256,11 +271,11 @@ def _add_epoch(
         into.latency.append(median(math.log(timing.seconds) for timing in mine))
         into.latency_samples += [timing.seconds for timing in mine]
         into.sm_mhz += [timing.sm_mhz for timing in mine if not math.isnan(timing.sm_mhz)]
-        rival = _rival(name, baseline)
+        rival = rival_of(name, baseline)
         if rival in timings and rival not in failed:
             into.pairs.append(Pair(tuple(mine), tuple(timings[rival])))
 
 
-def _rival(name: str, baseline: str) -> str:
+def rival_of(name: str, baseline: str) -> str:
     """Return the arm that an arm's ratio refers to: for a twin its variant (an A/A comparison), else the baseline."""
     return name.removesuffix(TWIN) if name.endswith(TWIN) else baseline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -13,15 +13,18 @@ import torch
 
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
-from lockstep.record.model import TWIN, Record
+from lockstep.record.model import TWIN, CostEstimate, Record
+from lockstep.record.quantity import QUANTITIES
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
 from lockstep.timing.argument_sets import set_count, size_of
+from lockstep.timing.behind import Behind
 from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
+from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.epochs import Epochs, Listener
 from lockstep.timing.estimates import Outcome
@@ -94,6 +97,7 @@ class Measurer:
         failed: Mapping[str, str] | None = None,
         twins: Sequence[str] = (),
         reference_mhz: Mapping[str, float] | None = None,
+        costs: Sequence[str] = (),
     ) -> list[Record]:
         """Measure variants of a case and return their records, always including the baseline's.
 
@@ -106,6 +110,7 @@ class Measurer:
             twins: variants measured a second time as an A/A comparison, under their name + ``TWIN``.
             reference_mhz: clock that a variant's speedup is normalised to; by default its mean clock in this
                 measurement.
+            costs: what to measure besides latency and speedup, names of ``lockstep.record.quantity.COSTS``.
 
         Raises:
             DeviceLost: a variant broke the CUDA context, or replaced a trusted function while several were timed.
@@ -185,7 +190,8 @@ class Measurer:
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
             floor = self.controls.floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
             sets = set_count(min(touched.values()), whole, floor, self.device, l2)
-            outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz, trusted)
+            meters = self._meters(costs, suite.baseline, list(arms), reference_mhz or {}, trusted)
+            outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz, trusted, meters)
         except NotImplementedError as error:
             return give_up(str(error))
         except torch.cuda.OutOfMemoryError:
@@ -205,7 +211,8 @@ class Measurer:
                 check_error=passed.accuracy.norm,
                 accuracy=passed.accuracy,
                 deterministic=passed.deterministic,
-                note="; ".join(filter(None, (family.note, note))),
+                costs=_costs(meters, arm, outcome.ratio is not None),
+                note="; ".join(filter(None, (family.note, note, *_lacking(meters, arm)))),
                 wall_s=wall / len(outcomes),
                 code=self.observer.code(CaseKey(suite.name, arms[arm], case.label)),
             )
@@ -263,6 +270,7 @@ class Measurer:
         sets: int,
         reference_mhz: Mapping[str, float] | None,
         trusted: Trusted,
+        meters: Sequence[CostMeter],
     ) -> tuple[dict[str, Outcome], dict[str, Exception], str]:
         """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant's name."""
         # Free the check's tensors before the sets are drawn: the two together may not fit.
@@ -290,8 +298,22 @@ class Measurer:
             epochs.verify,
             epochs.restore if suite.inout else None,
             early=thorough,
+            meters=meters,
         )
         return result.outcomes, result.failures, result.note
+
+    def _meters(
+        self,
+        costs: Sequence[str],
+        baseline: str,
+        arms: Sequence[str],
+        reference_mhz: Mapping[str, float],
+        trusted: Trusted,
+    ) -> list[CostMeter]:
+        """Return the meters of the costs that are measured in epochs."""
+        if "behind" not in costs:
+            return []
+        return [Behind(self.device, self.plan, baseline, arms, reference_mhz, trusted)]
 
     def _plausible(
         self, suite: Suite, case: Case, l2: str, outcomes: Mapping[str, Outcome]
@@ -330,6 +352,19 @@ class Measurer:
             latency_samples=outcome.latency_samples,
             speedup_samples=outcome.ratio_samples,
         )
+
+
+def _costs(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
+    """Return the arm's costs; without ratios if its speedup is withheld."""
+    found = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
+    return {name: estimate for name, estimate in found.items() if paired or not QUANTITIES[name].higher_is_better}
+
+
+def _lacking(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:
+    """Yield why costs of the arm have no number."""
+    for meter in meters:
+        if reason := meter.reason(arm):
+            yield f"no {meter.name}: {reason}"
 
 
 def _misspelt(error: NotInCommit) -> str:

@@ -17,6 +17,11 @@ STAGES = {
     "verify": "replays of the timed arms on other values, and the comparison of their outputs",
 }
 
+#: The stages of costs, where a suite or a command asks for them.
+COST_STAGES = {
+    "behind": "calls behind a fixed kernel",
+}
+
 
 @dataclass
 class Stages:

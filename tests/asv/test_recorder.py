@@ -46,7 +46,7 @@ class FakeWorker:
         self.host = fleet.host
         self.alive = True
 
-    def measure(self, suite, case, l2, variants, failed, twins=(), reference_mhz=None):
+    def measure(self, suite, case, l2, variants, failed, twins=(), reference_mhz=None, costs=()):
         assert self.alive
         self.fleet.asked.append((case, tuple(variants), dict(failed)))
         self.fleet.reference_mhz.append(dict(reference_mhz))

@@ -21,7 +21,7 @@ ROGUES = """
 
 
     def later(x, weight, *, out):
-        if any(frame.name == "_time_rounds" for frame in traceback.extract_stack(limit=12)):
+        if any(frame.name == "time_rounds" for frame in traceback.extract_stack(limit=12)):
             time.monotonic = ticks
         return plain(x, weight, out=out)
 

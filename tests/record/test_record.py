@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lockstep.record.file import RecordError, read_records, write_records
-from lockstep.record.model import SCHEMA_VERSION, Accuracy, Clocks, Code, Estimate, Kernel, Provenance, Record
+from lockstep.record.model import (
+    SCHEMA_VERSION,
+    Accuracy,
+    Clocks,
+    Code,
+    CostEstimate,
+    Estimate,
+    Kernel,
+    Provenance,
+    Record,
+)
 from lockstep.record.table import records_table
 
 # The file keeps seven digits.
@@ -59,6 +69,7 @@ given_fields = {
     "wall_s": numbers,
     "latency_samples": samples,
     "speedup_samples": samples,
+    "costs": st.dictionaries(names, st.builds(CostEstimate, numbers, numbers, numbers, counts), max_size=3),
     "code": st.none() | st.builds(Code, st.lists(kernels, max_size=2).map(tuple), texts),
 }
 records = st.builds(Record, **given_fields)

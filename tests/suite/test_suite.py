@@ -641,3 +641,15 @@ def test_the_whole_label_of_a_case_picks_no_case_with_a_flag_besides():
     assert match_cases(suite, "K=64, M=1") == [plain]
     assert match_cases(suite, "M=1") == [flagged, plain]
     assert match_labels([suite], ["M=2", "M=1,K=64"]) == {"thing": ["M=1,K=64", "M=2,K=64"]}
+
+
+def test_stated_costs_are_benchmarks_that_start_no_new_series():
+    plain, stated = make_suite(), make_suite(quantities=("behind",))
+    assert stated.digest() == plain.digest()
+    found = {name for name, _ in inspect.getmembers(type(stated), inspect.isfunction)}
+    assert found - {name for name, _ in inspect.getmembers(type(plain), inspect.isfunction)} == {
+        "behind",
+        "behind_speedup",
+    }
+    with pytest.raises(SuiteError, match="suite thing: there is no quantity 'latency', only host, behind, energy"):
+        make_suite(quantities=("latency",))

@@ -1,0 +1,66 @@
+"""What the meters of costs have in common: a cost is measured in epochs of a comparison, after the epoch's rounds.
+
+The rounds come first and are the same with and without costs, so that costs change no latency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from lockstep.record.model import CostEstimate
+from lockstep.timing.arms import Arm
+from lockstep.timing.intervals import exponential, log_interval
+
+#: Number of epochs, of those that a comparison takes at least, in which a cost is measured. More take longer than a
+#: history has.
+EPOCHS = 5
+
+
+class CostMeter(Protocol):
+    """Measures one cost of every arm.
+
+    Attributes:
+        name: the cost, a name of ``lockstep.record.quantity.COSTS``; also the stage that its time counts for.
+    """
+
+    name: str
+
+    def epoch(
+        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
+    ) -> Any:
+        """Measure the arms of an epoch, and return what ``add`` takes.
+
+        Args:
+            arms: the arms, on the buffers of the epoch.
+            listener, restore: see ``lockstep.timing.interleave.compare``.
+
+        Raises:
+            DeviceLost: an arm broke the device.
+        """
+
+    def add(self, measured: Any) -> None:
+        """Count what ``epoch`` returned; an epoch that is void is not added."""
+
+    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
+        """Return the arm's quantities by name, in their units; {} if it has none."""
+
+    def reason(self, arm: str) -> str:
+        """Return why the arm has no number; "" if it has one."""
+
+
+def estimated(logs: Sequence[float]) -> CostEstimate:
+    """Return the estimate from the natural logs of independent values, at least one."""
+    found = exponential(log_interval(logs))
+    return CostEstimate(found.value, found.low, found.high, len(logs))
+
+
+def is_measured(epoch: int, epochs: int) -> bool:
+    """Return whether costs are measured in an epoch.
+
+    Args:
+        epoch: number of epochs before it.
+        epochs: number of epochs that the comparison takes at least.
+    """
+    return epoch % math.ceil(epochs / EPOCHS) == 0

@@ -1,0 +1,109 @@
+"""Calls behind a fixed kernel, on a device whose every second a test decides: what a chain of calls hides."""
+
+import pytest
+from fakes import FakeDevice, steady_controls
+from made_suites import make_suite
+
+from lockstep import Cost, grid
+from lockstep.record.model import TWIN
+from lockstep.suite.family import Family
+from lockstep.timing import behind
+from lockstep.timing.device import CpuDevice
+from lockstep.timing.interleave import Plan
+from lockstep.timing.measure import Measurer
+
+[CASE] = grid(M=4)
+SUITE = make_suite(
+    family="chained",
+    quick=(CASE,),
+    draw=lambda new, M: {"x": new.normal(M, M, dtype="float32")},
+    reference=lambda x: 2 * x.double(),
+    cost=lambda M: Cost(M * M, 8 * M * M),
+)
+PLAN = Plan(rounds=4, min_epochs=4, max_epochs=4, warmup_s=0.0)
+
+#: Seconds of a call of each variant behind another kernel, and of the fixed kernel.
+CALL_S, KERNEL_S = 8e-6, 2e-6
+
+
+class Stream(FakeDevice):
+    """Knows the kernel ahead of a call."""
+
+    ahead = ""
+
+    def ran(self, name, seconds):
+        self.ahead = name
+        self.spend(seconds)
+
+
+def family(device):
+    """``chained`` takes half its time behind itself, as a kernel does that starts before the one ahead of it ends."""
+
+    def plain(x):
+        device.ran("plain", CALL_S)
+        return 2 * x
+
+    def chained(x):
+        device.ran("chained", CALL_S / 2 if device.ahead == "chained" else CALL_S)
+        return 2 * x
+
+    return Family({"plain": plain, "chained": chained}, {})
+
+
+def measured(costs, twins=()):
+    device = Stream()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(behind, "fixed_kernel", lambda source, target: (device.ran("kernel", KERNEL_S), target)[1])
+        return measured_on(device, costs, twins)
+
+
+def measured_on(device, costs, twins):
+    measurer = Measurer(device, PLAN, 1, load=lambda suite: family(device), _controls=steady_controls(device))
+    records = measurer.measure(SUITE, CASE, "warm", ("plain", "chained"), twins=twins, costs=costs)
+    assert {record.state for record in records} == {"ok"}
+    return {record.variant: record for record in records}, measurer.stages.take()
+
+
+@pytest.fixture(scope="module")
+def told():
+    return measured(["behind"], twins=["chained"])
+
+
+def test_a_gain_behind_itself_alone_is_none_behind_another_kernel(told):
+    chained = told[0]["chained"]
+    assert chained.speedup.value == pytest.approx(2.0, rel=0.01), "but for the first call of a replay"
+    assert chained.costs["behind_speedup"].value == pytest.approx(1.0, abs=1e-9)
+    assert chained.costs["behind"].value == pytest.approx(CALL_S, rel=1e-9), "less the kernel ahead of it"
+
+
+def test_the_baseline_has_a_time_and_the_ratio_one(told):
+    plain = told[0]["plain"]
+    assert plain.costs["behind"].value == pytest.approx(CALL_S, rel=1e-9)
+    assert (plain.costs["behind_speedup"].value, plain.costs["behind"].epochs) == (1.0, 4)
+
+
+def test_a_twin_is_compared_with_its_variant(told):
+    assert told[0]["chained" + TWIN].costs["behind_speedup"].value == pytest.approx(1.0, abs=1e-9)
+
+
+def test_its_time_is_told_as_a_stage_of_its_own(told):
+    assert told[1]["behind"] > 0.0
+
+
+def test_nobody_pays_for_what_nobody_asked(told):
+    records, stages = measured([], twins=["chained"])
+    assert {name: record.costs for name, record in records.items()} == {name: {} for name in told[0]}
+    assert "behind" not in stages
+    latencies = [{name: record.latency for name, record in one.items()} for one in (records, told[0])]
+    assert latencies[0] == latencies[1], "costs change no latency"
+
+
+def test_a_real_cpu_runs_real_calls_behind_a_real_copy():
+    def plain(x):
+        return 2 * x
+
+    measurer = Measurer(CpuDevice(), PLAN, 1, load=lambda suite: Family({"plain": plain, "again": plain}, {}))
+    records = measurer.measure(SUITE, CASE, "warm", ("plain", "again"), costs=["behind"])
+    for record in records:
+        # A busy machine may take longer for the copies alone than for copies and calls.
+        assert set(record.costs) == {"behind", "behind_speedup"} or "no behind: no more than" in record.note
