@@ -15,7 +15,8 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from lockstep.record.file import SUFFIX, write_records
-from lockstep.record.model import Code, Estimate, Kernel, Provenance, Record
+from lockstep.record.model import Code, CostEstimate, Estimate, Kernel, Provenance, Record
+from lockstep.record.quantity import COSTS, QUANTITIES, type_of
 
 BASELINE, VARIANT = "torch", "triton"
 CASES = ("M=1,K=64", "M=8,K=64", "M=64,K=64")
@@ -39,6 +40,7 @@ class Here:
         slower: factor of the variant's time, baseline: of the baseline's, everything: of all times and controls.
         host: facts that differ from ``HOST``.
         code: fingerprint of the variant's machine code; "" unknown.
+        costs: factor of each cost of the variant, by the quantity that a suite would ask for; {} none was measured.
     """
 
     slower: float = 1.0
@@ -48,6 +50,7 @@ class Here:
     version: str = "ruler1"
     protocol: int = 1
     code: str = ""
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 def commits_of(repo: Path, number: int, touch: Callable[[int], bool] = lambda n: True) -> list[str]:
@@ -88,7 +91,8 @@ def write_history(
     for number, commit in list(enumerate(commits))[first::every]:
         here = planted(number)
         records = list(_records(dice, here, suite, number))
-        benchmarks = {f"{suite}.{quantity}": _benchmark(suite, quantity, here) for quantity in ("latency", "speedup")}
+        quantities = ("latency", "speedup", *(one for name in here.costs for one in COSTS[name]))
+        benchmarks = {f"{suite}.{quantity}": _benchmark(suite, quantity, here) for quantity in quantities}
         _write_asv(results, machine, commit, number, benchmarks, records)
         provenance = Provenance(
             commit=commit,
@@ -138,9 +142,31 @@ def _records(dice: random.Random, here: Here, suite: str, number: int) -> list[R
                     baseline=BASELINE,
                     started_at=_time(number).isoformat(),
                     code=_code(here.code, variant),
+                    costs=_costs(dice, here, index, variant),
                 )
             )
     return records
+
+
+#: A cost of the baseline's first case, and its scatter from commit to commit.
+LEVELS = {"host": (2e-5, 0.01), "behind": (1.1e-5, 0.003), "energy": (2e-3, 0.01), "compile": (1.5, 0.03)}
+
+
+def _costs(dice: random.Random, here: Here, index: int, variant: str) -> dict[str, CostEstimate]:
+    """The variant costs as much as the baseline, unless something is planted."""
+    found = {}
+    for name, factor in here.costs.items():
+        level, scatter = LEVELS[name]
+        value = level * (1 + index) * (factor if variant == VARIANT else 1.0) * dice.gauss(1, scatter)
+        found[name] = _estimate(value, scatter)
+        if name == "behind":
+            found["behind_speedup"] = _estimate(1 / factor if variant == VARIANT else 1.0, 0.001, dice)
+    return found
+
+
+def _estimate(value: float, scatter: float, dice: random.Random | None = None) -> CostEstimate:
+    value *= dice.gauss(1, scatter) if dice else 1.0
+    return CostEstimate(value, value * (1 - scatter), value * (1 + scatter), 5)
 
 
 def _code(fingerprint: str, variant: str) -> Code | None:
@@ -155,8 +181,8 @@ def _benchmark(suite: str, quantity: str, here: Here) -> dict[str, Any]:
     return {
         "name": f"{suite}.{quantity}",
         "code": "",
-        "type": "lockstep",
-        "unit": "seconds" if quantity == "latency" else "x",
+        "type": type_of(quantity),
+        "unit": QUANTITIES[quantity].unit,
         "version": here.version,
         "timeout": 60,
         "param_names": ["variant", "case", "l2"],
@@ -174,7 +200,8 @@ def _write_asv(
     by_key = {(one.variant, one.case): one for one in records}
     for name, benchmark in benchmarks.items():
         values = [by_key[variant, case] for variant in (BASELINE, VARIANT) for case in CASES]
-        numbers = [getattr(one, name.rpartition(".")[2]).value for one in values]
+        quantity = name.rpartition(".")[2]
+        numbers = [(one.costs.get(quantity) or getattr(one, quantity)).value for one in values]
         outcome = BenchmarkResult(numbers, [None] * len(numbers), [None] * len(numbers), 0, "", None)
         file.add_result(benchmark, outcome, _time(number))
     file.save(str(results))

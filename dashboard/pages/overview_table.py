@@ -182,8 +182,8 @@ def columns(results: Results, machine: str) -> list[Column]:
 
     benchmarks = [results.benchmarks[name] for name in own]
     has_speedup = any(one.ours for one in benchmarks)
-    has_seconds = any(one.unit == "seconds" or one.ours for one in benchmarks)
-    has_values = any(one.unit != "seconds" and not one.ours for one in benchmarks)
+    has_seconds = any(one.part == "latency" for one in benchmarks)
+    has_values = any(one.part == "value" for one in benchmarks)
     has_costs = any(run.protocol for run in results.runs_of(machine))
 
     # A state is worth a column where some rows differ in it; in a plain asv project all have the same one.

@@ -162,7 +162,7 @@ def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator
     for series in changed:
         causes = [attribute(step) for step in series.steps]
         name = series.steps[0].series
-        threshold = thresholds.of(name.suite, name.variant, name.case, name.l2)
+        threshold = thresholds.of(name.suite, name.variant, name.case, name.l2, name.quantity)
         if series.steps[0].old is not None:
             threshold = replace(threshold, min_effect=0.0)
         # A change of changed code must be larger than the changes that occur in unchanged code.
@@ -196,8 +196,10 @@ class _Reporter:
         commits = self._commits[name.machine]
         place = (name.suite, name.variant, name.case, name.l2)
         about = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
-        accept = self._thresholds.accepted(*place, math.expm1(step.size), about) if step.size > 0 else None
-        mute = self._thresholds.muted(*place, self._today)
+        accept = None
+        if step.size > 0:
+            accept = self._thresholds.accepted(*place, math.expm1(step.size), about, name.quantity)
+        mute = self._thresholds.muted(*place, self._today, name.quantity)
         waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
         return ReportedStep(
             step,

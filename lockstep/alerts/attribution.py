@@ -22,6 +22,7 @@ from lockstep.alerts.code_change import code_evidence, same_code
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.evidence import Evidence
 from lockstep.alerts.steps import Move, Step
+from lockstep.record.quantity import PAIRED
 
 #: "noise": the code did not change. This is not an alert, and it widens the noise of the series.
 #: "unknown range": only the commits differ, and git does not know the commits in between.
@@ -215,7 +216,7 @@ def _code_may_differ(step: Step) -> bool:
 def _moved_alike(step: Step) -> Iterator[Evidence]:
     """Yield the quantities that moved together with the step although no commit touches them."""
     own, baseline, size = step.own, step.baseline, step.size
-    if step.series.quantity == "speedup":
+    if step.series.quantity in PAIRED.values():
         # A ratio falls when its baseline becomes faster. Then the kernel did not change.
         if baseline and own and explains(-baseline.log, size) and not explains(own.log, size):
             yield Evidence("baseline's time", "", _percent(baseline))

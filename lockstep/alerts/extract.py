@@ -85,7 +85,7 @@ class StepBuilder:
         run = self._results.runs[int(trend.run[index])]
         version = self._results.versions[int(trend.version[index])]
         # Our own number of samples depends on the sequential stop; other projects configure theirs.
-        chosen = {} if trend.benchmark.ours else {"number": trend.number[index], "repeat": trend.repeat[index]}
+        chosen = {} if trend.benchmark.measured else {"number": trend.number[index], "repeat": trend.repeat[index]}
         sampling = {name: int(value) for name, value in chosen.items() if value > 0}
         ours = trend.series if trend.benchmark.ours else None
         asked = (int(trend.run[index]), version, *sampling.items(), ours)

@@ -2,7 +2,8 @@
 
 A variant of one of our suites is followed by its paired speedup, which is far more certain than its latency. The
 baseline has no ratio and is followed by its latency. So a machine that slows down is reported once, by the baselines,
-and not by every kernel. Exact quantities and benchmarks of other projects are followed by their numbers.
+and not by every kernel. The time behind a fixed kernel is followed by its ratio as well. Other costs, exact quantities
+and benchmarks of other projects are followed by their numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,8 @@ from lockstep.detect import Trend as Values
 from lockstep.detect.exact import positive
 from lockstep.detect.trend import Better
 from lockstep.history.model import Benchmark, Floats, Series, Trend
-from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
-from lockstep.record.quantity import CHECKED
+from lockstep.record.quantity import CHECKED, PAIRED
 
 Mask = NDArray[np.bool_]
 
@@ -75,7 +75,7 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
     last name.
     """
     suite, family = benchmark.suite, benchmark.family
-    if benchmark.ours or benchmark.exact:
+    if benchmark.of_suite:
         variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
         return SeriesName(series.machine, family, suite, variant, case, l2, benchmark.quantity)
     return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
@@ -87,22 +87,21 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
     A change found under an old version stays valid under a new one, so old versions come first. ``baselines`` maps
     each of our suites to its baseline.
     """
-    ours = {
-        (key_of(trend.series, trend.benchmark), trend.benchmark.part): trend for trend in trends if trend.benchmark.ours
-    }
+    ours = {name_of(trend.series, trend.benchmark): trend for trend in trends if trend.benchmark.measured}
+    pairs = {quantity: pair for pair in PAIRED.items() for quantity in pair}
     found = []
     for trend in trends:
         name = name_of(trend.series, trend.benchmark)
         own = base = None
-        if trend.benchmark.ours:
-            key = key_of(trend.series, trend.benchmark)
-            baseline = baselines.get(key.suite, "")
-            ratios = ours.get((key, "speedup"))
-            paired = key.variant != baseline and ratios is not None and bool(_numbers(ratios).any())
-            if paired != trend.benchmark.is_ratio:
+        if name in ours and name.quantity in pairs:
+            time, ratio = pairs[name.quantity]
+            baseline = baselines.get(name.suite, "")
+            ratios = ours.get(replace(name, quantity=ratio))
+            paired = name.variant != baseline and ratios is not None and bool(_numbers(ratios).any())
+            if paired != (name.quantity == ratio):
                 continue
-            own = ours.get((key, "latency"))
-            base = ours.get((key.of(baseline), "latency")) if paired else None
+            own = ours.get(replace(name, quantity=time))
+            base = ours.get(replace(name, quantity=time, variant=baseline)) if paired else None
         for version, points in enumerate(by_version(trend)):
             values = values_of(points, paired_numbers(points))
             found.append(Followed(name, points, values, _at(own, points), _at(base, points), version))

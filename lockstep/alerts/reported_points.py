@@ -19,6 +19,7 @@ from lockstep.detect.run_lengths import Ints
 from lockstep.history.model import STATES, Trend
 from lockstep.history.reader import Numbers
 from lockstep.history.snapshot import Results
+from lockstep.record.quantity import PAIRED
 
 Mask = NDArray[np.bool_]
 
@@ -41,7 +42,7 @@ class SeriesReports:
         texts: the texts that ``version``, ``baseline`` and the spans refer to by index.
         number: number of each series, see ``Results.number``.
         name: name of each series.
-        ours: whether the series belongs to one of our suites.
+        ours: whether a measurement of one of our suites gives the numbers.
         row: row in the detector that has the series' newest numbers; −1 if the series is not followed.
         version: benchmark version of the newest number; −1 if the series never had a number.
         paired: whether the paired ratio is followed instead of the number.
@@ -87,7 +88,7 @@ class SeriesReports:
             number = results.number(trend.series)
             columns["number"].append(number)
             columns["name"].append(name_of(trend.series, trend.benchmark))
-            columns["ours"].append(trend.benchmark.ours)
+            columns["ours"].append(trend.benchmark.measured)
             columns["row"].append(row)
             columns["version"].append(of_version[version] if version >= 0 else -1)
             columns["paired"].append(row >= 0 and paired_numbers(points[row].trend))
@@ -111,7 +112,7 @@ class SeriesReports:
         """Return the reports for ``lockstep.alerts.freshness``. A ratio and its time count once."""
         found = []
         for place, (name, span) in enumerate(zip(self.name, self.span.tolist(), strict=True)):
-            if self.ours[place] and name.quantity == "speedup":
+            if self.ours[place] and name.quantity in PAIRED.values():
                 continue
             spans = (*self.earlier.get(place, ()), span)
             each = [
@@ -175,12 +176,12 @@ class SeriesReports:
         return Points(self.row[place], trend.values, trend.errors)
 
     def _ignored(self, places: Ints) -> bool:
-        """Return whether all of these series are never followed: latencies that have a ratio, and a baseline's
+        """Return whether all of these series are never followed: times that have a ratio, and a baseline's
         ratio.
         """
         baselines = self.baselines if len(places) else {}
         names = [self.name[place] for place in places.tolist()]
-        beside = [one.quantity != "speedup" or one.variant == baselines.get(one.suite) for one in names]
+        beside = [one.quantity not in PAIRED.values() or one.variant == baselines.get(one.suite) for one in names]
         return bool((self.ours[places] & (self.version[places] >= 0)).all()) and all(beside)
 
     def _report(self, place: Ints, commit: int, state: Ints, version: Ints) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.alerts.commit_ranges import Unknown
-from lockstep.record.quantity import CHECKED, EXACT
+from lockstep.record.quantity import CHECKED, COST_QUANTITIES, EXACT, TIMED
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -31,7 +31,7 @@ class SeriesName:
     @property
     def timed(self) -> bool:
         """Whether the quantity is a time or a ratio of times, so that worse means slower."""
-        return self.quantity in ("latency", "speedup", "seconds")
+        return self.quantity in (*TIMED, "seconds")
 
     @property
     def checked(self) -> bool:
@@ -39,11 +39,17 @@ class SeriesName:
         return self.ours and self.quantity in CHECKED
 
     @property
+    def cost(self) -> bool:
+        """Whether the quantity is a cost besides latency and speedup."""
+        return self.ours and self.quantity in COST_QUANTITIES
+
+    @property
     def label(self) -> str:
         """Name of the series for a reader who knows machine and family: ``linear.triton M=1,K=64 cold``."""
         head = f"{self.suite}.{self.variant}" if self.variant else self.suite
-        exact = self.quantity if self.checked or (self.quantity in EXACT and not self.l2) else ""
-        return " ".join(part for part in (head, self.case, self.l2, exact) if part)
+        named = self.checked or self.cost or (self.quantity in EXACT and not self.l2)
+        quantity = self.quantity.replace("_", " ") if named else ""
+        return " ".join(part for part in (head, self.case, self.l2, quantity) if part)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def search_command(tracked: Tracked) -> str:
     """Return the command that finds the commit; "" if the commit is known, or the range cannot be searched."""
     if len(tracked.alert.suspects) < 2:
         return ""
-    if tracked.alert.members[0].series.checked:
+    if tracked.alert.members[0].series.checked or tracked.alert.members[0].series.cost:
         return f"lockstep run {tracked.alert.before[:12]}..{tracked.alert.after[:12]} --bench {tracked.alert.family}"
     if tracked.alert.members[0].old is not None:
         return f"lockstep code history {tracked.alert.before[:12]}..{tracked.alert.after[:12]}"

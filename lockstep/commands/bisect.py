@@ -97,6 +97,9 @@ def _refused(args: argparse.Namespace) -> int | None:
     if worst.series.checked:
         log.error(f"bisect measures times; the check of each commit of the range tells more: {search_command(alert)}")
         return USAGE
+    if worst.series.cost:
+        log.error(f"bisect measures latencies; this measures {worst.series.quantity}: {search_command(alert)}")
+        return USAGE
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:

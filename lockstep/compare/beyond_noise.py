@@ -68,7 +68,7 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
     sure = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
     confidence = np.full(len(rows), thresholds.default.confidence)
     if thresholds.rules:
-        confidence = np.array([thresholds.of(*key[1:]).confidence for key in rows.keys])
+        confidence = np.array([thresholds.of(*rows.subject(place)).confidence for place in range(len(rows))])
     half = quantiles(1 - (1 - confidence) / compared) * caution * differences.error
     mde = rows.columns["mde"]
     needed: Floats = np.where(sure, np.fmax(half, np.log1p(np.where(np.isnan(mde), 0.0, mde))), np.inf)

@@ -260,7 +260,7 @@ def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
     if not thresholds.rules:
         own = thresholds.default
         return np.full(len(rows), own.min_effect), np.full(len(rows), own.confidence)
-    each = [thresholds.of(*key[1:]) for key in rows.keys]
+    each = [thresholds.of(*rows.subject(place)) for place in range(len(rows))]
     return np.array([one.min_effect for one in each]), np.array([one.confidence for one in each])
 
 

@@ -232,6 +232,12 @@ class RowTable(Sequence[Row]):
         """
         return self._machine.benchmarks[self._machine.index.series[self.at("rank", place)].benchmark]
 
+    def subject(self, place: int) -> tuple[str, str, str, str, str]:
+        """Return the suite, variant, case, cache state and quantity of a row, as thresholds name them."""
+        key, benchmark = self.key_at(place), self.benchmark(place)
+        suite = benchmark.suite if benchmark.of_suite else key.suite
+        return suite, key.variant, key.case, key.l2, benchmark.quantity
+
     @property
     def short_commits(self) -> list[str]:
         """The first eight digits of each row's commit."""
@@ -281,7 +287,7 @@ class RowTable(Sequence[Row]):
             value=value.times(_unit(benchmark)[1]) if value else None,
             unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
             higher_is_better=benchmark.higher_is_better,
-            axes=case_axes(key.case) if benchmark.ours else _other_axes(series),
+            axes=case_axes(key.case) if benchmark.measured else _other_axes(series),
             baseline=self.at("baseline", place),
             check_error=self.number("check_error", place),
         )

@@ -12,7 +12,7 @@ from lockstep.history.model import Benchmark, Series, SeriesKey, State
 from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
-from lockstep.record.quantity import EXACT, SUITE_BENCHMARK, benchmark_name
+from lockstep.record.quantity import COST_QUANTITIES, EXACT, SUITE_BENCHMARK, benchmark_name
 
 STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "bare": "no provenance"}
 
@@ -77,7 +77,7 @@ RELATIVE = "relative"
 VALUE = "value"
 
 #: Display unit and factor, for units that are not displayed as they are.
-SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6)}
+SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6), "J": ("mJ", 1e3)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +198,13 @@ def alike(results: Results, suite: str) -> Mapping[str, str]:
     """Return the suites of all quantities of the same lockstep suite, each with its label; {} for another project's
     suite.
 
-    For example, "linear" has latency and speedup, and "linear.registers" is an exact quantity.
+    For example, "linear" has latency and speedup, "linear.host" is a cost, and "linear.registers" is an exact quantity.
     """
-    own = [one for one in results.benchmarks.values() if one.ours or one.exact]
+    own = [one for one in results.benchmarks.values() if one.of_suite]
     named = next((one.suite for one in own if one.key_suite == suite), None)
     there = {one.key_suite for one in own if one.suite == named}
-    labels = {named or "": "time"} | {benchmark_name(named or "", name): name for name in EXACT}
+    labels = {named or "": "time"}
+    labels |= {benchmark_name(named or "", name): name.replace("_", " ") for name in (*COST_QUANTITIES, *EXACT)}
     return {key_suite: label for key_suite, label in labels.items() if key_suite in there}
 
 
@@ -217,7 +218,7 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
         return Quantity(RELATIVE, "Relative to the first", "×", False)
     row = next((row for row in rows if row.value), None)
     ours = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
-    label = ours["quantity"].capitalize() if ours else "Value"
+    label = ours["quantity"].replace("_", " ").capitalize() if ours else "Value"
     # The label "Registers registers" would repeat itself.
     unit = "" if row is None or row.unit == label.lower() else row.unit
     return Quantity(VALUE, label, unit, row.higher_is_better if row else False)
@@ -228,7 +229,7 @@ def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
     own = benchmarks_of(results, suite)
     if any(one.ours for one in own):
         return (*QUANTITIES, RELATIVE)
-    return ("latency", RELATIVE) if all(one.unit == "seconds" for one in own) else (VALUE, RELATIVE)
+    return ("latency", RELATIVE) if all(one.part == "latency" for one in own) else (VALUE, RELATIVE)
 
 
 def series_of(results: Results, suite: str, machine: str | None = None) -> dict[SeriesKey, list[Series]]:

@@ -41,7 +41,7 @@ def word(verdict: Verdict, unit: str) -> str:
     """Return the name of a verdict on a number of this unit. Only times are slower or faster, other numbers worse or
     better.
     """
-    if unit in ("seconds", "µs", "×", ""):
+    if unit in ("seconds", "s", "µs", "x", "×", ""):
         return verdict
     return {"slower": "worse", "faster": "better"}.get(verdict, verdict)
 

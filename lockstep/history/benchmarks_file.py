@@ -10,9 +10,12 @@ from typing import Any
 
 from lockstep.history.model import Benchmark
 from lockstep.history.validation import Unreadable, read_json
-from lockstep.record.quantity import EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK
+from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK, type_of
 
-_OUR_PARAMETERS = {"lockstep": ("variant", "case", "l2"), EXACT_TYPE: ("variant", "case")}
+_OUR_PARAMETERS = {
+    **dict.fromkeys(("lockstep", COST_TYPE), ("variant", "case", "l2")),
+    EXACT_TYPE: ("variant", "case"),
+}
 
 #: Unit by asv's name prefix, for benchmarks without a unit in the table.
 _UNITS = {"time": "seconds", "timeraw": "seconds", "mem": "bytes", "peakmem": "bytes"}
@@ -49,7 +52,7 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
     """Return a benchmark from the table's entry, or from the benchmark's name alone if there is no entry."""
     entry = entry or {}
     ours = SUITE_BENCHMARK.fullmatch(name)
-    own = "" if ours is None else EXACT_TYPE if QUANTITIES[ours["quantity"]].exact else "lockstep"
+    own = "" if ours is None else type_of(ours["quantity"])
     kind = entry.get("type", own)
     last = name.rpartition(".")[2]
     if ours and kind == own:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.record.quantity import EXACT_TYPE
+from lockstep.record.quantity import COST_TYPE, EXACT_TYPE
 
 #: "ok"; "na" (not supported here); "failed"; "bare" (asv's number without a provenance record).
 State = Literal["ok", "na", "failed", "bare"]
@@ -138,7 +138,8 @@ class Benchmark:
     Attributes:
         name: asv's name of the benchmark.
         unit: "seconds", "bytes", "x" (a ratio), or the unit that a ``track_*`` states; "" if unknown.
-        kind: asv's type: "time", "track", "memory", "peakmemory", "timeraw", "lockstep", "exact"; "" if unknown.
+        kind: asv's type: "time", "track", "memory", "peakmemory", "timeraw", "lockstep", "cost", "exact"; "" if
+            unknown.
         parameters: names of the parameters, in order.
         suite: our suite, or the module and class of another project's benchmark.
         quantity: the quantity of our suite, see ``lockstep.record.quantity``; otherwise the last part of the name.
@@ -164,6 +165,21 @@ class Benchmark:
         return self.kind == EXACT_TYPE
 
     @property
+    def cost(self) -> bool:
+        """Whether the benchmark is a measured quantity of a lockstep suite besides latency and speedup."""
+        return self.kind == COST_TYPE
+
+    @property
+    def measured(self) -> bool:
+        """Whether a measurement of a lockstep suite gives its numbers: a latency, a speedup or a cost."""
+        return self.ours or self.cost
+
+    @property
+    def of_suite(self) -> bool:
+        """Whether the benchmark is of a lockstep suite, in any quantity."""
+        return self.measured or self.exact
+
+    @property
     def is_ratio(self) -> bool:
         """Whether the benchmark is the speedup of a lockstep suite. Points of the suite's latency carry the same
         ratio.
@@ -177,7 +193,7 @@ class Benchmark:
         """
         if self.ours:
             return "speedup" if self.is_ratio else "latency"
-        return "latency" if self.unit == "seconds" else "value"
+        return "latency" if self.unit == "seconds" and not self.cost else "value"
 
     @property
     def key_suite(self) -> str:
@@ -187,7 +203,7 @@ class Benchmark:
     @property
     def family(self) -> str:
         """The family of our suite (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
-        return self.suite.partition(".")[0] if self.ours or self.exact else self.suite
+        return self.suite.partition(".")[0] if self.of_suite else self.suite
 
     @property
     def higher_is_better(self) -> bool:

@@ -21,6 +21,7 @@ from lockstep.history.series_ids import SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words
 from lockstep.record.file import SUFFIX, read_records
 from lockstep.record.model import Estimate, Provenance, Record
+from lockstep.record.quantity import COST_QUANTITIES, benchmark_name
 
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -133,8 +134,7 @@ class _Joined:
             suite, version = name(record.suite), name(record.version)
         except Unreadable as error:
             raise Unreadable(f"a record {error}") from error
-        separator = "_" if "." in suite else "."
-        numbers = [self._ids.one(f"{suite}{separator}{quantity}", key) for quantity in ("latency", "speedup")]
+        numbers = [self._ids.one(benchmark_name(suite, quantity), key) for quantity in ("latency", "speedup")]
         of_ruler = digest(version)
         stored = (
             self._columns["version"][place] for number in numbers if (place := self._place.get(number)) is not None
@@ -144,9 +144,20 @@ class _Joined:
         self._versions[of_ruler] = version
         shared = self._shared(record, of_ruler, speedup)
         self._put(numbers[0], shared | _own(state, record.reason, latency, record.latency_samples))
+        for quantity in COST_QUANTITIES:
+            self._put_cost(self._ids.one(benchmark_name(suite, quantity), key), quantity, record, shared)
         paired = state if state != "ok" or speedup else "na"
         reason = record.reason if paired == state else f"the baseline {record.baseline} has no number here"
         self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
+
+    def _put_cost(self, number: int, quantity: str, record: Record, shared: Mapping[str, Any]) -> None:
+        """Lay a record over the point of one of its costs. A cost that nobody asked for has none."""
+        cost = record.costs.get(quantity)
+        estimate = _estimate(cost)
+        failed = record.state == "failed" and number in self._place
+        if estimate or failed:
+            own = _own("ok" if estimate else "failed", record.reason, estimate, ())
+            self._put(number, {**shared, **_NO_RATIO, **own, "epochs": _count(cost.epochs if cost else 0)})
 
     def file(self) -> AsvFile:
         """Return the joined content of asv's file and the records.
@@ -189,7 +200,7 @@ class _Joined:
             "ratio": ratio,
             "ratio_low": low,
             "ratio_high": high,
-            "epochs": min(max(record.epochs, 0), 2**31 - 1) if isinstance(record.epochs, int) else 0,
+            "epochs": _count(record.epochs),
             "mde": _number(record.mde),
             "flops": flops,
             "bytes": size,
@@ -219,6 +230,9 @@ class _Joined:
 
 _NO_VERSION = digest("")
 
+#: A cost has no speedup, and what could be detected of the speedup says nothing of it.
+_NO_RATIO = dict.fromkeys(("ratio", "ratio_low", "ratio_high", "mde"), math.nan)
+
 
 def _own(state: str, reason: Any, estimate: tuple[float, float, float] | None, samples: Any) -> dict[str, Any]:
     value, low, high = (estimate if state == "ok" and estimate else None) or (math.nan,) * 3
@@ -241,6 +255,10 @@ def _estimate(estimate: Estimate | None) -> tuple[float, float, float] | None:
 def _number(value: Any) -> float:
     number = finite(value)
     return math.nan if number is None else number
+
+
+def _count(value: Any) -> int:
+    return min(max(value, 0), 2**31 - 1) if isinstance(value, int) else 0
 
 
 def _code(code: Any) -> str:

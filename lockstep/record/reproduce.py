@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lockstep.record.quantity import EXACT, benchmark_name
+from lockstep.record.quantity import COST_QUANTITIES, EXACT, benchmark_name, cost_of
 
 #: Digits of a commit's hash in a command.
 _DIGITS = 12
@@ -49,6 +49,11 @@ class Subject:
         return not self.l2 and self.quantity in EXACT
 
     @property
+    def cost(self) -> bool:
+        """Whether it is measured besides latency and speedup."""
+        return bool(self.l2) and self.quantity in COST_QUANTITIES
+
+    @property
     def foreign(self) -> bool:
         """Whether the benchmark is not one of a Lockstep suite."""
         return not self.l2 and not self.exact
@@ -82,7 +87,8 @@ def here(subject: Subject) -> str:
     if subject.exact:
         return _show(subject, ".")
     chosen = ("--case", subject.case, "--variants", subject.variant, "--l2", subject.l2)
-    return _join("lockstep", "measure", subject.suite, *chosen)
+    costs = ("--costs", cost_of(subject.quantity)) if subject.cost else ()
+    return _join("lockstep", "measure", subject.suite, *chosen, *costs)
 
 
 def at(subject: Subject, commit: str) -> str:
@@ -99,13 +105,16 @@ def at(subject: Subject, commit: str) -> str:
 def between(subject: Subject, good: str, bad: str) -> str:
     """Return the command that measures how a series changes from one commit to another, both in one process.
 
-    Of another project's benchmark it is asv's command, which measures the two one after the other.
+    Of another project's benchmark it is asv's command, which measures the two one after the other. Of a cost, which the
+    gate does not measure, it is the command that measures every commit from one to the other.
     """
     ends = good[:_DIGITS], bad[:_DIGITS]
     if subject.foreign:
         return _join("asv", "continuous", *ends, "--bench", selection(subject))
     if subject.exact:
         return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject))
+    if subject.cost:
+        return _join("lockstep", "run", f"{ends[0]}^..{ends[1]}", "--dry-run", "--bench", selection(subject))
     return gate(subject, *ends)
 
 
@@ -176,8 +185,9 @@ def selection(subject: Subject) -> str:
         name = f"{subject.suite}.{subject.variant}" if subject.suite else subject.variant
         values = [part.partition("=")[2] for part in re.split(r", (?=\w+=)", subject.case) if part]
     else:
-        # A latency and all that one measurement gives besides come with the latency.
-        name = benchmark_name(subject.suite, "speedup" if subject.quantity == "speedup" else "latency")
+        # What a measurement always gives besides comes with the latency.
+        own = subject.cost or subject.quantity == "speedup"
+        name = benchmark_name(subject.suite, subject.quantity if own else "latency")
         values = [subject.variant, subject.case, subject.l2]
     parameters = ", ".join(rf"\W?{re.escape(value)}\W?" for value in values)
     return rf"^{re.escape(name)}\({parameters}\)$" if values else f"^{re.escape(name)}$"

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lockstep.record.quantity import PAIRED
+
 #: Name of the file, in the folder of asv.conf.json.
 FILE = "thresholds.toml"
 
@@ -46,11 +48,13 @@ class Pattern:
     variant: str = "*"
     case: str = "*"
     l2: str = "*"
+    quantity: str = "*"
 
-    def matches(self, suite: str, variant: str, case: str, l2: str) -> bool:
+    def matches(self, suite: str, variant: str, case: str, l2: str, quantity: str) -> bool:
         """Return whether the series matches. Case is significant."""
-        pairs = ((suite, self.suite), (variant, self.variant), (case, self.case), (l2, self.l2))
-        return all(fnmatch.fnmatchcase(name, glob) for name, glob in pairs)
+        # The quantity decides soonest: most entries that name one are of a cost.
+        globs = (self.quantity, self.suite, self.variant, self.case, self.l2)
+        return all(map(fnmatch.fnmatchcase, (quantity, suite, variant, case, l2), globs))
 
 
 @dataclass(frozen=True)
@@ -102,24 +106,39 @@ class Thresholds:
     mutes: tuple[Mute, ...] = ()
     accepts: tuple[Accept, ...] = ()
 
-    def of(self, suite: str, variant: str, case: str, l2: str) -> Threshold:
-        """Return the threshold of one series."""
+    def of(self, suite: str, variant: str, case: str, l2: str, quantity: str = "latency") -> Threshold:
+        """Return the threshold of one series.
+
+        Args:
+            suite, variant, case, l2: the series.
+            quantity: what is followed, see ``lockstep.record.quantity``. A speedup is a latency relative to another.
+        """
         if not self.rules:
             return self.default
         values: dict[str, Any] = {}
         for rule in self.rules:
-            if rule.match.matches(suite, variant, case, l2):
+            if rule.match.matches(suite, variant, case, l2, _time_of(quantity)):
                 given = {"min_effect": rule.min_effect, "confidence": rule.confidence, "owner": rule.owner}
                 values |= {key: value for key, value in given.items() if value is not None}
         return Threshold(**{**vars(self.default), **values})
 
-    def muted(self, suite: str, variant: str, case: str, l2: str, today: datetime.date) -> Mute | None:
+    def muted(
+        self, suite: str, variant: str, case: str, l2: str, today: datetime.date, quantity: str = "latency"
+    ) -> Mute | None:
         """Return the entry that mutes the series today, for the longest time if several do; ``None`` if none does."""
-        found = [one for one in self.mutes if today <= one.until and one.match.matches(suite, variant, case, l2)]
+        series = (suite, variant, case, l2, _time_of(quantity))
+        found = [one for one in self.mutes if today <= one.until and one.match.matches(*series)]
         return max(found, key=lambda one: one.until, default=None)
 
     def accepted(
-        self, suite: str, variant: str, case: str, l2: str, slower_by: float, about: Iterable[str]
+        self,
+        suite: str,
+        variant: str,
+        case: str,
+        l2: str,
+        slower_by: float,
+        about: Iterable[str],
+        quantity: str = "latency",
     ) -> Accept | None:
         """Return the entry that accepts a slowdown; ``None`` if no entry does.
 
@@ -128,10 +147,12 @@ class Thresholds:
             slower_by: the slowdown, 0.05 for 5 %.
             about: texts that identify the slowdown's origin: full commit hashes, their subjects, the pull request
                 "#123".
+            quantity: as in ``of``.
         """
         texts = list(about)
+        series = (suite, variant, case, l2, _time_of(quantity))
         for one in self.accepts:
-            if one.match.matches(suite, variant, case, l2) and slower_by <= one.slower_by and one.concerns(texts):
+            if one.match.matches(*series) and slower_by <= one.slower_by and one.concerns(texts):
                 return one
         return None
 
@@ -158,6 +179,11 @@ def read_thresholds(path: Path) -> Thresholds:
         tuple(_mute(entry) for entry in file.tables("mute")),
         tuple(_accept(entry) for entry in file.tables("accept")),
     )
+
+
+def _time_of(quantity: str) -> str:
+    """Return the time of a ratio: rules name "latency" for a speedup as well."""
+    return next((time for time, ratio in PAIRED.items() if ratio == quantity), quantity)
 
 
 def _rule(entry: _Entry) -> Rule:
@@ -220,7 +246,7 @@ class _Entry:
     def pattern(self) -> Pattern:
         value = self._given("match", dict)
         entry = _Entry(f"{self.where}, match", value)
-        entry.only("suite", "variant", "case", "l2")
+        entry.only("suite", "variant", "case", "l2", "quantity")
         for key, glob in value.items():
             if not isinstance(glob, str) or not glob:
                 raise entry.wrong(key, f'is {glob!r}; write a glob in quotes: {key} = "*"')

@@ -148,3 +148,14 @@ def test_a_benchmark_without_parameters_is_selected_by_its_name():
     entries = [{"name": name, "params": []} for name in ("mod.track_size", "mod.track_sizes", "amod.track_size")]
     subject = Subject("mod", "track_size", "", "", "bytes")
     assert list(Benchmarks(conf, entries, selection(subject))) == ["mod.track_size"]
+
+
+def test_a_cost_is_measured_with_its_latency(parse):
+    cost = Subject("grouped.mlp", "best", CASE, "cold", "behind_speedup", "h200-locked-1500")
+    args = parse(here(cost))
+    assert (args.verb, args.variants, args.costs) == ("measure", ["best"], ["behind"])
+    assert selection(cost).startswith(r"^grouped\.mlp_behind_speedup\(")
+    assert parse(at(cost, BAD)).bench == [selection(cost)]
+    # The gate measures latencies alone.
+    args = parse(between(cost, GOOD, BAD))
+    assert (args.verb, args.range, args.dry_run) == ("run", "0123456789ab^..fedcba987654", True)

@@ -2,10 +2,12 @@
 
 import datetime
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lockstep.record.quantity import COSTS
 from lockstep.suite.thresholds import FILE, Threshold, Thresholds, ThresholdsError, read_thresholds
 
 SERIES = ("linear", "triton", "M=1,K=4096,N=2048", "cold")
@@ -58,21 +60,52 @@ def test_without_a_file_there_are_defaults(tmp_path):
     assert thresholds.muted(*SERIES, TODAY) is None
 
 
-def test_the_projects_own_file_holds_the_defaults_and_its_examples_are_right(tmp_path):
+def test_the_projects_own_file_limits_costs_and_its_examples_are_right(tmp_path):
     path = Path(__file__).parents[2] / FILE
-    assert read_thresholds(path) == Thresholds()
+    own = read_thresholds(path)
+    assert replace(own, rules=()) == Thresholds()
+    assert {one.match.quantity for one in own.rules} == set(COSTS)
+    assert own.of(*SERIES) == own.of(*SERIES, "speedup") == Threshold()
+    assert own.of(*SERIES, "behind_speedup").min_effect == own.of(*SERIES, "behind").min_effect == 0.02
     text = path.read_text()
     examples = re.sub(r"(?m)^# (?=\[\[|\w+ = )", "", text)
     path = tmp_path / FILE
     path.write_text(examples)
     shown = read_thresholds(path)
-    assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (2, 1, 1)
+    assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (2 + len(own.rules), 1, 1)
 
 
 def test_the_last_rule_that_matches_gives_each_value(full):
     assert full.of(*SERIES) == Threshold(0.05, 0.9, "small-batch")
     assert full.of("linear", "triton", "M=8,K=64", "cold") == Threshold(0.035, 0.9, "everyone")
     assert full.of("kda", "triton", "M=1,K=64", "cold") == Threshold(0.02, 0.99, "everyone")
+
+
+def test_entries_that_name_a_quantity_leave_the_others_alone(tmp_path):
+    path = tmp_path / FILE
+    path.write_text("""
+[[rule]]
+match = { quantity = "host" }
+min_effect = "7 %"
+
+[[mute]]
+match = { suite = "linear", quantity = "compile" }
+until = 2026-12-31
+because = "a new compiler each day"
+
+[[accept]]
+match = { quantity = "latency" }
+slower_by = "4 %"
+of = "#12"
+because = "exact rounding"
+""")
+    told = read_thresholds(path)
+    effects = {quantity: told.of(*SERIES, quantity).min_effect for quantity in ("latency", "speedup", "host", "energy")}
+    assert effects == {"latency": 0.01, "speedup": 0.01, "host": 0.07, "energy": 0.01}
+    assert told.of(*SERIES) == Threshold(), "the gate asks for no quantity: it measures latencies"
+    assert [told.muted(*SERIES, TODAY, one) is not None for one in ("compile", "speedup")] == [True, False]
+    accepted = [told.accepted(*SERIES, 0.03, ["#12"], one) is not None for one in ("speedup", "latency", "host")]
+    assert accepted == [True, True, False]
 
 
 def test_a_mute_lasts_to_the_end_of_its_day(full):

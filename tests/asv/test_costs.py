@@ -1,0 +1,69 @@
+"""Costs from a suite's statement through asv to the store and the pages, on a CPU."""
+
+import json
+
+import pytest
+from project import SUITE, make_project
+
+from lockstep.compare.read_rows import newest_rows
+from lockstep.compare.rows import alike
+from lockstep.history.store import Store
+from lockstep.record.file import read_records
+
+STATED = SUITE.replace('baseline = "plain"', 'baseline = "plain"\n        quantities = ("behind", "host")')
+CASE = "M=2,K=1024,N=512"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    root = tmp_path_factory.mktemp("costs") / "project"
+    project = make_project(root)
+    before = project.lockstep("run", "HEAD^!", "--bench", rf"(latency|speedup)\(.*'{CASE}', 'warm'")
+    assert before.returncode == 0, before.stdout
+    project.write("benchmarks/product.py", STATED)
+    project.commit("State costs")
+    done = project.lockstep("run", "HEAD^!", "--bench", rf"\(.*'{CASE}', 'warm'")
+    assert done.returncode == 0, done.stdout
+    return project
+
+
+def test_each_cost_is_a_benchmark_of_asvs_own(project):
+    table = json.loads((project.root / "results" / "benchmarks.json").read_text())
+    del table["version"], table["product.track_answer"]
+    own = {name: (entry["type"], entry["unit"]) for name, entry in table.items()}
+    assert own == {
+        "product.latency": ("lockstep", "seconds"),
+        "product.speedup": ("lockstep", "x"),
+        "product.behind": ("cost", "seconds"),
+        "product.behind_speedup": ("cost", "x"),
+        "product.host": ("cost", "seconds"),
+    }
+    shown = project.lockstep("show", "HEAD", "--bench", "product.behind")
+    assert "product.behind" in shown.stdout, shown.stdout
+
+
+def test_the_records_hold_them_and_an_earlier_commit_has_none(project):
+    paths = sorted((project.root / "results").glob("*-cpu/*.provenance.jsonl"))
+    told = {provenance.commit: (provenance, records) for provenance, records in map(read_records, paths)}
+    head = project.git("rev-parse", "HEAD")
+    provenance, records = told.pop(head)
+    ok = [record for record in records if record.state == "ok"]
+    assert {tuple(record.costs) for record in ok} == {("behind", "behind_speedup")}, "a CPU has no host beside it"
+    assert provenance.spent_s["behind"] > 0
+    [(_, earlier)] = told.values()
+    assert {tuple(record.costs) for record in earlier} == {()}
+    assert {record.version for record in earlier} == {record.version for record in records}, "no new series"
+
+
+def test_the_store_has_a_series_of_each(project):
+    results = Store.open(project.root / "results", cache=project.root.parent / "cache").current()
+    [machine] = results.machines
+    assert list(alike(results, "product").values()) == ["time", "behind", "behind speedup"], "nothing has a host time"
+    rows = {row.key[1:]: row for row in newest_rows(results, machine)}
+    twice = rows["product.behind_speedup", "twice", CASE, "warm"]
+    assert (twice.unit, twice.higher_is_better, twice.baseline) == ("x", True, "plain")
+    assert 0.1 < twice.value.value < 1.5
+    assert twice.value.error > 0
+    behind = rows["product.behind", "twice", CASE, "warm"]
+    assert (behind.unit, behind.latency, behind.axes[0]) == ("µs", None, ("M", "2"))
+    assert behind.value.low < behind.value.value < behind.value.high

@@ -1,0 +1,87 @@
+"""Pages and the API of costs: each cost is a quantity of its suite, with its changes, and links to the others."""
+
+import pytest
+from history import Here, commits_of, write_history
+from served import words
+from trees import analysed, open_store
+
+from dashboard.address import FamilyAddress, SeriesAddress
+from dashboard.pages import family, series
+from dashboard.pages.compare_table import compare_table
+from dashboard.pages.series_view import view
+from lockstep.compare.read_rows import newest_rows
+from lockstep.compare.sides import Side, compare
+from lockstep.history.model import SeriesKey
+from lockstep.record.quantity import COSTS
+from lockstep.suite.thresholds import Pattern, Rule, Thresholds
+
+MACHINE, CASE = "h200", "M=8,K=64"
+HOST, SLOWER = SeriesKey(MACHINE, "linear.host", "triton", CASE, "cold"), 10
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    repo = tmp_path_factory.mktemp("costs") / "repo"
+    commits = commits_of(repo, 20)
+    ones = dict.fromkeys(COSTS, 1.0)
+    write_history(repo / "results", MACHINE, commits, lambda n: Here(costs=ones | {"host": 1.3 if n >= SLOWER else 1}))
+    store = open_store(repo / "results")
+    findings = analysed(store, repo)
+    results = store.current()
+    return results, commits, findings.of_machine(results, MACHINE)
+
+
+def test_the_page_of_a_family_leads_to_every_cost(shown):
+    results, _, picture = shown
+    text = words(family.layout(results, FamilyAddress(MACHINE, "linear")))
+    for quantity in ("host", "behind", "behind_speedup", "energy", "compile"):
+        assert FamilyAddress(MACHINE, f"linear.{quantity}").link() in text
+    address = FamilyAddress(MACHINE, "linear.host", (CASE,), "cold", ("value",), ("torch", "triton"))
+    assert '"Host"' in words(family.layout(results, address))
+    latest = words(family.latest(results, address, "light"))
+    assert '"triton"' in latest
+    assert r"\u00b5s" in latest, "in JSON"
+    [chart] = family.trends(results, address, "light", picture)
+    assert r"Host \u00b5s" in words(chart), "in JSON"
+
+
+def test_the_page_of_a_series_marks_its_change(shown):
+    results, commits, picture = shown
+    seen = view(results, SeriesAddress(*HOST, "value"), picture)
+    [change] = seen.found
+    assert change.end == commits[SLOWER]
+    assert (seen.what.label, seen.what.unit) == ("Host", "µs")
+    assert seen.analysis is not None
+    assert seen.analysis.noise.kind == "steady"
+    linked = words(series.layout(results, SeriesAddress(*HOST)))
+    assert SeriesAddress(MACHINE, "linear.energy", "triton", CASE, "cold").link() in linked
+    latency = view(results, SeriesAddress(MACHINE, "linear", "triton", CASE, "cold", "speedup"), picture)
+    assert latency.found == ()
+
+
+def test_a_row_of_a_cost_has_its_unit_and_direction(shown):
+    rows = {row.key: row for row in newest_rows(shown[0], MACHINE)}
+    units = {
+        quantity: rows[HOST._replace(suite=f"linear.{quantity}")].unit for quantity in ("host", "energy", "compile")
+    }
+    assert units == {"host": "µs", "energy": "mJ", "compile": "s"}
+    assert rows[HOST._replace(suite="linear.behind_speedup")].higher_is_better
+    assert rows[HOST].value.value == pytest.approx(52.0, rel=0.05), "µs"
+    assert rows[HOST].value.error == pytest.approx(0.01 / 3.3, rel=0.01), "an interval of 1 % from five epochs"
+
+
+def test_a_comparison_calls_it_slower_by_the_threshold_of_its_quantity(shown):
+    results, commits, _ = shown
+    sides = [Side(MACHINE, commit) for commit in (commits[SLOWER - 1], commits[SLOWER])]
+
+    def verdicts(thresholds):
+        pairs = compare(results, *sides, "latency", thresholds).pairs
+        return {pair.verdict for pair in pairs if pair.suite == "linear.host" and pair.head_variant == "triton"}
+
+    assert verdicts(Thresholds()) == {"slower"}
+    assert "slower" not in verdicts(Thresholds(rules=(Rule(Pattern(quantity="host"), min_effect=0.5),)))
+    assert verdicts(Thresholds(rules=(Rule(Pattern(suite="linear", quantity="latency"), min_effect=0.5),))) == {
+        "slower"
+    }
+    text = words(compare_table(compare(results, *sides, "latency", Thresholds()).pairs, sides[1]))
+    assert "linear.host" in text
