@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lockstep.record.model import CostEstimate
@@ -19,13 +20,11 @@ EPOCHS = 5
 
 
 class CostMeter(Protocol):
-    """Measures one cost of every arm.
+    """Measures one cost of every arm."""
 
-    Attributes:
-        name: the cost, a name of ``lockstep.record.quantity.COSTS``; also the stage that its time counts for.
-    """
-
-    name: str
+    @property
+    def name(self) -> str:
+        """The cost, a name of ``lockstep.record.quantity.COSTS``; also the stage that its time counts for."""
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
@@ -48,6 +47,30 @@ class CostMeter(Protocol):
 
     def reason(self, arm: str) -> str:
         """Return why the arm has no number; "" if it has one."""
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """The meter of a cost that this machine cannot measure."""
+
+    name: str
+    why: str
+
+    def epoch(
+        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
+    ) -> None:
+        """Measure nothing."""
+
+    def add(self, measured: Any) -> None:
+        """Count nothing."""
+
+    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
+        """Return nothing."""
+        return {}
+
+    def reason(self, arm: str) -> str:
+        """Return why this machine cannot measure it."""
+        return self.why
 
 
 def estimated(logs: Sequence[float]) -> CostEstimate:

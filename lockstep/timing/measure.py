@@ -24,10 +24,11 @@ from lockstep.timing.argument_sets import set_count, size_of
 from lockstep.timing.behind import Behind
 from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
-from lockstep.timing.cost_meters import CostMeter
+from lockstep.timing.cost_meters import CostMeter, Unavailable
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.epochs import Epochs, Listener
 from lockstep.timing.estimates import Outcome
+from lockstep.timing.host_time import NO_HOST, CudaSpinner, HostTime
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.plausible import Limits, refuse_impossible
 from lockstep.timing.rules import Disqualified
@@ -310,10 +311,14 @@ class Measurer:
         reference_mhz: Mapping[str, float],
         trusted: Trusted,
     ) -> list[CostMeter]:
-        """Return the meters of the costs that are measured in epochs."""
-        if "behind" not in costs:
-            return []
-        return [Behind(self.device, self.plan, baseline, arms, reference_mhz, trusted)]
+        """Return the meters of the costs, in a fixed order."""
+        cuda = self.device.kind == "cuda"
+        meters: list[CostMeter] = []
+        if "behind" in costs:
+            meters.append(Behind(self.device, self.plan, baseline, arms, reference_mhz, trusted))
+        if "host" in costs:
+            meters.append(HostTime(self.device, CudaSpinner()) if cuda else Unavailable("host", NO_HOST))
+        return meters
 
     def _plausible(
         self, suite: Suite, case: Case, l2: str, outcomes: Mapping[str, Outcome]

@@ -1,0 +1,186 @@
+"""Time what the host spends on a call: Python, checks, allocations and launches, with the GPU busy.
+
+The calls are those that a caller makes: the public function with the suite's arguments, outside any graph. The GPU
+spins ahead of them, so that it never waits for the host, and so few calls are queued that the host never waits for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+
+from lockstep.record.model import CostEstimate
+from lockstep.timing.arms import Arm
+from lockstep.timing.check import brief
+from lockstep.timing.cost_meters import estimated
+from lockstep.timing.device import Device, DeviceLost
+
+#: Calls of a batch, and batches of an epoch. A stream takes about a thousand launches; then the host waits.
+CALLS, BATCHES = 32, 3
+
+#: The GPU spins this many times as long as a batch is expected to take, and at least this many seconds.
+AHEAD, LEAST_S = 1.5, 2e-4
+
+#: Times that a batch is repeated, shorter and behind a longer spin, until the GPU outlasts it.
+TRIES = 5
+
+#: Why a CPU has no such number.
+NO_HOST = "a CPU calls itself: the latency is the host's time"
+
+#: Cycles of the spin that shows how many the GPU takes in a second.
+_PROBE_CYCLES = 10_000_000
+
+
+class Spinner(Protocol):
+    """Work that keeps the GPU busy."""
+
+    def start(self, seconds: float) -> None:
+        """Enqueue work of at least about this long; return at once."""
+
+    def busy(self) -> bool:
+        """Return whether the GPU is still at that work."""
+
+    def wait(self) -> None:
+        """Wait until the GPU has finished everything."""
+
+
+class CudaSpinner:
+    """A kernel that spins, on the current stream of a GPU."""
+
+    def __init__(self) -> None:
+        self._done = torch.cuda.Event()
+        self._cycles_per_s = 0.0
+
+    def start(self, seconds: float) -> None:
+        """Enqueue the kernel."""
+        self._cycles_per_s = self._cycles_per_s or self._rate()
+        self._spin(int(seconds * self._cycles_per_s))
+        self._done.record()
+
+    def busy(self) -> bool:
+        """Return whether the kernel still runs, or waits to run."""
+        return not self._done.query()
+
+    def wait(self) -> None:
+        """Wait for the GPU."""
+        torch.cuda.synchronize()
+
+    def _rate(self) -> float:
+        """Return the cycles that the GPU spins in a second, under the load of the rounds before."""
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        self._spin(_PROBE_CYCLES)
+        last.record()
+        last.synchronize()
+        milliseconds: float = first.elapsed_time(last)
+        return _PROBE_CYCLES / (1e-3 * milliseconds)
+
+    def _spin(self, cycles: int) -> None:
+        spin: Any = torch.cuda._sleep
+        spin(cycles)
+
+
+@dataclass
+class HostTime:
+    """The meter of ``host``.
+
+    Attributes:
+        device: where the calls run.
+        spinner: keeps it busy.
+    """
+
+    device: Device
+    spinner: Spinner
+    name: str = field(default="host", init=False)
+    _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
+    _failures: dict[str, str] = field(default_factory=dict, init=False)
+    _expected: dict[str, float] = field(default_factory=dict, init=False)
+
+    def epoch(
+        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
+    ) -> dict[str, float]:
+        """Return the seconds of a call, the median of the batches, by arm.
+
+        Raises:
+            DeviceLost: an arm broke the device.
+        """
+        found = {}
+        for arm in arms:
+            if arm.name in self._failures:
+                continue
+            listener("time", arm.name)
+            try:
+                found[arm.name] = median(self._batch(arm, restore) for _ in range(BATCHES))
+            except Waited:
+                self._failures[arm.name] = "a call waits for the GPU, or launches more than the GPU queues"
+            except Exception as error:
+                self._failures[arm.name] = brief(error)
+                if not self.device.healthy():
+                    raise DeviceLost(arm.name, brief(error)) from error
+        return found
+
+    def add(self, measured: Mapping[str, float]) -> None:
+        """Count an epoch."""
+        for name, seconds in measured.items():
+            self._logs.setdefault(name, []).append(math.log(seconds))
+
+    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
+        """Return ``host`` in seconds."""
+        usable = arm in self._logs and arm not in self._failures
+        return {"host": estimated(self._logs[arm])} if usable else {}
+
+    def reason(self, arm: str) -> str:
+        """Return why the arm has no host time."""
+        return self._failures.get(arm, "" if arm in self._logs else "it was not measured")
+
+    def _batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
+        """Return the seconds of a call in a batch that the GPU outlasted.
+
+        Raises:
+            Waited: the GPU outlasts no batch.
+        """
+        calls = CALLS
+        if arm.name not in self._expected:
+            self._expected[arm.name] = self._timed(arm, calls, 0.0, restore)[0]
+        for _ in range(TRIES):
+            seconds, outlasted = self._timed(arm, calls, self._expected[arm.name], restore)
+            if outlasted:
+                self._expected[arm.name] = seconds
+                return seconds
+            # Either the spin was too short, or the host waited because the queue was full.
+            self._expected[arm.name] = max(2 * self._expected[arm.name], seconds)
+            calls = max(1, calls // 2)
+        raise Waited
+
+    def _timed(self, arm: Arm, calls: int, expected: float, restore: Callable[[], None] | None) -> tuple[float, bool]:
+        """Return the seconds of a call, and whether the GPU was busy until the last one had returned."""
+        if restore is not None:
+            restore()
+        batch = list(itertools.islice(itertools.cycle(arm.calls), calls))
+        self.spinner.wait()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            if expected:
+                self.spinner.start(max(LEAST_S, AHEAD * expected * calls))
+            began = perf_counter()
+            for call in batch:
+                call()
+            seconds = (perf_counter() - began) / calls
+            return seconds, self.spinner.busy()
+        finally:
+            if collecting:
+                gc.enable()
+            self.spinner.wait()
+
+
+class Waited(Exception):
+    """The host waited for the GPU, so that its time is not its own."""
