@@ -1,8 +1,9 @@
 """The provenance file: facts that asv's result file cannot hold.
 
-asv's file of a commit and environment is ``results/MACHINE/COMMIT-ENV.json``. Clocks, intervals of a ratio and the
-toolchain go into ``COMMIT-ENV.provenance.jsonl`` beside it. The first line is a ``Provenance``; the other lines hold
-the records (``lockstep.record.lines``). The file is replaced whole and atomically, so a reader never sees half of it.
+asv's file of a commit and environment is ``results/MACHINE/COMMIT-ENV.json``. The provenance file in the same folder,
+``COMMIT-ENV.provenance.jsonl``, holds clocks, intervals of a ratio and the toolchain. The first line is a
+``Provenance``; the other lines hold the records (``lockstep.record.lines``). The file is replaced whole and atomically,
+so a reader never sees half of a file.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from lockstep.record.model import (
     Record,
 )
 
-#: How the name of a provenance file ends.
+#: End of the name of every provenance file.
 SUFFIX = ".provenance.jsonl"
 
 
 class RecordError(ValueError):
-    """A provenance file cannot be read; the message names the file, the line and what to do."""
+    """A provenance file cannot be read. The message names the file, the line and what to do."""
 
 
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
     """Replace ``path`` with these records, atomically: a crash leaves the old file or the new one.
 
-    Records of one case, cache state and outcome are written together, at the place of the first one.
+    Records of one case, cache state and outcome are written together, at the position of the first of them.
     """
     first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
     text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
@@ -65,11 +66,12 @@ def replace_file(path: Path, text: str) -> None:
 def read_records(path: Path) -> tuple[Provenance, list[Record]]:
     """Read a provenance file.
 
-    Unknown fields of a line are ignored (a newer minor version may add some); absent ones have their default.
+    Unknown fields of a line are ignored, because a newer minor version may add fields. Missing fields have their
+    default.
 
     Raises:
-        RecordError: not UTF-8, not JSON, half written, a newer schema, or a line whose structure or identity
-            has the wrong type. Numbers and notes are not checked.
+        RecordError: not UTF-8, not JSON, half written, a newer schema, or a line whose structure or identity has the
+            wrong type. Numbers and notes are not checked.
         FileNotFoundError: no such file.
     """
     try:
@@ -104,7 +106,7 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
 
 
 def record_from(row: dict[str, Any]) -> Record:
-    """Return a record from its JSON object; unknown fields are ignored."""
+    """Return a record from its JSON object. Unknown fields are ignored."""
     known = _known(Record, row)
     _demand(str, row, "suite", "variant", "case", "l2", "state", "version")
     for name in ("latency", "speedup"):

@@ -1,8 +1,8 @@
-"""The lines of a provenance file after the first: fields that records share are written once.
+"""The lines of a provenance file after the first. Fields that records share are written once.
 
-There are three kinds. ``{"kernels": {id: facts}}`` occurs at most once. ``{"common": {field: value}}`` holds fields of
-all records up to the next such line. All other lines are records; ``code.kernels`` of a record holds ids. Schema 1 had
-only records, with the facts of each kernel in them; both are read.
+There are three kinds of lines. ``{"kernels": {id: facts}}`` occurs at most once. ``{"common": {field: value}}`` holds
+fields of all records up to the next such line. All other lines are records; ``code.kernels`` of a record holds ids.
+Schema 1 had only records, with the facts of each kernel in every record; both schemas are read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 from lockstep.record.model import Kernel, Record
 
-#: A field whose own fields are shared one by one: temperature and power of all arms, but not their clocks.
+#: A field whose parts are shared one by one: all arms share temperature and power, but not their clocks.
 PARTED = "clocks"
 
 
 def lines_of(records: Iterable[Record], blank: Record) -> Iterator[str]:
-    """Yield the lines of these records; records of one case, cache state and outcome come together.
+    """Yield the lines of these records. Records of one case, cache state and outcome come together.
 
     Args:
-        records: in the order of their cases.
+        records: records in the order of their cases.
         blank: a record with default values; fields equal to its fields are left out.
     """
     ordered = list(records)
@@ -62,14 +62,14 @@ def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Return a line of JSON: NaN and infinity become null (JSON has neither), floats have seven digits."""
+    """Return a line of JSON. NaN and infinity become null, because JSON has neither; floats have seven digits."""
     return json.dumps(finite(row), separators=(",", ":")) + "\n"
 
 
-# The file is replaced after every case: without the cache, writing 1,900 records 260 times took a minute.
+# The file is replaced after every case. Without the cache, writing 1,900 records 260 times took a minute.
 @functools.lru_cache(maxsize=4096)
 def _group(records: Sequence[Record], blank: Record) -> tuple[dict[str, Any], str]:
-    """Return the fields that the records share, and their lines without these fields."""
+    """Return the fields that the records share, and the records' lines without these fields."""
     defaults = asdict(blank)
     rows = [_row(record, defaults) for record in records]
     common = _shared(rows) if len(rows) > 1 else {}
@@ -94,7 +94,7 @@ def _shared(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _rest(row: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a row's split field that is not shared."""
+    """Return the part of a row's ``PARTED`` field that is not shared."""
     if PARTED not in common or row[PARTED] == common[PARTED]:
         return {}
     return {PARTED: {name: value for name, value in row[PARTED].items() if name not in common[PARTED]}}
@@ -118,7 +118,7 @@ def _identity(kernel: Kernel) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a value as JSON holds it: floats with seven digits, and null for those that are not finite."""
+    """Return a value in the form of JSON: floats with seven digits, and null for NaN and infinity."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: Version of the file's layout. A reader refuses a newer one by name instead of guessing.
+#: Version of the file's layout. A reader names a newer version in an error instead of guessing.
 SCHEMA_VERSION = 2
 
 #: Appended to a variant's name for the second arm of an A/A comparison.
@@ -30,15 +30,15 @@ class CostEstimate(Estimate):
 
 @dataclass(frozen=True)
 class Clocks:
-    """Clocks while one arm ran; ``None`` where the machine does not report them.
+    """Clocks while one arm ran; ``None`` if the machine does not report them.
 
     Attributes:
-        sm_mhz: median SM clock, from SM cycles against the GPU's nanosecond timer around each replay.
-        sm_mhz_low: lowest replay's.
+        sm_mhz: median SM clock: SM cycles over the GPU's nanosecond timer around each replay.
+        sm_mhz_low: SM clock of the lowest replay.
         temperature_c: GPU temperature in °C at the end.
         power_w: board power in W at the end.
-        reasons: NVML clock-event reasons active at the end ("power cap", …), "idle" left out.
-        told_mhz: the reference clock that the speedup is normalised to: the mean clock of the first measurement of the
+        reasons: NVML clock-event reasons at the end ("power cap", …), without "idle".
+        told_mhz: the reference clock to which the speedup is normalised: the mean clock of the first measurement of the
             series (``lockstep.timing.reference_clocks``).
     """
 
@@ -52,7 +52,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A Triton or Gluon kernel that a variant launched while it was measured.
+    """A Triton or Gluon kernel that a variant launched during its measurement.
 
     Attributes:
         name: the name of the function.
@@ -60,7 +60,7 @@ class Kernel:
         registers: registers per thread.
         spills: bytes of local memory per thread.
         shared: bytes of shared memory per block.
-        mix: instruction class to number of instructions; empty if it was not disassembled.
+        mix: number of instructions by instruction class; empty if the kernel was not disassembled.
     """
 
     name: str
@@ -73,7 +73,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Code:
-    """The code that ran: kernels in the order of their first launch, and the fingerprint of the host side or ""."""
+    """The code that ran.
+
+    Attributes:
+        kernels: kernels in the order of their first launch.
+        host: fingerprint of the host side, or "".
+    """
 
     kernels: tuple[Kernel, ...] = ()
     host: str = ""
@@ -81,15 +86,15 @@ class Code:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Relative errors of a variant's outputs in the check, each the worst over the outputs.
+    """Relative errors of a variant's outputs in the check. Each error is the worst over the outputs.
 
     Attributes:
         norm: ``‖out − ref‖ / ‖ref‖``.
         row, column, tile: the error of the worst row, column and 128 × 128 tile, see ``lockstep.timing.accuracy``.
         centred: ``‖out − ref‖ / ‖ref − mean(ref)‖``.
         element: the error of the worst element.
-        rounding: norm of the error that the reference has when it is rounded to the output's dtype.
-        non_finite: elements that are NaN or infinite on one side alone.
+        rounding: norm of the error that rounding to the output's dtype causes in the reference.
+        non_finite: number of elements that are NaN or infinite in only one of output and reference.
     """
 
     norm: float
@@ -108,28 +113,30 @@ class Record:
 
     Attributes:
         suite: ``family`` or ``family.op``.
-        state: "ok"; "na" (not supported here, ``reason`` says why); "failed" (wrong result, out of
-            memory, raised, hung, killed; ``reason`` says which).
-        rule: name of the rule that a failed variant broke (``lockstep.timing.rules.Rule``), or for which the speedup of
-            one that is "ok" is withheld; or "".
+        state: "ok"; "na" (not supported here, ``reason`` says why); "failed" (wrong result, out of memory, raised,
+            hung, killed; ``reason`` says which).
+        rule: name of the rule (``lockstep.timing.rules.Rule``) that a failed variant broke, or because of which the
+            speedup of an "ok" variant is withheld; or "".
         version: benchmark version, a digest of the benchmark definition; another version is another series.
-        latency: seconds a call.
-        speedup: baseline's latency over this one's, from pairs. ``None`` when the baseline failed, or
-            where nobody confirmed it (``rule`` says so).
+        latency: seconds per call.
+        speedup: baseline's latency over this variant's latency, from pairs. ``None`` if the baseline failed, or if the
+            speedup was not confirmed (``rule`` says so).
         flops, bytes: the task's cost in operations and bytes, independent of the variant.
         floor_s: seconds that ``bytes`` or ``flops`` take at the rates of this run's fastest controls.
         floor_source: "measured" (by this run's controls), or "" without a floor.
         mde: minimal detectable effect, a relative change of the ratio (5 % false alarms, 80 % power).
-        rounds, epochs, voided: timed rounds that count, sets of fresh buffers, voided rounds.
-        check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing, ``accuracy.norm``.
-        accuracy: all measures of the check; ``None`` in older files.
-        deterministic: whether two calls on the same inputs gave the same bits; ``None`` where it is unknown.
-        converged: whether the interval was as narrow as asked before the budget ended.
+        rounds: number of timed rounds that count.
+        epochs: number of sets of fresh buffers.
+        voided: number of voided rounds.
+        check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing, equal to ``accuracy.norm``.
+        accuracy: all errors of the check; ``None`` in older files.
+        deterministic: whether two calls on the same inputs gave the same bits; ``None`` if unknown.
+        converged: whether the interval reached its required width within the budget.
         baseline: the variant that ``speedup`` refers to.
         note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
-        costs: measured quantities besides latency and speedup (``lockstep.record.quantity.COSTS``), in their units.
-        latency_samples, speedup_samples: per round, seconds and ratio, at most 20 of them.
-        code: the machine code that ran; ``None`` where it is unknown (on a CPU, in old files).
+        costs: measured quantities besides latency and speedup (``lockstep.record.quantity.COSTS``), in their own units.
+        latency_samples, speedup_samples: seconds and ratio of at most 20 rounds.
+        code: the machine code that ran; ``None`` if unknown (on a CPU, in old files).
     """
 
     suite: str
@@ -166,27 +173,27 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Return the identity of the series within one file."""
+        """The identity of the series within one file."""
         return self.suite, self.variant, self.case, self.l2
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where and how the records of one file were measured.
+    """The conditions under which the records of one file were measured.
 
     Attributes:
         commit: full hash of the commit whose packages were measured.
         environment: asv's environment name.
-        machine: asv's machine name; the clock state is part of it.
-        recorded_at: ISO 8601, UTC, when the first record was taken.
-        harness: commit of benchmark definitions and harness ("…+dirty" with uncommitted changes, "" unknown).
+        machine: asv's machine name, which includes the clock state.
+        recorded_at: time of the first record, ISO 8601, UTC.
+        harness: commit of benchmark definitions and harness ("…+dirty" with uncommitted changes, "" if unknown).
         clock_state: "locked@1500", "base", "unlocked", "unlocked(no permission)", "cpu".
-        host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's
-            math flags.
-        controls: name ("copy", "matmul", "empty") to {"seconds", "spread", "rate", "unit"}.
-        protocol: lockstep.suite.model.PROTOCOL_VERSION when measured.
+        host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's math
+            flags.
+        controls: {"seconds", "spread", "rate", "unit"} of each control ("copy", "matmul", "empty").
+        protocol: lockstep.suite.model.PROTOCOL_VERSION at the time of the measurement.
         schema: layout of this file.
-        spent_s: stage ("time", "capture", …, see ``lockstep.timing.stage_times``) to seconds, of the last run that
+        spent_s: seconds of each stage ("time", "capture", …, see ``lockstep.timing.stage_times``) in the last run that
             wrote the file.
     """
 

@@ -23,7 +23,7 @@ from lockstep.processes.import_torch import load_torch
 
 
 def host_facts() -> dict[str, str]:
-    """Return GPU, driver, toolchain and torch's math flags as strings. Imports torch; without a GPU, "cpu"."""
+    """Return GPU, driver, toolchain and torch's math flags as strings; "cpu" without a GPU. Imports torch."""
     # Start-up: torch is slow to import.
     import torch
 
@@ -63,14 +63,20 @@ def host_facts() -> dict[str, str]:
 
 
 def clocks_of(facts: Mapping[str, str]) -> ClockState:
-    """Return the clock state of the GPU in ``facts``; a recorded lock is verified under load."""
+    """Return the clock state of the GPU in ``facts``. A recorded lock is verified under load."""
     gpu = find_gpu(facts["gpu_uuid"])
     return clock_state(gpu) if gpu is not None else ClockState(reason="no NVML")
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine of a run: its facts, and the clock state as a label and as part of a name."""
+    """The machine of a run.
+
+    Attributes:
+        facts: the facts of ``host_facts``.
+        clock_label: the clock state for people.
+        clock_slug: the clock state for machine names.
+    """
 
     facts: dict[str, str]
     clock_label: str
@@ -80,10 +86,11 @@ class Host:
 def ask_host() -> Host:
     """Return the host, read in another process, so that this process needs neither torch nor a CUDA context.
 
-    With a torch that is built for no GPU the answer is known, and torch is not imported: the facts lack what it says.
+    If torch is built without GPU support, the host is known to have no usable GPU. Then torch is not imported, and the
+    facts that torch would give are missing.
 
     Raises:
-        RuntimeError: torch cannot be imported; the message ends with its error.
+        RuntimeError: torch cannot be imported; the message ends with torch's error.
     """
     if _built_for_cpu():
         return Host({"device": "cpu"}, "cpu", "cpu")
@@ -94,7 +101,7 @@ def ask_host() -> Host:
 
 
 def _built_for_cpu() -> bool:
-    """Whether the installed torch says of itself that it is built for no GPU; False without torch."""
+    """Return whether the installed torch is built without GPU support; False without torch."""
     torch = find_spec("torch")
     about = Path(torch.origin).with_name("version.py") if torch and torch.origin else Path()
     if not about.is_file():

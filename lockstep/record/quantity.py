@@ -1,4 +1,4 @@
-"""The numbers that are followed of a kernel: units, which way is better, and whether they are exact."""
+"""The quantities that are followed for a kernel: units, better direction, and whether they are exact."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that has a series of its own for each variant and case.
+    """A number that has a separate series for each variant and case.
 
     Attributes:
         name: last part of the asv benchmark's name: ``linear.registers``.
-        unit: as asv's files name it; "bytes" and "seconds" are scaled where they are shown.
+        unit: the unit in asv's files; pages scale "bytes" and "seconds".
         about: what is counted, in one line.
-        higher_is_better: whether more of it is better.
-        exact: the same at every run of the same code, so that any change is a change.
+        higher_is_better: whether more is better.
+        exact: whether every run of the same code gives the same number, so that any difference is a change.
     """
 
     name: str
@@ -47,11 +47,12 @@ QUANTITIES: Mapping[str, Quantity] = {
     )
 }
 
-#: Quantities that a trace and a compiler know without a GPU. The size of the code is not among them: an instruction has
+#: Quantities that tracing and compiling give without a GPU. The code size is not included, because an instruction has
 #: 16 bytes on every architecture from sm_70 on.
 EXACT: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.exact)
 
-#: Measured besides latency and speedup where a suite or ``--costs`` asks: what is asked for, and the quantities of it.
+#: Quantities by the name of their cost. A cost is measured besides latency and speedup if a suite or ``--costs`` names
+#: the cost.
 COSTS: Mapping[str, tuple[str, ...]] = {
     "host": ("host",),
     "behind": ("behind", "behind_speedup"),
@@ -62,25 +63,25 @@ COSTS: Mapping[str, tuple[str, ...]] = {
 #: The quantities of all costs.
 COST_QUANTITIES: tuple[str, ...] = tuple(name for names in COSTS.values() for name in names)
 
-#: Each time with the ratio to the baseline's time, which is followed instead where there is one.
+#: The ratio that is followed instead of a time, by the time, for series that have the ratio.
 PAIRED: Mapping[str, str] = {"latency": "speedup", "behind": "behind_speedup"}
 
-#: Quantities that are times or ratios of times: what is worse is slower.
+#: Quantities that are times or ratios of times, so that worse means slower.
 TIMED: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.unit in ("seconds", "s", "x"))
 
-#: asv's type of the benchmarks that hold them.
+#: asv's type of the benchmarks with costs.
 COST_TYPE = "cost"
 
-#: asv's types of the benchmarks that a measurement of a case answers.
+#: asv's types of the benchmarks whose numbers come from a measurement of a case.
 MEASURED_TYPES = ("lockstep", COST_TYPE)
 
-#: What the check of each record says: series of the store's records, and no benchmarks of asv's.
+#: Results of each record's check: they are series here, but not benchmarks of asv.
 CHECKED = ("error", "deterministic")
 
-#: asv's type of the benchmarks that hold exact quantities.
+#: asv's type of the benchmarks with exact quantities.
 EXACT_TYPE = "exact"
 
-#: Names of the benchmarks of suites; asv's own prefixes mark benchmarks of other types.
+#: Names of the benchmarks of suites. asv's own prefixes mark benchmarks of other types.
 SUITE_BENCHMARK = re.compile(
     rf"(?P<family>[\w.]+)\.(?:(?!time_|timeraw_|track_|mem_|peakmem_|(?:{'|'.join(QUANTITIES)})$)(?P<op>\w+?)_)?"
     rf"(?P<quantity>{'|'.join(QUANTITIES)})"
@@ -98,5 +99,8 @@ def cost_of(quantity: str) -> str:
 
 
 def benchmark_name(suite: str, quantity: str) -> str:
-    """Return asv's name: ``linear.registers`` of the suite "linear", ``grouped.mlp_registers`` of "grouped.mlp"."""
+    """Return asv's name of a benchmark, such as ``linear.registers`` for the suite "linear".
+
+    The name of a suite with an operation has an underscore: ``grouped.mlp_registers`` for "grouped.mlp".
+    """
     return f"{suite}{'_' if '.' in suite else '.'}{quantity}"

@@ -13,7 +13,7 @@ from lockstep.record.quantity import COST_QUANTITIES, EXACT, benchmark_name, cos
 _DIGITS = 12
 
 #: A lock in a clock state (``locked@1500+mem3201``, ``base``) or at the end of a machine's name (``h200-locked-1500``).
-#: A machine of a folder with several has what differs behind its name, in brackets.
+#: If a folder has several machines, the difference follows in brackets.
 _LOCK = re.compile(r"(?:^|-)(?:locked[@-](?P<mhz>\d+)|(?P<base>base))(?:[+-]mem(?P<memory>\d+))?(?= \(|$)")
 
 #: The machine of exact results, see ``lockstep.asv.exact_results.machine_name``.
@@ -25,15 +25,15 @@ _TOOLS = ("python", "torch", "triton", "cuda", "driver", "ptxas")
 
 @dataclass(frozen=True)
 class Subject:
-    """A series, as commands name it.
+    """A series in the form that commands use. In another project, a benchmark's name is split into suite and variant.
 
     Attributes:
-        suite: a suite of ours; of another project's benchmark everything before the last part of its name.
-        variant: a variant; of another project's benchmark the last part of its name.
-        case: label of the case; of another project's benchmark its parameters, ``size=100, dtype=float32``.
-        l2: cache state; "" of exact quantities and of other projects' benchmarks.
-        quantity: one of ``lockstep.record.quantity``, or another project's unit.
-        machine: name of the machine. It ends with the clock state where Lockstep measured.
+        suite: our suite, or everything before the last part of the name.
+        variant: our variant, or the last part of the name.
+        case: label of the case, or the parameters as ``size=100, dtype=float32``.
+        l2: cache state; "" for exact quantities and for other projects' benchmarks.
+        quantity: a quantity of ``lockstep.record.quantity``, or another project's unit.
+        machine: name of the machine. The name ends with the clock state if Lockstep measured.
     """
 
     suite: str
@@ -45,31 +45,31 @@ class Subject:
 
     @property
     def exact(self) -> bool:
-        """Whether a compiler gives the number."""
+        """Whether the number comes from a compiler."""
         return not self.l2 and self.quantity in EXACT
 
     @property
     def cost(self) -> bool:
-        """Whether it is measured besides latency and speedup."""
+        """Whether the quantity is a cost, which is measured besides latency and speedup."""
         return bool(self.l2) and self.quantity in COST_QUANTITIES
 
     @property
     def foreign(self) -> bool:
-        """Whether the benchmark is not one of a Lockstep suite."""
+        """Whether the benchmark belongs to another project."""
         return not self.l2 and not self.exact
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a number of a commit was measured with.
+    """The conditions under which a number of a commit was measured.
 
     Attributes:
         commit: full hash of the code under test.
-        harness: commit of the benchmark definitions, with "+dirty" if they had changes; "" unknown.
-        clock_state: as in the provenance; "" leaves it to the machine's name.
-        environment: asv's name of it.
+        harness: commit of the benchmark definitions, with "+dirty" if they had changes; "" if unknown.
+        clock_state: clock state as in the provenance; "" to take it from the machine's name.
+        environment: asv's name of the environment.
         device: GPU or processor.
-        toolchain: versions by name, requirements of an asv environment included.
+        toolchain: versions by name, including requirements of an asv environment.
     """
 
     commit: str
@@ -94,7 +94,7 @@ def here(subject: Subject) -> str:
 def at(subject: Subject, commit: str) -> str:
     """Return the command that measures a series at a commit, prints the number and stores nothing.
 
-    The code under test comes from the commit, the benchmark definition from the working tree, as in a history.
+    As in a history, the code under test comes from the commit and the benchmark definition from the working tree.
     """
     if subject.exact:
         return _show(subject, commit[:_DIGITS])
@@ -105,8 +105,8 @@ def at(subject: Subject, commit: str) -> str:
 def between(subject: Subject, good: str, bad: str) -> str:
     """Return the command that measures how a series changes from one commit to another, both in one process.
 
-    Of another project's benchmark it is asv's command, which measures the two one after the other. Of a cost, which the
-    gate does not measure, it is the command that measures every commit from one to the other.
+    For another project's benchmark, return asv's command, which measures the commits one after the other. The gate does
+    not measure costs, so for a cost return the command that measures every commit from one to the other.
     """
     ends = good[:_DIGITS], bad[:_DIGITS]
     if subject.foreign:
@@ -123,8 +123,8 @@ def gate(subject: Subject, base: str, head: str, clock_state: str = "") -> str:
 
     Args:
         subject: the variant, case and cache state.
-        base, head: as git names them; "." is the working tree.
-        clock_state: as in the provenance; "" leaves it to the machine's name.
+        base, head: git's names of the commits; "." is the working tree.
+        clock_state: clock state as in the provenance; "" to take it from the machine's name.
     """
     case = ("--case", subject.case, "--variant", subject.variant, "--l2", subject.l2)
     found = _LOCK.search(clock_state or subject.machine)
@@ -135,8 +135,8 @@ def gate(subject: Subject, base: str, head: str, clock_state: str = "") -> str:
 def script(subject: Subject, measured: Measured) -> tuple[str, ...]:
     """Return the lines that measure a number of a commit again, from any checkout of its repository.
 
-    They check out the benchmark definitions that measured it, and lock the clocks if they were locked. Comments name
-    what must be installed.
+    The lines check out the original benchmark definitions, and lock the clocks if they were locked. Comments name the
+    software to install.
     """
     lines = [f"# measured with {text}"] if (text := installed(measured)) else []
     harness, _, dirty = measured.harness.partition("+")
@@ -150,12 +150,14 @@ def script(subject: Subject, measured: Measured) -> tuple[str, ...]:
 
 
 def locked(subject: Subject, command: str, clock_state: str = "") -> tuple[str, ...]:
-    """Return a command for a series between a lock of the clocks and its end; alone if its clocks were not locked.
+    """Return the lines that lock the clocks, run the command and reset the clocks.
+
+    Return only the command if the series was measured with unlocked clocks.
 
     Args:
         subject: the series.
-        command: that measures it.
-        clock_state: as in the provenance; "" leaves it to the machine's name.
+        command: the command that measures the series.
+        clock_state: clock state as in the provenance; "" to take it from the machine's name.
     """
     found = None if subject.exact or subject.foreign else _LOCK.search(clock_state or subject.machine)
     if found is None:
@@ -166,26 +168,27 @@ def locked(subject: Subject, command: str, clock_state: str = "") -> tuple[str, 
 
 
 def installed(measured: Measured) -> str:
-    """Return what it was measured with: ``NVIDIA H200; torch 2.11.0, triton 3.6.0; clocks unlocked``."""
+    """Return the conditions of a measurement: ``NVIDIA H200; torch 2.11.0, triton 3.6.0; clocks unlocked``."""
     known = {name: version for name, version in measured.toolchain.items() if version}
     ordered = [name for name in _TOOLS if name in known] + sorted(known.keys() - set(_TOOLS))
     versions = ", ".join(f"{name} {known[name]}" for name in ordered)
     clocks = f"clocks {measured.clock_state}" if measured.clock_state not in ("", "cpu", "compiled") else ""
     environment = f"environment {measured.environment}" if measured.environment not in ("", "lockstep") else ""
-    # One line, whatever a file says: the next line is a command.
+    # One line, even if a file contains line breaks: the next line is a command.
     return " ".join("; ".join(part for part in (measured.device, versions, clocks, environment) if part).split())
 
 
 def selection(subject: Subject) -> str:
     """Return asv's ``--bench`` for one series: a pattern of the benchmark's name and its parameters.
 
-    asv searches ``name('a', 'b')``. The pattern matches quotes without having any, which a shell would want escaped.
+    asv searches in ``name('a', 'b')``. The pattern matches the quotes but contains none, because a shell would require
+    escapes.
     """
     if subject.foreign:
         name = f"{subject.suite}.{subject.variant}" if subject.suite else subject.variant
         values = [part.partition("=")[2] for part in re.split(r", (?=\w+=)", subject.case) if part]
     else:
-        # What a measurement always gives besides comes with the latency.
+        # Selecting the latency also runs everything else that every measurement gives.
         own = subject.cost or subject.quantity == "speedup"
         name = benchmark_name(subject.suite, subject.quantity if own else "latency")
         values = [subject.variant, subject.case, subject.l2]
@@ -199,7 +202,7 @@ def _show(subject: Subject, ref: str) -> str:
 
 
 def _target(subject: Subject) -> tuple[str, ...]:
-    """Return the option for the target that a machine of exact results stands for."""
+    """Return the option for the target of a machine with exact results."""
     found = _COMPILED.search(subject.machine)
     if found is None:
         return ()
@@ -207,5 +210,5 @@ def _target(subject: Subject) -> tuple[str, ...]:
 
 
 def _join(*words: str) -> str:
-    # A reader pastes a command as one line, and a name from a file must not begin another.
+    # A reader pastes the command as one line, and a name from a file must not begin another command.
     return shlex.join(" ".join(word.split()) for word in words)

@@ -1,4 +1,4 @@
-"""Records as the sources print them: median, spread, rates, share of the floor, speedup with its interval."""
+"""Tables of records: median, spread, rates, share of the floor, speedup with its interval."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lockstep.record.model import Estimate, Record
 from lockstep.record.quantity import COST_QUANTITIES, QUANTITIES
 from lockstep.record.terminal import plain_table
 
-#: From here on a ratio's interval or an MDE says only that nothing is known (a share of 1 is 100 %).
+#: A ratio's interval or an MDE above this limit carries no information (a share of 1 is 100 %).
 UNKNOWN = 100.0
 
-#: Units in which the costs are shown, with the factor to them, by their unit.
+#: Display unit and factor, by the unit of a cost.
 _SHOWN_AS = {"seconds": ("µs", 1e6), "x": ("×", 1.0), "J": ("mJ", 1e3), "s": ("s", 1.0)}
 
-#: What a reader of a CPU's times must know.
+#: Note on times that were measured on a CPU.
 CPU_NOTE = (
     "note: a CPU's times change with whatever else runs on the machine, by tens of per cent and at times many times "
     "over; they show that everything works, not how fast it is"
@@ -26,7 +26,7 @@ CPU_NOTE = (
 
 
 def records_table(records: Sequence[Record], title: str = "") -> Table:
-    """A table of records of one suite. Why a series failed or is n/a is told by ``reasons``."""
+    """Return a table of records of one suite. ``reasons`` explains the failed and n/a records."""
     numbers = ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz", "error")
     table = plain_table(("variant", "case", "L2"), numbers, title=title)
     for record in records:
@@ -35,7 +35,7 @@ def records_table(records: Sequence[Record], title: str = "") -> Table:
 
 
 def costs_table(records: Sequence[Record]) -> Table:
-    """A table of the costs of records that have some, each with its interval."""
+    """Return a table of the costs of records that have costs, each with its interval."""
     names = [name for name in COST_QUANTITIES if any(name in record.costs for record in records)]
     headings = [part for name in names for part in (_heading(name), "95 % interval")]
     table = plain_table(("variant", "case", "L2"), headings)
@@ -47,7 +47,7 @@ def costs_table(records: Sequence[Record]) -> Table:
 
 
 def reasons(records: Sequence[Record]) -> Iterator[str]:
-    """A line for each reason and note, naming what it applies to."""
+    """Yield a line for each reason and note, with the records that it applies to."""
     texts: dict[str, list[Record]] = {}
     for record in records:
         if record.reason:
@@ -105,13 +105,13 @@ def _cells(record: Record) -> list[str]:
 
 
 def _rate(of_one: float) -> str:
-    """In units of 10⁹ a second; below ten with two significant digits, for what a CPU reaches."""
+    """Return a rate in units of 10⁹ per second. Rates below ten, as on a CPU, have two significant digits."""
     rate = of_one / 1e9
     return f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def spread(samples: Sequence[float]) -> float:
-    """Half the interquartile range over the median; 0 from fewer than two samples."""
+    """Return half the interquartile range over the median; 0 for fewer than two samples."""
     if len(samples) < 2:
         return 0.0
     low, middle, high = quantiles(samples, n=4)

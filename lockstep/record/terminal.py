@@ -10,13 +10,15 @@ from rich.table import Table
 
 
 def wide_console(file: IO[str] | None = None) -> Console:
-    """Return a console on ``file`` (default: standard output). Where it is no terminal, a log, it folds no table."""
+    """Return a console on ``file`` (default: standard output). A log that is not a terminal is wide, so no table is
+    folded.
+    """
     console = Console(file=file)
     return console if console.is_terminal or console.width >= 160 else Console(file=file, width=200)
 
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), *, title: str | None = None) -> Table:
-    """Return a table without a frame. Columns of ``texts`` are to the left, those of ``numbers`` to the right."""
+    """Return a table without a frame. Columns of ``texts`` are left-aligned, columns of ``numbers`` right-aligned."""
     table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
     for name in texts:
         table.add_column(name, no_wrap=True)

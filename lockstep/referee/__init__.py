@@ -1,1 +1,3 @@
-"""Judge the candidates of search loops: is a candidate correct, honest and faster than the incumbent, and how sure?"""
+"""Judge the candidates of search loops: whether each is correct, honest and faster than the incumbent, and how
+certainly.
+"""

@@ -21,7 +21,7 @@ from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.timing.rules import Disqualified
 
-#: How long each stage measures. Each stage takes a fixed number of epochs, as its fixed-sample test requires.
+#: Duration of each stage. A stage takes a fixed number of epochs, as its fixed-sample test requires.
 PLANS: Mapping[Stage, Plan] = {
     "screen": Plan(replay_s=2e-3, rounds=4, min_epochs=3, max_epochs=3, budget_s=3.0, warmup_s=0.05),
     "repeat": Plan(min_epochs=9, max_epochs=9, budget_s=9.0),
@@ -41,7 +41,7 @@ def open_problem(source: Source, device: Device) -> Problem:
 
 
 class Bench:
-    """Measures one candidate at a time; stores controls, checks and the incumbent between candidates.
+    """Measures one candidate at a time. Controls, checks and the incumbent are kept between candidates.
 
     Args:
         problem: the problem that candidates solve.
@@ -63,7 +63,7 @@ class Bench:
         Args:
             candidate: the candidate to judge; None measures the incumbent alone.
             incumbent: the submission to compare with; None for the problem's own incumbent.
-            stage: the stage, which decides how long to measure.
+            stage: the stage, which decides the duration.
             seed: seed of checked inputs, placement and order; a candidate must not know it.
 
         Raises:
@@ -80,7 +80,8 @@ class Bench:
         measurer = self._measurer
         measurer.plan, measurer.seed, measurer.places = PLANS[stage], seed, seed
         measurer.load = lambda suite: family
-        measurer.observer = Observer()  # a new observer, because it holds the kernels of every candidate it has seen
+        # a new observer, because an observer keeps the kernels of every candidate it has seen
+        measurer.observer = Observer()
         if rival not in self._suites:
             self._suites = {rival: self._problem.against(rival)}
         suite, names = self._suites[rival], [candidate.name] if candidate else []

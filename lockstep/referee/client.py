@@ -26,8 +26,8 @@ class RefereeWorker(Watched):
 
         Args:
             source: the problem.
-            silence_s: seconds without an event after which the worker counts as hung. A check, which compiles, may
-                take twice as long.
+            silence_s: seconds without an event after which the worker counts as hung. A check includes compilation and
+                may take twice as long.
 
         Raises:
             WorkerDied: the worker did not start.
@@ -49,7 +49,7 @@ class RefereeWorker(Watched):
     def measure(
         self, candidate: Submission | None, incumbent: Submission | None, stage: Stage, seed: int
     ) -> list[Record]:
-        """Return what ``Bench.measure`` returns.
+        """Return the records of ``Bench.measure``.
 
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; start another worker.

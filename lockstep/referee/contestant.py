@@ -22,7 +22,7 @@ def main() -> int:
     process.parser.add_argument("--scratch", type=Path, required=True)
     options = process.parse()
     load_torch()
-    # Start-up: torch, after the process is tied to its parent.
+    # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.referee.bench import open_problem
     from lockstep.referee.source import Source, Submission
     from lockstep.timing.contestant import serve

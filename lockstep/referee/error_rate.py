@@ -1,13 +1,13 @@
 """Decide which candidates of a search loop are faster than the incumbent, with an error rate for the whole loop.
 
-A loop that adopts the best of many noisy measurements selects noise. So a candidate passes three stages, each on its
-own buffers and in its own order. *screen* and *repeat* only discard candidates; *final* decides, in a new process. The
+A loop that adopts the best of many noisy measurements selects noise. So a candidate passes three stages, each with its
+own buffers and its own order. *screen* and *repeat* only discard candidates. *final* decides, in a new process. The
 null hypothesis of a final is that the candidate is not faster by more than ``min_effect``.
 
-The k-th final of a loop is tested at level ``error_rate · k^-1.6 / ζ(1.6)``. Its data are independent of everything
-before it, so this level bounds the probability of a false "faster" in this final. The sum of the levels bounds the
-probability of any false "faster" in the whole loop by ``error_rate``, for any number of candidates and any way of
-choosing the next candidate. Candidates that *screen* or *repeat* discards use none of the error rate.
+The k-th final of a loop is tested at level ``error_rate · k^-1.6 / ζ(1.6)``. The data of a final are independent of all
+earlier data, so this level bounds the probability of a false "faster" in this final. The levels add up to
+``error_rate``. This sum bounds the probability of any false "faster" in the whole loop, for any number of candidates
+and any way of choosing the next candidate. Candidates that *screen* or *repeat* discards use none of the error rate.
 
 Sources: alpha-spending, D. P. Foster and R. A. Stine 2008, "α-investing: a procedure for sequential control of expected
 false discoveries"; for family-wise error rates J. Tian and A. Ramdas 2021, "Online control of the familywise error
@@ -25,11 +25,11 @@ from typing import Literal
 from lockstep.record.model import Estimate
 from lockstep.timing.intervals import t_quantile
 
-#: Standard deviation, from process to process, of the log ratio of two arms with the same code on an H200: the largest
-#: of 26 (docs/measuring.md, "A/A, standard deviation over the runs"). All epochs of a process share the same deviation.
+#: Standard deviation between processes of the log ratio of two arms with the same code on an H200: the largest of 26
+#: (docs/measuring.md, "A/A, standard deviation over the runs"). All epochs of a process share the same deviation.
 PROCESS_SD = 0.0005
 
-#: Level, on each side, of the bound that ``repeat`` tests, and of the intervals of candidates that are not faster.
+#: Level, on each side, of the bound in ``repeat``, and of the intervals for candidates that are not faster.
 REPEAT_LEVEL = 0.025
 
 #: Σ k^-1.6 over k = 1, 2, …, Riemann's ζ(1.6), rounded up.
@@ -58,9 +58,9 @@ class Evidence:
 
 
 def pooled(cases: Sequence[Evidence]) -> Evidence:
-    """Return the evidence on the geometric mean over cases; ``epochs`` is the smallest number of any case.
+    """Return the evidence on the geometric mean over cases. ``epochs`` is the smallest number of any case.
 
-    The true degrees of freedom are at least as many (Welch–Satterthwaite), so intervals are too wide rather than too
+    The true degrees of freedom are at least as many (Welch–Satterthwaite), so intervals are rather too wide than too
     narrow.
     """
     count = len(cases)
@@ -77,7 +77,7 @@ class Search:
 
     Attributes:
         min_effect: smallest speedup that counts; 0.005 is 0.5 %.
-        error_rate: bound on the probability that the loop calls any candidate faster by ``min_effect`` that is not.
+        error_rate: bound on the probability that the loop falsely calls any candidate faster by ``min_effect``.
         process_sd: see ``PROCESS_SD``.
         finals: number of finals so far.
     """
@@ -88,21 +88,23 @@ class Search:
     finals: int = 0
 
     def level(self, stage: Stage) -> float:
-        """Return the level, on each side, of a stage's interval; a call for a final spends part of ``error_rate``."""
+        """Return the level, on each side, of a stage's interval. Each call for a final spends part of
+        ``error_rate``.
+        """
         if stage != "final":
             return REPEAT_LEVEL
         self.finals += 1
         return float(self.error_rate * self.finals**-1.6 / _ZETA)
 
     def passes(self, stage: Stage, evidence: Evidence, level: float) -> bool:
-        """Return whether a candidate passes a stage; after ``final`` its verdict is then "faster"."""
+        """Return whether a candidate passes a stage. A candidate that passes ``final`` is "faster"."""
         bound = math.log1p(self.min_effect)
         if stage == "screen":
             return evidence.log_ratio > bound
         return self.interval(evidence, level).low > bound
 
     def interval(self, evidence: Evidence, level: float) -> Estimate:
-        """Return the log ratio with bounds that each fail with probability ``level`` at most.
+        """Return the log ratio with two bounds. Each bound fails with probability ``level`` at most.
 
         Half of the level covers the spread of the epochs (Student's t). The other half covers the deviation of the
         process, which no number of epochs reveals. With fewer than two epochs the bounds are infinite.

@@ -4,9 +4,9 @@ Source: https://github.com/flashinfer-ai/flashinfer-bench at 40e6ca7: ``definiti
 ``solution.py`` of ``flashinfer_bench/data`` for the format, ``bench/utils.py`` for the ranges of random inputs,
 ``bench/config.py`` for the tolerance.
 
-A definition names axes, inputs, outputs and the text of a reference ``run``. A workload gives the variable axes and
-specifies the source of each input. A solution holds source files and an entry point. The entry point takes the inputs
-in the definition's order and, unless ``destination_passing_style`` is false, the outputs after the inputs.
+A definition names axes, inputs, outputs and the text of a reference ``run``. A workload gives the variable axes and the
+source of each input. A solution holds source files and an entry point. The entry point takes the inputs in the
+definition's order, followed by the outputs unless ``destination_passing_style`` is false.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FlashInferBench(Suite):
             cases=cases,
             quick=cases,
             baseline=REFERENCE,
-            # Number of rtol and atol in ``ResolvedEvalConfig``; this suite applies it to the relative norm.
+            # The value of rtol and atol in ``ResolvedEvalConfig``. This suite applies the value to the relative norm.
             tolerance=1e-2 if source.tolerance is None else source.tolerance,
         )
         super().__init__()
@@ -84,7 +84,7 @@ class FlashInferBench(Suite):
         return tuple(new.empty(*self._shape(spec, axes), dtype=spec["dtype"]) for spec in self._outputs)
 
     def reference(self, *args: Any, **inputs: Any) -> Any:
-        """Return the outputs of the definition's ``run``, in its order."""
+        """Return the outputs of the definition's ``run``, in the definition's order."""
         return self.ordered(self._run)(**inputs)
 
     def cost(self, *args: Any, **axes: Any) -> Cost:

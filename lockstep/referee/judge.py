@@ -1,4 +1,4 @@
-"""Judge a candidate and its incumbent from this process, which opens the problem and imports no candidate."""
+"""Confirm a candidate and its incumbent from this process, which opens the problem and imports no candidate."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Problems of KernelBench: ``Model``, ``get_inputs`` and ``get_init_inputs`` in one file, ``ModelNew`` in another.
 
 Source: https://github.com/ScalingIntelligence/KernelBench, ``src/kernelbench/eval.py`` at 423217d. As in that file,
-both models are built with one seed, so that they have the same weights; inputs and models are converted to one dtype;
-and models stay in training mode, called under ``no_grad``. The differences from that file are:
+both models are built with one seed, so that they have the same weights. Inputs and models are converted to one dtype.
+Models stay in training mode and are called under ``no_grad``. The differences from that file are:
 
 - Inputs are drawn on the device, with a seed that a candidate does not know; integers stay integers.
 - The reference is ``Model`` in float32 without TF32.
 - The error is the relative norm, not the error of each element. The tolerance is KernelBench's number for the dtype. If
-  twice the error of ``Model`` itself is larger, that is the tolerance, up to ten times KernelBench's number: torch
+  twice the error of ``Model`` itself is larger, the tolerance is that, up to ten times KernelBench's number: torch
   computes convolutions in TF32, whose error is 3e-4.
 - The weights that a model registers move to other addresses in each epoch.
 """
@@ -36,7 +36,7 @@ TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
 class KernelBench(Suite):
-    """The suite of one problem; it has one case, because a problem has one shape."""
+    """The suite of one problem, with a single case, because a problem has one shape."""
 
     family = "kernelbench"
 
@@ -55,7 +55,8 @@ class KernelBench(Suite):
         super().__init__()
         model = self.build(self._model)
         self._exact = copy.deepcopy(model).float()
-        self._forward = type(model).forward  # saved now: a candidate that replaces it must not change the reference
+        # saved now, because a candidate may replace the method, and the reference must not change
+        self._forward = type(model).forward
         inputs = self.draw(Draw(device, self._seed), problem="")
         with torch.no_grad():
             own = tensors_of(model(*inputs.values()))
@@ -122,7 +123,7 @@ def kernelbench_problem(source: Source, device: Device) -> Problem:
 
 
 def _candidate(model: torch.nn.Module) -> Candidate:
-    # Saved now: a rival that replaces the method of the class must not slow this candidate.
+    # Saved now: a rival may replace the method of the class, and this candidate must not become slower.
     forward = model.forward
 
     def call(**inputs: Any) -> Any:

@@ -20,7 +20,7 @@ from lockstep.timing.intervals import exponential
 
 
 class NoVerdict(RuntimeError):
-    """A verdict is impossible because of the machine, the worker or the incumbent; the message says which."""
+    """A verdict is impossible because of the machine, the worker or the incumbent. The message names the cause."""
 
 
 class Referee:
@@ -28,15 +28,15 @@ class Referee:
 
     Args:
         source: the problem.
-        search: error rate and smallest effect; it counts the final stages.
+        search: the tests with error rate and smallest effect; it counts the finals.
         silence_s: seconds without an event after which a candidate counts as hung.
         keep: compare every candidate with the first incumbent; otherwise a faster candidate becomes the incumbent.
         worker: starts a worker (tests pass their own).
-        confirm: judges a faster candidate again from a process that never imports it. It gets the candidate, the
-            incumbent and their records, and returns confirmed records (``lockstep.referee.judge``).
+        confirm: judges a faster candidate again from a process that never imports the candidate. It gets the candidate,
+            the incumbent and their records, and returns confirmed records (``lockstep.referee.judge``).
 
     Attributes:
-        incumbent: name of the submission that candidates are now compared with.
+        incumbent: name of the submission that candidates are currently compared with.
         counts: number of verdicts so far, by outcome.
     """
 
@@ -62,7 +62,7 @@ class Referee:
         self._chance = random.SystemRandom()
 
     def open(self, incumbent: Submission | None = None) -> None:
-        """Start the worker and measure the incumbent alone: no candidate can be judged unless that succeeds.
+        """Start the worker and measure the incumbent alone. No candidate can be judged if this fails.
 
         Args:
             incumbent: the first incumbent; None for the problem's own.
@@ -86,7 +86,7 @@ class Referee:
             raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {why}")
 
     def submission(self, text: str, name: str = "", function: str = "", suffix: str = ".py") -> Submission:
-        """Return a submission of a source text. A copy of the text is stored, so that the original file may change."""
+        """Return a submission of a source text. The text is copied to a file, so that the original file may change."""
         label, number = name or f"candidate{suffix}", 1
         while label in self._names:
             number += 1
@@ -120,7 +120,7 @@ class Referee:
         verdict = replace(self._judge(candidate), seconds=time.monotonic() - started)
         self.counts[verdict.outcome] += 1
         if verdict.outcome in (Outcome.CHEATS, Outcome.BROKEN):
-            self.close_worker()  # ends with it every change that the candidate made to the process
+            self.close_worker()  # ends every change that the candidate made to the process
         if verdict.outcome is Outcome.FASTER and not self._keep:
             self._champion, self.incumbent = candidate, candidate.name
         return verdict
@@ -153,7 +153,7 @@ class Referee:
             if not further:
                 return verdict
         if self._confirm is not None:
-            self.close_worker()  # on a GPU it would disturb the contestants
+            self.close_worker()  # on a GPU the worker would disturb the contestants
             mine = [one for one in self._confirm(candidate, self._champion, records) if one.variant == candidate.name]
             if found := fault(mine):
                 return blank.failed(*found)

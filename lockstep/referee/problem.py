@@ -21,7 +21,7 @@ from lockstep.suite.family import Family, Variant
 from lockstep.suite.model import Suite, SuiteError
 from lockstep.timing.device import Device
 
-#: Name of a problem's own incumbent that has no other name.
+#: Name of a problem's own incumbent if it has no other name.
 REFERENCE = "reference"
 
 
@@ -49,7 +49,8 @@ class Problem:
         cases: the shapes to measure.
         l2: cache state.
         load: returns the candidate in a file; the second argument names a function or class in the file, or is "".
-        name, incumbent: the problem's own incumbent and its name; the incumbent is None if the caller must give one.
+        name: name of the problem's own incumbent.
+        incumbent: the problem's own incumbent; None if the caller must give one.
         scratch: device buffers that the suite's own module stores between calls.
     """
 
@@ -64,7 +65,7 @@ class Problem:
     def against(self, incumbent: str) -> Suite:
         """Return a copy of the suite with this incumbent as its baseline and no skipped cases."""
         suite = copy.copy(self.suite)
-        # Usually attributes of the class; this one suite gets its own values.
+        # These are usually attributes of the class; this one suite gets its own values.
         vars(suite).update(baseline=incumbent, skips=Suite.skips.__get__(suite))
         return suite
 
@@ -80,7 +81,7 @@ class Problem:
 
 
 class Weights(MutableMapping[int, torch.Tensor]):
-    """Tensors by number; setting an entry copies the values to new storage, for ``lockstep.timing.arms.move``."""
+    """Tensors by number. Setting an entry copies the values to new storage, for ``lockstep.timing.arms.move``."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = tensors
@@ -102,7 +103,7 @@ class Weights(MutableMapping[int, torch.Tensor]):
 
 
 def chosen(source: Source, suite: Suite, device: Device) -> tuple[Case, ...]:
-    """Return the cases that a source selects among those that the device measures.
+    """Return the cases that a source selects among the cases that the device measures.
 
     Raises:
         SuiteError: a text selects no case, or the device measures none.
@@ -117,7 +118,7 @@ def chosen(source: Source, suite: Suite, device: Device) -> tuple[Case, ...]:
 
 
 def cache_state(source: Source, device: Device) -> str:
-    """Return the cache state that a source asks for."""
+    """Return the cache state that a source requests."""
     return source.l2 or ("warm" if device.kind == "cpu" else "cold")
 
 
@@ -150,7 +151,7 @@ def function_in(module: ModuleType, name: str) -> Variant:
     """Return a function of a file: the named function, or the only public function that the file defines.
 
     Raises:
-        SuiteError: the file has no such function, or several and no name is given.
+        SuiteError: the file has no such function, or several functions and no name is given.
     """
     if name:
         found: Variant = member(module, name)

@@ -17,7 +17,7 @@ class Source:
         every: whether to take all cases that the device measures.
         l2: "cold", "warm", or "" for cold on a GPU and warm on a CPU.
         against: variant of the suite that is the incumbent; "" for the baseline.
-        tolerance: largest accepted relative error; None for the problem's own.
+        tolerance: largest accepted relative error; None for the problem's own tolerance.
         precision: dtype of a KernelBench problem, named as in torch.
         workloads: file with the workloads of a FlashInfer-Bench definition; "" for the file in its data set.
         benchmarks, checkout, packages: folders and packages of a named suite; see ``WorkerSpec``.

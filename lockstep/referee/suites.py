@@ -18,8 +18,9 @@ from lockstep.timing.device import Device
 def suite_problem(source: Source, device: Device) -> Problem:
     """Return the problem of a suite; its incumbent is the baseline or the variant ``source.against``.
 
-    A candidate is a function that takes inputs by name, and ``out`` if it writes into the suite's buffers. If the dict
-    ``PREPARE`` of its file has an entry for it, that function returns further arguments, as in a module of variants.
+    A candidate is a function that takes inputs by name, and ``out`` if it writes into the suite's buffers. As in a
+    module of variants, the candidate's file may have a dict ``PREPARE``, whose function for the candidate returns
+    further arguments.
 
     Raises:
         SuiteError: the suite, a case or the variant does not exist.
@@ -52,7 +53,7 @@ def _load(path: Path, name: str) -> Candidate:
 
 
 def _suite_of_file(definition: str) -> Suite:
-    """Return the suite in ``FILE.py`` or ``FILE.py:CLASS``; it needs no baseline if an incumbent is named."""
+    """Return the suite in ``FILE.py`` or ``FILE.py:CLASS``. The suite needs no baseline if an incumbent is named."""
     file, _, name = definition.partition(":")
     path = Path(file)
     sys.path.insert(0, str(path.resolve().parent))

@@ -18,7 +18,7 @@ from lockstep.timing.rules import Rule
 
 
 class Outcome(StrEnum):
-    """The verdict in one word; "broken" means that a candidate does not load, raises, hangs or crashes."""
+    """The verdict in one word. "broken" means that a candidate does not load, raises, hangs or crashes."""
 
     FASTER = "faster"
     NOT_FASTER = "not-faster"
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 #: Outcomes of candidates that compute the correct result and break no rule.
 CORRECT = (Outcome.FASTER, Outcome.NOT_FASTER)
 
-#: Outcome for a broken rule; for every other rule it is "cheats".
+#: Outcome by broken rule; every other rule gives "cheats".
 _BY_RULE = {"": Outcome.BROKEN, Rule.HUNG: Outcome.BROKEN, Rule.WRONG_RESULT: Outcome.WRONG}
 
 _SENTENCES = {
@@ -50,12 +50,12 @@ class Verdict:
         candidate, incumbent: names.
         outcome: see ``Outcome``.
         rule: name of the broken rule (``lockstep.timing.rules``), or "".
-        reason: what was observed, with numbers, or "".
-        speedup: incumbent's time over candidate's, the geometric mean over the cases, with its interval; None
+        reason: the observation, with numbers, or "".
+        speedup: incumbent's time over candidate's time, the geometric mean over the cases, with its interval; None
             unless the candidate is correct.
         stage: the last stage that the candidate reached.
         seconds: time spent on the verdict.
-        cases: for each case its label, cache state, seconds a call of candidate and incumbent, and the check's error.
+        cases: for each case its label, cache state, seconds per call of candidate and incumbent, and the check's error.
     """
 
     candidate: str
@@ -106,12 +106,12 @@ def _outcome(rule: str) -> Outcome:
 
 
 def _evidence_of(record: Record) -> str:
-    """Return a record's reason, without the name of the error if the record has a rule that says the same."""
+    """Return a record's reason. If the record has a rule, the rule's name at the start of the reason is left out."""
     return re.sub(r"^[\w-]+: ", "", record.reason) if record.rule else record.reason
 
 
 def evidence(record: Record) -> Evidence | None:
-    """Return the evidence on the ratio from a measured record; None if no incumbent was measured with it."""
+    """Return the evidence on the ratio from a measured record; None if the record has no ratio."""
     ratio = record.speedup
     if ratio is None:
         return None
@@ -120,7 +120,7 @@ def evidence(record: Record) -> Evidence | None:
 
 
 def case_rows(candidate: Sequence[Record], incumbent: Sequence[Record]) -> tuple[dict[str, Any], ...]:
-    """Return the figures of each case for ``Verdict.cases``."""
+    """Return the numbers of each case for ``Verdict.cases``."""
     before = {(one.case, one.l2): one.latency for one in incumbent}
     return tuple(
         {

@@ -22,7 +22,7 @@ def main() -> int:
     process.parser.add_argument("--problem", type=json.loads, required=True, help="a Source as JSON")
     options = process.parse()
     load_torch()
-    # Start-up: torch and Triton, after the process is tied to its parent.
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.record.provenance import host_facts
     from lockstep.referee.bench import Bench, open_problem
     from lockstep.referee.source import Refused, Source, Submission

@@ -1,1 +1,1 @@
-"""Measure one case: buffers, calls, interleaved rounds, controls, and the estimates that follow."""
+"""Measure one case: buffers, calls, interleaved rounds, controls and estimates."""

@@ -1,7 +1,7 @@
 """Measure how far an output is from its reference: by norm, by worst row, column, tile and element, and centred.
 
 The norm of a whole output hides an error in a small part of it: one wrong column of 12,000 changes the norm by 0.9 %.
-The error of each slice (row, column, tile, element) is therefore measured as well, as
+So the error of each slice (row, column, tile, element) is measured as well, as
 
     ‖got − want‖ / max(‖want‖, √n · rms)    over the n elements of the slice,
 
@@ -12,7 +12,7 @@ Users' Guide, 3rd edition, "How to Measure Errors").
 
 The norm also hides an error in an output that varies little: a constant is within 1 % of "100 plus noise of 1". The
 centred norm is relative to ‖want − mean(want)‖, so a constant has an error of 1. KernelBench and robust-kbench compare
-elements only, with an absolute and a relative tolerance; they accept a constant too where the offset is large.
+elements only, with an absolute and a relative tolerance. They also accept a constant if the offset is large.
 """
 
 from __future__ import annotations
@@ -64,13 +64,14 @@ def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
 
 
 def worst(outputs: Iterable[Accuracy]) -> Accuracy:
-    """Return the largest value of each measure over the outputs of a call; zeros for a call without outputs."""
+    """Return the largest value of each error over the outputs of a call; zeros for a call without outputs."""
     parts = [Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0), *outputs]
     return Accuracy(*(max(getattr(part, one.name) for part in parts) for one in fields(Accuracy)))
 
 
 class _Errors:
-    """Sums over the chunks of one output; they stay on its device until the end, so that no chunk waits for the host.
+    """Sums over the chunks of one output. The sums stay on the device until the end, so that no chunk waits for the
+    host.
 
     The first pass over the reference computes its mean and mean square, which all slices need.
     """

@@ -1,6 +1,6 @@
-"""A buffer that two processes share. It holds tensors with canaries around them.
+"""A buffer that two processes share. The buffer holds tensors with canaries around them.
 
-On a CPU the buffer is an anonymous file (memfd), on a GPU an allocation of its own that is passed through CUDA IPC.
+On a CPU the buffer is an anonymous file (memfd), on a GPU a separate allocation that is passed through CUDA IPC.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 import torch
 
-#: Tensors start at multiples of this; at least as many canary bytes lie before, between and after them.
+#: Tensors start at multiples of this. At least as many canary bytes lie before, between and after the tensors.
 ALIGNMENT = 512
 
-#: An allocation of this size has a segment of torch's caching allocator to itself (``kMinLargeAlloc`` is 10 MiB). The
-#: other process can then map no other tensor of this process.
+#: An allocation of this size fills a whole segment of torch's caching allocator (``kMinLargeAlloc`` is 10 MiB). So the
+#: other process cannot map other tensors of this process.
 _SEGMENT = 32 << 20
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A tensor's place in the buffer: its first byte, shape, strides in elements, and dtype as torch names it."""
+    """A tensor's position in the buffer: its first byte, shape, strides in elements, and torch's name of the dtype."""
 
     offset: int
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class Slot:
     dtype: str
 
     def of(self, buffer: torch.Tensor) -> torch.Tensor:
-        """Return the tensor at this place of a flat buffer of bytes."""
+        """Return the tensor at this position of a flat buffer of bytes."""
         dtype: torch.dtype = getattr(torch, self.dtype)
         return buffer.view(dtype).as_strided(self.shape, self.stride, self.offset // dtype.itemsize)
 
@@ -51,7 +51,7 @@ class Layout:
     end: int = ALIGNMENT
 
     def place(self, like: torch.Tensor) -> Slot:
-        """Return a new place for a tensor of this shape, strides and dtype."""
+        """Reserve a position for a tensor of this shape, strides and dtype, and return it."""
         slot = Slot(self.end, tuple(like.shape), tuple(like.stride()), str(like.dtype).removeprefix("torch."))
         self.slots.append(slot)
         self.end = -(-slot.end // ALIGNMENT) * ALIGNMENT + ALIGNMENT
@@ -59,7 +59,7 @@ class Layout:
 
 
 class Arena:
-    """The shared buffer, on the side of the process that allocates it.
+    """The shared buffer, on the side of the process that allocates the buffer.
 
     Args:
         layout: offsets of the tensors.
@@ -67,7 +67,7 @@ class Arena:
 
     Attributes:
         buffer: the whole buffer, uint8.
-        address: what another process passes to ``attach`` to map the buffer.
+        address: the argument with which another process calls ``attach``.
         fds: file descriptors that the other process must inherit.
     """
 
@@ -123,7 +123,7 @@ def _gaps(slots: Sequence[Slot], size: int) -> list[tuple[int, int]]:
 
 
 def encode(value: Any, place: Callable[[torch.Tensor], Slot]) -> Any:
-    """Return a structure of tensors and plain values as JSON; each tensor is replaced by its place.
+    """Return a structure of tensors and plain values as JSON. Each tensor is replaced by its slot.
 
     Raises:
         NotImplementedError: a value is neither a tensor nor plain.
@@ -141,7 +141,7 @@ def encode(value: Any, place: Callable[[torch.Tensor], Slot]) -> Any:
 
 
 def decode(text: Any, buffer: torch.Tensor) -> Any:
-    """Return the structure that ``encode`` was called with; its tensors are views of this buffer."""
+    """Return the structure that was passed to ``encode``. Its tensors are views of this buffer."""
     if not isinstance(text, dict):
         return text
     [(kind, parts)] = text.items()

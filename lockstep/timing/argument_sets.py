@@ -1,6 +1,6 @@
-"""Draw the argument sets that a case rotates through: how many, and where each tensor lies.
+"""Draw the argument sets that a case rotates through, each tensor at a random position.
 
-A cold series rotates through enough sets that no call finds its data in the L2; a warm series repeats one set.
+A cold series rotates through enough sets that no call finds its data in the L2. A warm series repeats one set.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from lockstep.timing.outputs import span
 #: Cold series rotate through this many times the cache size (nvbench flushes once; LRU replacement is not guaranteed).
 CACHE_FACTOR = 2
 
-#: A case so small that a cold series would need more sets than this has only a warm series.
+#: Maximum number of sets. A case that would need more for a cold series is so small that it has only a warm series.
 MOST_SETS = 1024
 
-#: Tensors start at a random multiple of this within their slack (torch also aligns to 512).
+#: Tensors start at a random multiple of this within the slack of their buffer (torch also aligns to 512).
 ALIGNMENT = 512
 SLACK = 2 << 20
 
 
 @dataclass(frozen=True)
 class ArgumentSet:
-    """One draw of a case: the suite's inputs and output buffers, each tensor at a random place."""
+    """One draw of a case: the suite's inputs and output buffers, each tensor at a random position."""
 
     inputs: dict[str, Any]
     out: Any
@@ -45,21 +45,21 @@ def size_of(tensors: Iterable[torch.Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-#: A cold series rotates through up to this many sets, even where the cache requires fewer: a replay then averages over
-#: more placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs. For w4a16's 8192² the ratios
-#: moved by 0.29 % from process to process with 12 sets, by 0.15 % with 48.
+#: Number of sets that a cold series uses even if the cache requires fewer, so that a replay averages over more
+#: placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs. For w4a16's 8192² the ratios moved by
+#: 0.29 % from process to process with 12 sets, by 0.15 % with 48.
 PLACEMENTS = 48
 PLACEMENT_BYTES = 8 << 30
 ROTATION_S = 2e-3
 
 
 def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str) -> int:
-    """Return how many sets to rotate through: one if warm; if cold, two or more that fill ``CACHE_FACTOR`` caches.
+    """Return the number of sets to rotate through: one if warm; if cold, two or more that fill ``CACHE_FACTOR`` caches.
 
     Args:
         smallest: bytes that one call of the arm with the least data touches.
         whole: bytes of one set with the arguments of all arms.
-        floor_s: lower bound of the seconds that a call takes; a rotation should not be longer than a replay.
+        floor_s: lower bound of the seconds per call; a rotation should not be longer than a replay.
         device: supplies the cache size.
         l2: "cold" or "warm".
 
@@ -80,7 +80,7 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
 
 
 def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
-    """Draw argument sets; copy each tensor to a random offset, because placement biases a comparison.
+    """Draw argument sets. Each tensor is copied to a random offset, because placement biases a comparison.
 
     All sets hold the same values. Different addresses are enough to make each call find the cache cold. Drawing and
     packing each set of w4a16 separately took as long as timing it.
@@ -95,7 +95,7 @@ def place(value: Any, chance: random.Random) -> Any:
     """Return the same tensors, each copied to a random offset in a buffer of its own."""
 
     def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
-        flat = span(tensor)  # includes gaps and overlaps of its strides
+        flat = span(tensor)  # includes gaps and overlaps of the tensor's strides
         size = tensor.element_size()
         slack = min(SLACK, max(ALIGNMENT, flat.numel() * size))
         offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size
@@ -107,7 +107,9 @@ def place(value: Any, chance: random.Random) -> Any:
 
 
 def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], None] | None:
-    """Return a function that restores the inputs that calls write. It restores their values of now, equal in all sets.
+    """Return a function that restores inputs that calls write.
+
+    The function restores the values at the time of this call, which are equal in all sets.
 
     Args:
         sets: argument sets of one draw.

@@ -1,6 +1,7 @@
 """Arms: a variant bound to argument sets that the harness draws, places and rotates.
 
-All arms of a comparison share inputs and outputs; only what a variant prepares offline (packed weights) is its own.
+All arms of a comparison share inputs and outputs. Only the results of offline preparation (packed weights) are
+separate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Capture the arms of an epoch, each with a long enough replay; drop only those that fail."""
+"""Capture the arms of an epoch, each with a long enough replay. Only arms that fail are dropped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def capture_arms(
     """
     captured: list[Captured] = []
     pool = device.new_pool()
-    probes: list[Replay] = []  # stay alive until the pool has other graphs
+    probes: list[Replay] = []  # must stay alive until the pool has other graphs
     for arm in arms:
         listener("capture", arm.name)
         try:

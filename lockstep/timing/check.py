@@ -23,9 +23,9 @@ from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_o
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.tolerance import coarsest, default_tolerance, refusal
 
-#: Parts of error messages on a machine without a GPU, and the package that raises each: Triton at the first launch
-#: (``triton/runtime/driver.py``), torch at the first question about a GPU (``torch/cuda/__init__.py``), as autotuners
-#: ask.
+#: Parts of error messages on a machine without a GPU, by the package that raises the error. Triton raises it at the
+#: first launch (``triton/runtime/driver.py``), torch at the first query of a GPU (``torch/cuda/__init__.py``), for
+#: example by an autotuner.
 _NO_GPU = {
     "0 active drivers": "Triton",
     "Torch not compiled with CUDA enabled": "torch",
@@ -43,7 +43,12 @@ class WrongResult(Disqualified):
 
 @dataclass(frozen=True)
 class Checked:
-    """A variant that passed: its errors, and whether it is deterministic (``None`` if memory did not suffice)."""
+    """The check of a variant that passed.
+
+    Attributes:
+        accuracy: the variant's errors.
+        deterministic: whether the variant is deterministic; ``None`` if there was too little memory to find out.
+    """
 
     accuracy: Accuracy
     deterministic: bool | None
@@ -87,7 +92,9 @@ class Checker:
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out, seed)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
-        """Return keyword arguments of ``variant`` without ``out``; variants with the same preparation share it."""
+        """Return keyword arguments of ``variant`` without ``out``. Variants with the same preparation share its
+        result.
+        """
         prepare = family.prepare.get(variant)
         if prepare not in self._prepared:
             self._prepared[prepare] = family.prepared(variant, self.inputs)
@@ -95,10 +102,11 @@ class Checker:
 
     @cached_property
     def _asked(self) -> tuple[torch.dtype | None, ...]:
-        """Return the expected dtype of each output: that of the suite's buffers, never the dtype that a variant chose.
+        """Return the expected dtype of each output: the dtype of the suite's buffers, never the dtype that a variant
+        chose.
 
-        Without buffers it is the coarsest dtype of the inputs. It is ``None`` for an output that is an integer or a
-        boolean in the reference, or if no input has a floating-point dtype.
+        Without buffers the expected dtype is the coarsest dtype of the inputs. It is ``None`` for an output that is an
+        integer or a boolean in the reference, or if no input has a floating-point dtype.
         """
         # Buffers on the "meta" device take no memory.
         out = self.out if self.out is not None else buffers_of(self.suite, self.case, Draw("meta", 0))
@@ -112,7 +120,9 @@ class Checker:
 
     @cached_property
     def tolerances(self) -> tuple[float, ...]:
-        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or the default of its dtype."""
+        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or the default for the
+        output's dtype.
+        """
         if self.suite.tolerance is not None:
             return (self.suite.tolerance,) * len(self.reference)
         inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
@@ -122,7 +132,7 @@ class Checker:
 
     @cached_property
     def _sums(self) -> list[int]:
-        """Return the checksums, as drawn, of the inputs that a variant and its preparation may only read."""
+        """Checksums of the drawn inputs that a variant and its preparation may only read."""
         return checksums([tensor for _, tensor in named_tensors(self.inputs, self.suite.inout)])
 
     def accuracy(self, family: Family, variant: str) -> Accuracy:
@@ -131,7 +141,7 @@ class Checker:
         Raises:
             WrongResult: an error exceeds its limit, an output is NaN, or the outputs differ from the reference in
                 number or shape or have a narrower dtype.
-            Disqualified: it wrote into an input, or its outputs are not tensors with memory of their own.
+            Disqualified: the variant wrote into an input, or its outputs are not tensors with memory of their own.
             NotImplementedError: the variant does not support this case, or it launches Triton kernels without a GPU.
         """
         return self._accepted(family, variant, self._call(family, variant))
@@ -176,12 +186,12 @@ class Checker:
             raise WrongResult(f"{variant} output {index} {wrong}")
         asked = self._asked[index]
         if asked is not None and got.element_size() < min(asked.itemsize, want.element_size()):
-            # The variant writes fewer bytes than the baseline, however exact its values are.
+            # A variant with narrower outputs writes fewer bytes than the baseline, however exact its values are.
             raise WrongResult(f"{variant} output {index} is of {got.dtype}, narrower than {asked}, the expected dtype")
         return found
 
     def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
-        """Return the tensors of one call; the output buffers are full of NaN before it."""
+        """Return the tensors of one call. The output buffers are filled with NaN before the call."""
         before = self._sums
         if self.suite.inout:
             self._restore()  # an earlier call may have written the inputs
@@ -215,7 +225,7 @@ class Checker:
             write(self.inputs, inputs_of(self.suite, self.case, new), set())
 
     def poison_free_memory(self) -> None:
-        """Fill memory with NaN and free it: a variant is likely to get this memory for what it allocates next."""
+        """Fill memory with NaN and free it. The variant's next allocations are likely to get this memory."""
         for expected in self.reference:
             poison(torch.empty_like(expected))
 
@@ -238,7 +248,7 @@ def _blamed(suite: Suite, part: str) -> Iterator[None]:
 
 
 def without_frames(error: Exception) -> Exception:
-    """Return the error without its frames, which would keep a case's tensors alive."""
+    """Return the error without its frames, because frames keep a case's tensors alive."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 

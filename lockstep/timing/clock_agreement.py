@@ -1,28 +1,28 @@
-"""Three clocks of one run must agree: events around each replay, the GPU's nanosecond timer, and the host's clock.
+"""Compare three clocks of one run: events around each replay, the GPU's nanosecond timer, and the host's clock.
 
-A stamp of the GPU's timer precedes and follows each replay, outside its events. So the time between the events is never
-longer than the time between the stamps. It is shorter only by gaps in which the GPU waits for launches.
+A stamp of the GPU's timer precedes and follows each replay, outside the replay's events. So the time between the events
+is never longer than the time between the stamps. It is shorter only by gaps in which the GPU waits for launches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: How much events may differ from the stamps around them: seconds, and a share of the time between the stamps. A gap is
-#: a few microseconds where launches are queued; the bound leaves room for a GPU that waits for its host.
+#: Accepted difference between events and the stamps around them: seconds, and a share of the time between the stamps. A
+#: gap is a few microseconds if launches are queued. The limit leaves room for a GPU that waits for its host.
 SLACK_S = 1e-4
 SLACK_SHARE = 0.05
 
-#: An arm is refused only if at least this many replays, all of them, disagree: a pause of the host lengthens one gap
-#: only.
+#: An arm is refused only if at least this many replays, all of them, disagree. A pause of the host lengthens a single
+#: gap.
 FEWEST = 3
 
-#: How much the host's clock may exceed all stamps together: seconds, and a share. Launching and waking take time, and
-#: other processes may delay the host.
+#: Accepted excess of the host's clock over all stamps together: seconds, and a share. Launching and waking take time,
+#: and other processes may delay the host.
 HOST_SLACK_S = 0.05
 HOST_SLACK_SHARE = 0.2
 
-#: Seconds that the device may take to become idle after the stream of the replays is idle.
+#: Seconds that the device may take to become idle after the replays' stream is idle.
 LATE_S = 5e-4
 
 
@@ -61,10 +61,10 @@ def host_disagreement(stamps_s: float, host_s: float) -> str:
 
 
 def late_work(late_s: float) -> str:
-    """Return a sentence if the device went on working after the stream of the replays was idle, else "".
+    """Return a sentence if the device continued to work after the replays' stream was idle, else "".
 
     Args:
-        late_s: seconds from when that stream was idle until the whole device was idle.
+        late_s: seconds between the stream becoming idle and the whole device becoming idle.
     """
     if late_s <= LATE_S:
         return ""

@@ -1,14 +1,14 @@
 """Normalise timings of arms that ran at different clocks.
 
 Under a power cap the clock of an H200 varies by 2 % within the rounds of an epoch, so two arms of one round never run
-at the same clock. From one run to the next, as the chip warms, it varies by another 1 %. Where an arm's time depends on
-its clock, this module removes the clock's effect from a ratio. Time that does not depend on the clock (memory,
-launches) is not changed, nor is any timing whose clock is unknown.
+at the same clock. From one run to the next, as the chip warms, the clock varies by another 1 %. If an arm's time
+depends on its clock, this module removes the clock's effect from a ratio. Time that does not depend on the clock
+(memory, launches) is not changed, nor is any timing whose clock is unknown.
 
 There are two methods. Two versions of one kernel, which draw similar power, are normalised to one clock within the
-range of both. Two different kernels, which a power cap can hold up to 8 % apart, are each normalised to its own
-reference clock: the clock of the first measurement of its series. A common clock would extrapolate one of them across
-that gap in every run.
+range of both. Two different kernels, which a power cap can hold up to 8 % apart, are each normalised to their own
+reference clock: the clock of the first measurement of the series. A common clock would extrapolate one of the kernels
+across that gap in every run.
 
 The shares given below refer to 64 speedups in 30 cases on H200s with free clocks, with nine epochs of six rounds in
 each process. Each is the share of speedups that agree within 0.3 %, between four processes on one GPU and five on
@@ -25,19 +25,19 @@ from statistics import fmean
 from lockstep.timing.device import Timing
 
 #: Spread of a clock (log units) at which the fitted slope is halved. Under the power cap, clocks spread by 1–4 % and
-#: slopes agree to 0.02 from process to process; otherwise clocks spread by under 0.1 %, too little for a fit.
-#: With a hard threshold for each epoch instead, the ratio of one grouped product jumped by 2.5 % between epochs,
-#: depending on whether the spread passed the threshold.
+#: slopes agree to 0.02 from process to process. Otherwise clocks spread by under 0.1 %, too little for a fit. With a
+#: hard threshold for each epoch instead, the ratio of one grouped product jumped by 2.5 % between epochs, depending on
+#: whether the spread passed the threshold.
 BELIEVED_SPREAD = 0.003
 
-#: How far from an arm's mean clock, in standard deviations, its fitted law is applied. If the limit is too close, the
-#: limit itself scatters: with 2 a grouped product's ratio moved by 0.8 % from run to run, with 6 by 0.2 %.
+#: Distance from an arm's mean clock, in standard deviations, up to which its fitted law is applied. If the limit is too
+#: close, the limit itself scatters: with 2 a grouped product's ratio moved by 0.8 % from run to run, with 6 by 0.2 %.
 REACH = 6.0
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The timings of two arms in one epoch, by round; seconds are of one call."""
+    """The timings of two arms in one epoch, by round. Seconds are per call."""
 
     mine: tuple[Timing, ...]
     rival: tuple[Timing, ...]
@@ -49,7 +49,7 @@ class ClockLaw:
 
     Attributes:
         slope: d log seconds / d log clock, between −1 (SM-bound) and 0.
-        clock: mean log clock of the rounds that the law was fitted to; NaN where a clock is unknown.
+        clock: mean log clock of the fitted rounds; NaN if a clock is unknown.
         spread: standard deviation of the log clock within the epochs.
     """
 
@@ -133,8 +133,8 @@ def _normalised(
 def midmean(values: Sequence[float]) -> float:
     """Return the mean of the middle half of the values.
 
-    It resists a disturbed round as well as a median does, and is steadier where times have two modes. cuBLAS takes 13.6
-    or 14.0 µs for 32 × 7168 × 2112 from replay to replay (H200); a median jumps between the two.
+    The midmean resists a disturbed round as well as a median does, and is steadier for times with two modes. cuBLAS
+    takes 13.6 or 14.0 µs for 32 × 7168 × 2112 from replay to replay (H200); a median jumps between the two.
     """
     ordered = sorted(values)
     cut = len(ordered) // 4

@@ -1,7 +1,7 @@
-"""A one-thread kernel that records SM cycles, nanoseconds and the number of the SM that it ran on.
+"""A one-thread kernel that records SM cycles, nanoseconds and the number of the SM on which it ran.
 
-``%clock64`` counts one SM's cycles and ``%globaltimer`` the GPU's nanoseconds (PTX ISA, special
-registers); two stamps on one SM give its mean clock between them.
+``%clock64`` counts one SM's cycles and ``%globaltimer`` the GPU's nanoseconds (PTX ISA, special registers). Two stamps
+on one SM give the mean clock of the SM between them.
 """
 
 from __future__ import annotations

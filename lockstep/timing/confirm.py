@@ -1,4 +1,4 @@
-"""Confirm the records of a case by what a judge in another process measured (``lockstep.timing.isolated``)."""
+"""Confirm the records of a case by the measurements of a judge in another process (``lockstep.timing.isolated``)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.whole_runs import Isolated
 
 #: Accepted ratio of a speedup measured in one process to the largest speedup that the judge's runs allow. The judge's
-#: sets are always cold and its runs short, so a warm series differs; on a CPU other work disturbs as well.
+#: sets are always cold and its runs short, so a warm series differs. On a CPU, other work also disturbs the runs.
 LARGEST_EXCESS = {"cold": 1.25, "warm": 2.0}
 
 
 def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list[Record]:
-    """Return one case's records after judging each variant in a process of its own.
+    """Return one case's records after judging each variant in a separate process.
 
-    A record that the judge refuses is marked failed. A record that it cannot confirm stays but loses its speedup.
+    A refused record is marked failed. A record that the judge cannot confirm stays without its speedup.
 
     Args:
         records: all records of the case.
@@ -28,7 +28,7 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
     """
     seen: dict[str, Isolated] = {}
     confirmed = []
-    # The baseline first: the others are compared with it.
+    # The baseline is judged first, because the other records are compared with it.
     for record in sorted(records, key=lambda one: one.variant != one.baseline):
         if record.state != "ok" or record.variant.endswith(TWIN):
             confirmed.append(record)
@@ -51,7 +51,7 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
 
 
 def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | None) -> str:
-    """Refuse a speedup that the judge's runs do not allow; return why they cannot confirm it, or "" if they do."""
+    """Refuse a speedup that the judge's runs do not allow. Return why the runs cannot confirm it, or "" if they do."""
     if record.speedup is None or record.variant == record.baseline:
         return ""
     if baseline is None:
@@ -82,7 +82,7 @@ def _noted(record: Record, note: str) -> Record:
 
 
 def _withheld(record: Record, why: str) -> Record:
-    """Return the record without its unconfirmed speedup; a baseline, whose speedup is 1 by definition, keeps it."""
+    """Return the record without its unconfirmed speedup. A baseline keeps its speedup, which is 1 by definition."""
     told = _noted(record, why)
     if record.speedup is None or record.variant == record.baseline:
         return told

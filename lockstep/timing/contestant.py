@@ -3,7 +3,7 @@
 This process holds no reference, no seed, no verdict, and no clock that the result depends on. Requests: first
 ``{"address", "sets"}`` of the arena, ``idle`` any number of times, ``load``, then ``setup`` (lengths), ``prepare``
 (sets), ``run`` (sets). Events: ``up``, ``idle``, ``ready``, ``done``; ``ready`` and ``done`` carry an ``error`` or "".
-The judge does not rely on these answers: it takes the time and reads the outputs itself.
+The judge does not rely on these answers: the judge takes the time and reads the outputs itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, required=True)
     options = process.parse()
     load_torch()
-    # Start-up: torch, after the process is tied to its parent.
+    # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
     from lockstep.suite.family import load_family
@@ -58,7 +58,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
         scratch: the folder that the code under test may write to.
         load: imports the code under test and returns its family and the variant's name.
     """
-    # Start-up: torch, after the process is tied to its parent.
+    # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.timing.arena import attach, decode
     from lockstep.timing.check import brief
     from lockstep.timing.device import open_device
@@ -67,7 +67,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
     process.emit("up")
     requests = process.requests()
     arena = next(requests)
-    # Before the sandbox: opening CUDA's handles needs file access.
+    # Attach before the sandbox starts: opening CUDA's handles needs file access.
     buffer = attach(arena["address"])
     sets = [decode(one, buffer) for one in arena["sets"]]
     device = open_device()
@@ -103,8 +103,8 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
 
 
 def _idle_replay(device: Device) -> Replay:
-    """Return a replay that does almost nothing: it measures what a run costs without code under test."""
-    # Start-up: torch, after the process is tied to its parent.
+    """Return a replay that does almost nothing. It shows the cost of a run without code under test."""
+    # Imported here: torch is slow to import, and the process must first be tied to its parent.
     import torch
 
     number = torch.zeros(1, device=device.torch_device)
@@ -126,7 +126,7 @@ class _Contestant:
 
     def prepares(self) -> list[str]:
         """Return the names of the inputs that the variant prepares offline."""
-        # Start-up: torch, after the process is tied to its parent.
+        # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.model import bind
 
         prepare = self.family.prepare.get(self.variant)
@@ -134,7 +134,7 @@ class _Contestant:
 
     def prepare(self, count: int) -> None:
         """Prepare the first ``count`` sets again, in place."""
-        # Start-up: torch, after the process is tied to its parent.
+        # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.inputs import tensors_of
 
         for number, one in enumerate(self.sets[:count]):
@@ -147,7 +147,7 @@ class _Contestant:
 
     def set_up(self, lengths: Sequence[int]) -> None:
         """Bind every set, warm up, and capture a replay of each length."""
-        # Start-up: torch, after the process is tied to its parent.
+        # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.family import takes_out
         from lockstep.suite.inputs import tensors_of
         from lockstep.suite.model import bind
@@ -173,8 +173,8 @@ class _Contestant:
 
 
 def _call(function: Any, arguments: dict[str, Any], results: Sequence[Tensor]) -> Callable[[], None]:
-    """Return a call that leaves its outputs in ``results``: it writes them there, or copies them."""
-    # Start-up: torch, after the process is tied to its parent.
+    """Return a call that puts the function's outputs into ``results``, directly or by a copy."""
+    # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.suite.inputs import tensors_of
 
     def call() -> None:

@@ -24,8 +24,8 @@ class Control:
         name: "copy", "matmul" or "empty".
         replay: the captured work.
         calls: calls in one replay.
-        work: bytes or operations in one call; 0 if it has no rate.
-        unit: "B/s" or "FLOP/s", of ``work`` over time.
+        work: bytes or operations in one call; 0 for a control without a rate.
+        unit: "B/s" or "FLOP/s", the unit of ``work`` over time.
     """
 
     name: str
@@ -76,10 +76,10 @@ class Controls:
         )
 
     def take(self, device: Device) -> dict[str, Timing]:
-        """Time each control once; add the seconds to the history.
+        """Time each control once and add the seconds to the history.
 
         Returns:
-            Seconds a call and clock, by the control's name.
+            Seconds per call and clock, by the control's name.
         """
         # The first replay after a pause includes the launch latency, so it does not count.
         replays = [control.replay for control in self.controls]
@@ -96,7 +96,8 @@ class Controls:
         """Return which control changed by more than its own noise, or "".
 
         A control moved if it changed both in seconds and in cycles. A product that takes more seconds but the same
-        cycles ran at another clock, as did every arm of the epoch; that is corrected elsewhere.
+        cycles ran at another clock, as did every arm of the epoch. ``lockstep.timing.clock_correction`` handles such
+        changes.
         """
         for name, timing in before.items():
             change = abs(math.log(after[name].seconds / timing.seconds))
@@ -110,9 +111,9 @@ class Controls:
     def tolerance(self, name: str) -> float:
         """Return the largest change (log units) of a control between two timings that counts as noise.
 
-        It is six robust standard deviations (1.4826 · MAD) of the control's changes so far, but at least 10 %, and 20 %
-        until ten changes are known. With 5 %, a quarter of an H200's series lost epochs to single replays of copy and
-        empty that were 6–7 % off. Drift below the tolerance cancels within the rounds.
+        The result is six robust standard deviations (1.4826 · MAD) of the control's changes so far, but at least 10 %,
+        and 20 % until ten changes are known. With 5 %, a quarter of an H200's series lost epochs to single replays of
+        copy and empty that were 6–7 % off. Drift below the tolerance cancels within the rounds.
         """
         values = self.history.get(name, [])
         changes = [math.log(b / a) for a, b in pairwise(values)]
@@ -145,6 +146,6 @@ class Controls:
         return max(moved_bytes / self.best_rate("copy"), flops / self.best_rate("matmul"))
 
     def best_rate(self, name: str) -> float:
-        """Return the bytes or operations a second of a control's fastest replay."""
+        """Return the bytes or operations per second of a control's fastest replay."""
         [work] = [control.work for control in self.controls if control.name == name]
         return work / min(self.history[name])

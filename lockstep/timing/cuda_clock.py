@@ -13,9 +13,10 @@ import torch
 
 
 class CudaClock:
-    """Torch's compiled functions that time and wait, saved before a variant is imported.
+    """Torch's compiled functions for timing and waiting, saved before a variant is imported.
 
-    The Python classes above them (``torch.cuda.Event``) are not used, because any module can replace their methods.
+    The Python classes that wrap these functions (``torch.cuda.Event``) are not used, because any module can replace
+    their methods.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class CudaClock:
 
 @dataclass(frozen=True)
 class Interval:
-    """The time between two stamps in seconds, and the mean SM clock in MHz (NaN if they ran on different SMs)."""
+    """The time between two stamps in seconds, and the mean SM clock in MHz (NaN if the stamps ran on different SMs)."""
 
     seconds: float
     sm_mhz: float

@@ -15,8 +15,8 @@ POWER = 0.8
 def detectable(epochs: Sequence[float]) -> float:
     """Return the smallest relative change of the ratio that this number of epochs would detect.
 
-    It is the minimal detectable effect of a two-sided t test, ``(t_{1-α/2} + t_{power}) · s / √n``, against a history
-    that is known much better than one measurement (Bloom 1995, "Minimum detectable effects").
+    The formula is that of a two-sided t test, ``(t_{1-α/2} + t_{power}) · s / √n``, against a history that is known
+    much better than one measurement (Bloom 1995, "Minimum detectable effects").
     """
     if len(epochs) < 2:
         return math.inf
@@ -24,7 +24,7 @@ def detectable(epochs: Sequence[float]) -> float:
 
 
 def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
-    """Return how many epochs would detect a relative change of ``effect``; None from fewer than two epochs."""
+    """Return how many epochs would detect a relative change of ``effect``; None for fewer than two epochs."""
     if len(epochs) < 2:
         return None
     spread, target = stdev(epochs), math.log1p(effect)
@@ -35,5 +35,7 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
 
 
 def _reach(freedom: int) -> float:
-    """Return how many standard errors large a change must be to be detected with the stated confidence and power."""
+    """Return the number of standard errors that a change must have to be detected at the stated confidence and
+    power.
+    """
     return t_quantile(0.5 + CONFIDENCE / 2, freedom) + t_quantile(POWER, freedom)

@@ -1,6 +1,6 @@
 """The device that runs arms: CUDA (graphs, events, clock stamps) or a CPU (loops, wall clock).
 
-Both offer the same few operations, so that most code above this module need not know which one it uses.
+Both offer the same few operations, so most code above this module need not distinguish them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from lockstep.timing.rules import Disqualified, Rule
 
 Call = Callable[[], Any]
 
-#: The host's clock must contradict this many runs in a row: the host may have been paused during one of them.
+#: The host's clock must contradict this many runs in a row, because the host may have been paused during one of them.
 _HOST_TRIES = 3
 
 
 class DeviceLost(RuntimeError):
     """This process cannot measure any more: the CUDA context is broken, for example by an illegal access.
 
-    It is also raised if a function that measuring trusts was replaced while several variants were timed: ``rule`` names
-    the rule then. The culprit is unknown in that case, and ``variant`` is "".
+    The error is also raised if a trusted function was replaced while several variants were timed. ``rule`` then names
+    the broken rule. The culprit is unknown in that case, and ``variant`` is "".
     """
 
     def __init__(self, variant: str, reason: str, rule: str = "") -> None:
@@ -80,14 +80,14 @@ class Device(Protocol):
 
     @property
     def cache_bytes(self) -> int:
-        """Return the bytes of the last cache before memory: the L2 of a GPU, the last level of a CPU."""
+        """Return the size in bytes of the last cache before memory: the L2 of a GPU, the last level of a CPU."""
 
     @property
     def memory_bytes(self) -> int:
         """Return the bytes of memory that argument sets may take."""
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """Return a replay of ``calls``; the memory that they allocate comes from ``pool`` (see ``new_pool``)."""
+        """Return a replay of ``calls``. Memory that the calls allocate comes from ``pool`` (see ``new_pool``)."""
 
     def new_pool(self) -> Any:
         """Return a memory pool that the replays of one epoch share."""
@@ -96,9 +96,9 @@ class Device(Protocol):
         """Run the replays one after another and time each.
 
         Raises:
-            Mistimed: for one of the replays, CUDA's events and the GPU's timer disagree at every run.
+            Mistimed: CUDA's events and the GPU's timer disagree about one of the replays in every run.
             Disqualified: the host's clock contradicts the total time of the replays, or the device is still working
-                after the last one.
+                after the last replay.
         """
 
     def synchronize(self) -> None:
@@ -123,7 +123,7 @@ def open_device() -> Device:
 
 
 class CpuDevice:
-    """A CPU: wall clock, one thread for each processor or ``OMP_NUM_THREADS`` threads."""
+    """A CPU, timed by wall clock, with one thread for each processor or ``OMP_NUM_THREADS`` threads."""
 
     kind = "cpu"
 
@@ -256,7 +256,7 @@ class CudaDevice:
             return False
 
     def sample_clocks(self) -> Clocks:
-        """Return what NVML reports now; all fields are unknown if NVML does not answer."""
+        """Return NVML's current values; all fields are unknown if NVML does not answer."""
         if self._gpu is None:
             return Clocks()
         now = self._gpu.sample()
@@ -266,7 +266,7 @@ class CudaDevice:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph and its calls, which own tensors: a graph holds addresses and does not keep tensors alive."""
+    """A captured graph and its calls. The calls own the tensors, because a graph does not keep tensors alive."""
 
     launch: Callable[[], None]
     calls: tuple[Call, ...]
@@ -276,7 +276,7 @@ class _Graph:
 
 
 def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], stamps_s: Sequence[float]) -> None:
-    """Compare the events with the stamps of each replay. Raises the same errors as ``Device.time``."""
+    """Compare the events of each replay with its stamps. Raise the errors of ``Device.time``."""
     for replay in {id(replay): replay for replay in replays}.values():
         mine = [index for index, other in enumerate(replays) if other is replay]
         if evidence := disagreement([events_s[i] for i in mine], [stamps_s[i] for i in mine]):

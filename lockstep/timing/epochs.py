@@ -15,7 +15,7 @@ from lockstep.timing.stage_times import Stages
 from lockstep.timing.verify import Timed, Verified, Verifier
 
 #: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
-#: and the variant ("" for a step of all variants).
+#: and the variant ("" for a step that concerns all variants).
 Listener = Callable[[str, str], None]
 
 
@@ -24,7 +24,7 @@ class Epochs:
     """Draws and verifies the epochs of one case.
 
     Attributes:
-        suite, case, device, family: what is measured, and on which device.
+        suite, case, device, family: the suite, the case, the device and the variants.
         arms: variant name of each arm, by the arm's name.
         sets: number of argument sets of an epoch.
         thorough: see ``Verifier.repeat``.
@@ -50,7 +50,7 @@ class Epochs:
 
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
         """Return these arms on fresh buffers."""
-        self.listener("draw", "")  # this runs the variants' preparation too
+        self.listener("draw", "")  # drawing also runs the variants' preparation
         inout = self.suite.inout
         with self.stages.stage("draw"):
             # Freed before the next draw: the buffers of two draws together may not fit.

@@ -12,24 +12,25 @@ from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference
 from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval
 
-#: Samples stored of each series; asv's statistics are slow on more.
+#: Number of samples stored for each series; more would make asv's statistics slow.
 MOST_SAMPLES = 20
 
 
-#: Measuring of a ratio stops if even the most epochs would leave its interval this many times as wide as requested. A
-#: warm series has one set at one address, which moves its ratio by 1.5–3 % between epochs; such series took a tenth of
+#: Measuring of a ratio stops if the maximum number of epochs would still leave its interval this many times too wide. A
+#: warm series has one set at one address, which moves its ratio by 1.5–3 % between epochs. Such series took a tenth of
 #: a run's time.
 HOPELESS = 1.5
 
 
 @dataclass
 class Series:
-    """The epochs of one arm. Times are seconds a call; a ratio is the rival's time over the arm's.
+    """The epochs of one arm. Times are seconds per call. A ratio is the rival's time over the arm's time.
 
     The rival is the baseline, or for a twin its own variant.
 
     Attributes:
-        reference_mhz: clocks that the arm and its rival are normalised to; ``None`` takes the mean clock of the epochs.
+        reference_mhz: clocks to which the arm and its rival are normalised; ``None`` takes the mean clock of the
+            epochs.
         again: whether the rival is the same kernel; both are then normalised to one common clock.
     """
 
@@ -43,12 +44,12 @@ class Series:
     voided: int = 0
 
     def ratios(self) -> list[list[float]]:
-        """Return the log ratio of each round, by epoch; the clock law is fitted to all epochs together."""
+        """Return the log ratio of each round, by epoch. The clock law is fitted to all epochs together."""
         ratios = at_common_clock(self.pairs) if self.again else at_reference_clocks(self.pairs, *self.reference_mhz)
         return [[-ratio for ratio in epoch] for epoch in ratios]
 
     def told_mhz(self) -> float | None:
-        """Return the clock that the arm is normalised to, in MHz."""
+        """Return the clock in MHz to which the arm is normalised."""
         if self.reference_mhz[0] is not None:
             return self.reference_mhz[0]
         met = law_of([pair.mine for pair in self.pairs]).clock
@@ -60,10 +61,10 @@ class Outcome:
     """The result of one arm.
 
     Attributes:
-        latency: seconds a call.
+        latency: seconds per call.
         ratio: latency of the baseline over that of this arm; ``None`` without a baseline.
         mde: minimal detectable effect, a relative change.
-        rounds, epochs, voided: number of timed rounds, of epochs, and of voided rounds.
+        rounds, epochs, voided: numbers of timed rounds, of epochs, and of voided rounds.
         converged: whether the interval of the ratio became as narrow as requested.
         clocks: clocks while the arm ran.
         latency_samples, ratio_samples: samples of the rounds.
@@ -84,8 +85,8 @@ class Outcome:
 def settled(series: Series, is_baseline: bool, width: float, most: int) -> bool:
     """Return whether a ratio needs no more epochs.
 
-    It needs none if the half-width of its interval is at most ``width``, in log units, or would still be more than
-    ``HOPELESS`` times that after ``most`` epochs.
+    There are two such cases. Either the half-width of the ratio's interval is at most ``width`` (log units). Or the
+    half-width would still exceed ``HOPELESS`` times ``width`` after ``most`` epochs.
     """
     epochs = [midmean(epoch) for epoch in series.ratios()]
     return _narrow(epochs, is_baseline, width) or half_width_after(most, epochs) > HOPELESS * width

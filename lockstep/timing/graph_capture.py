@@ -24,7 +24,9 @@ _ABANDONED: list[torch.cuda.CUDAGraph] = []
 
 
 class CaptureError(RuntimeError):
-    """A variant cannot be captured in a CUDA graph. It is not timed without a graph: that would show 6–7× its time."""
+    """A variant cannot be captured in a CUDA graph. The variant is not timed without a graph, which would take 6–7×
+    as long.
+    """
 
 
 def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.CUDAGraph:
@@ -32,14 +34,14 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.C
 
     Args:
         calls: the calls to capture; each must launch work on the GPU.
-        pool: owns the memory that they allocate. After an error use another pool: a pool whose last graph is gone
+        pool: owns the memory that the calls allocate. After an error use another pool: a pool whose last graph is gone
             cannot be captured into again (torch 2.11).
 
     Raises:
         CaptureError: a call synchronises, allocates outside torch, raises, or cannot be captured for another reason.
-        NotImplementedError: raised by a call.
+        NotImplementedError: a call raised this error.
         torch.cuda.OutOfMemoryError: the device has too little memory.
-        Disqualified: ``EMPTY_GRAPH``, the calls launched less work than one operation each.
+        Disqualified: ``EMPTY_GRAPH``, the calls launched fewer operations than there are calls.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     stream = torch.cuda.current_stream()
@@ -78,7 +80,7 @@ def _abandon(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) 
     try:
         native._cuda_endAllocateToPool(stream.device_index, pool)
     except RuntimeError:
-        return  # torch has ended it, and frees the memory with the graph
+        return  # torch has ended the capture, and frees the memory with the graph
     _ABANDONED.append(graph)
     native._cuda_releasePool(stream.device_index, pool)
 

@@ -12,14 +12,15 @@ from lockstep.timing.outputs import span
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
-#: Words that are multiplied by their weights at once for a checksum.
+#: Number of words that a checksum multiplies by their weights at once.
 _CHUNK = 1 << 22
 
 
 def fits(old: Any, new: Any) -> bool:
     """Return whether ``new`` can be written in place of ``old``: tensors have the same layout, numbers are equal.
 
-    Objects of other classes count as equal. If their content depends on the values, the comparison of results fails.
+    Objects of other classes count as equal. If the content of such an object depends on the values, the comparison of
+    results fails.
     """
     if isinstance(old, torch.Tensor):
         return isinstance(new, torch.Tensor) and _layout(old) == _layout(new)
@@ -39,7 +40,7 @@ def floats(value: Any) -> bool:
 
 
 def write(old: Any, new: Any, written: set[int]) -> None:
-    """Copy the tensors of ``new`` into those of ``old``; leave unchanged what does not fit.
+    """Copy the tensors of ``new`` into the tensors of ``old``. Tensors that do not fit are left unchanged.
 
     Args:
         old: tensors, also in dicts, lists and tuples.
@@ -49,7 +50,7 @@ def write(old: Any, new: Any, written: set[int]) -> None:
     if isinstance(old, torch.Tensor):
         if isinstance(new, torch.Tensor) and _layout(old) == _layout(new) and old.data_ptr() not in written:
             written.add(old.data_ptr())
-            # ``data``: a variant must not see the write in the tensor's version counter.
+            # ``data`` is used because a variant must not see the write in the tensor's version counter.
             span(old.data).copy_(span(new))
     elif isinstance(old, dict) and isinstance(new, dict):
         for name in old.keys() & new.keys():
@@ -60,19 +61,19 @@ def write(old: Any, new: Any, written: set[int]) -> None:
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's memory as integers, gaps included; NaN values can then be compared."""
+    """Return a tensor's memory as integers, including gaps. NaN values can then be compared."""
     return span(tensor).view(_INTEGERS.get(tensor.element_size(), torch.int64))
 
 
 def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Return a weighted sum of each tensor's memory, computed on its device; the weights detect exchanged elements."""
+    """Return a weighted sum of each tensor's memory, computed on its device. The weights detect exchanged elements."""
     if not tensors:
         return []
     sums = []
     for tensor in tensors:
         whole = torch.zeros((), dtype=torch.int64, device=tensor.device)
         for words in _words(tensor):
-            # Odd weights, so that no bit is lost.
+            # The weights are odd, so that no bit is lost.
             weights = torch.arange(min(len(words), _CHUNK), device=tensor.device) * 2 + 1
             for number, part in enumerate(words.split(_CHUNK)):
                 whole = whole * 31 + (part * weights[: len(part)]).sum() + number

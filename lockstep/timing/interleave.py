@@ -1,9 +1,9 @@
 """Time every arm in turn, round after round, in epochs of fresh buffers.
 
-A round is one timed replay of each arm. Every second round reverses the order of the round before, so that each pair of
-arms runs in both orders. The order is then shuffled, so that no arm has the same neighbours for long: the time of a
-replay depends on what ran before it. Measuring stops when every ratio to the baseline has an interval as narrow as
-requested or cannot reach that width, or when the time is up.
+A round is one timed replay of each arm. Every second round reverses the order of the previous round, so that each pair
+of arms runs in both orders. The order is then shuffled, so that no arm has the same neighbours for long: the time of a
+replay depends on the replay before it. Measuring stops when every ratio to the baseline has an interval of the
+requested width or cannot reach that width, or when the time is up.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ LEAD_ROUNDS = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure.
+    """Duration and precision of a measurement.
 
     Attributes:
-        replay_s: shortest replay, seconds. On an H200 the first call after a pause and the preceding arm
-            disturb a 1 ms replay of a 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms replay by 0.05 %.
-        rounds: timed rounds an epoch: an even number, so that each order also runs reversed.
+        replay_s: shortest replay, seconds. On an H200 the first call after a pause and the preceding arm disturb a 1 ms
+            replay of a 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms replay by 0.05 %.
+        rounds: timed rounds per epoch: an even number, so that each order also runs reversed.
         min_epochs, max_epochs: bounds on the number of epochs, each with fresh buffers.
         width: half-width of the ratio's interval at which measuring may stop (0.01 is 1 %).
-        budget_s: seconds after which no further epoch starts. ``min_epochs`` are always taken; if they would take
+        budget_s: seconds after which no further epoch starts. ``min_epochs`` are always taken. If they would take
             longer, each has fewer rounds, but at least three.
-        warmup_s: seconds of joint warm-up before the first epoch; later epochs only have their lead rounds.
+        warmup_s: seconds of joint warm-up before the first epoch. Later epochs have only their lead rounds.
     """
 
     replay_s: float = 3e-3
@@ -65,7 +65,9 @@ class Plan:
 
     @classmethod
     def on(cls, device: Device) -> Plan:
-        """Return the plan for a device: four epochs on a CPU, where other work prevents ±0.3 % with any number."""
+        """Return the plan for a device. A CPU gets four epochs: other work prevents ±0.3 % with any number of
+        epochs.
+        """
         return cls(rounds=8, min_epochs=4, max_epochs=4) if device.kind == "cpu" else cls()
 
 
@@ -82,7 +84,7 @@ class Comparison:
     note: str
 
 
-#: Replays an epoch's arms on other values after they were timed: ``(seed of the epoch, replays by arm)`` to the result.
+#: Replays an epoch's arms on other values after timing. The arguments are the epoch's seed and the replays by arm.
 Verify = Callable[[int, Mapping[str, ArmReplay]], Verified]
 
 
@@ -105,34 +107,34 @@ def compare(
 ) -> Comparison:
     """Measure the arms against each other.
 
+    Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
+
     Args:
         draw_arms: returns the named arms on fresh buffers, given a seed and the names.
         names: arms to measure.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         device: the device to measure on.
         controls: timed before the first epoch, after every ``EPOCHS_A_CONTROL`` of the ``min_epochs``, and after each
-            further epoch, because each of those may be the last.
-        plan: how long to measure.
+            further epoch, because each further epoch may be the last.
+        plan: duration and precision.
         seed: seed of the order and the buffers.
         stages: collects the seconds of each stage.
-        reference_mhz: clock that an arm's ratio is normalised to, by arm; by default its mean clock in this
+        reference_mhz: clock to which an arm's ratio is normalised, by arm; by default the arm's mean clock in this
             measurement.
         listener: called with "capture" and an arm before the arm is captured and run alone; with "time" and "" before
-            all arms run in turn. It shows which arm hung or crashed.
-        trusted: the original functions that measuring relies on; by default those loaded now.
+            all arms run in turn. The last call shows which arm hung or crashed.
+        trusted: the original functions that measuring relies on; by default the currently loaded functions.
         verify: called after the last epoch and, if ``early``, also after an earlier epoch that arms cannot foresee.
         restore: called before each timed replay; it restores inputs that the epoch's arms write.
+        early: whether to verify after an earlier epoch as well.
         meters: measure further costs of the arms in some of the epochs, after their rounds.
-
-    Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
     Raises:
         DeviceLost: an arm broke the device while it was captured.
-        Disqualified: a function that measuring trusts was replaced while all arms were timed, so the culprit is
-            unknown.
+        Disqualified: a trusted function was replaced while all arms were timed, so the culprit is unknown.
     """
-    # Two generators, because a shuffle takes more random numbers the more arms there are: a commit that adds a
-    # variant must draw the same buffers as before.
+    # Two generators, because a shuffle takes more random numbers for more arms. A commit that adds a variant must draw
+    # the same buffers as before.
     buffers, order = random.Random(seed), random.Random(seed)
     stages = stages or Stages()
     trusted = trusted or Trusted()
@@ -151,7 +153,7 @@ def compare(
     drawn = -1  # epochs before this one
 
     def verified(of_seed: int, epoch: Sequence[Captured]) -> None:
-        """Verify an epoch's arms; drop those that fail, with every number that depends on them."""
+        """Verify an epoch's arms. Drop arms that fail, with every number that depends on them."""
         with stages.stage("verify"):
             found = verify(of_seed, {arm.name: arm.replay.once for arm in epoch if arm.name in series})
             trusted.require()
@@ -182,7 +184,7 @@ def compare(
             try:
                 timings = time_rounds(captured, rounds_that_fit(captured, per_call, plan), device, order, restore)
             except Mistimed as error:
-                # The failed arm's earlier epochs are dropped as well; those of the other arms count.
+                # The failed arm's earlier epochs are dropped as well. The earlier epochs of the other arms count.
                 culprit = next(arm.name for arm in captured if arm.replay is error.replay)
                 failures[culprit] = error
                 del series[culprit]
@@ -205,7 +207,7 @@ def compare(
                 moved = controls.moved(before, after)
                 before = after
         if moved and len(void_reasons) < plan.min_epochs:
-            # Only a limited number of epochs is voided: a machine that never settles is measured too, and marked.
+            # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
             void_reasons += [moved] * len(pending)
             for name, one in series.items():
                 one.voided += sum(len(timings[name]) for timings, _ in pending)
@@ -233,7 +235,7 @@ def compare(
 
 
 def rounds_that_fit(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
-    """Return the rounds that fit an epoch's share of the budget; slow arms get fewer rounds, but at least three."""
+    """Return the rounds that fit an epoch's share of the budget. Slow arms get fewer rounds, but at least three."""
     one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 
@@ -245,7 +247,7 @@ def time_rounds(
     chance: random.Random,
     restore: Callable[[], None] | None,
 ) -> dict[str, list[Timing]]:
-    """Time each arm once a round, in seconds a call; the lead rounds run but do not count."""
+    """Time each arm once per round, in seconds per call. The lead rounds run but do not count."""
     order = list(captured)
     sequence: list[Captured] = []
     for number in range(LEAD_ROUNDS + rounds):
@@ -277,5 +279,5 @@ def _add_epoch(
 
 
 def rival_of(name: str, baseline: str) -> str:
-    """Return the arm that an arm's ratio refers to: for a twin its variant (an A/A comparison), else the baseline."""
+    """Return the arm that an arm's ratio refers to: the variant of a twin (an A/A comparison), else the baseline."""
     return name.removesuffix(TWIN) if name.endswith(TWIN) else baseline

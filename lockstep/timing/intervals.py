@@ -54,19 +54,19 @@ def half_width_after(count: int, epochs: Sequence[float]) -> float:
 def standard_error(
     low: NDArray[np.float64], high: NDArray[np.float64], epochs: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return the standard errors of the logs behind intervals that ``exponential(log_interval(...))`` gave.
+    """Return the standard errors of logs, given intervals from ``exponential(log_interval(...))``.
 
     Args:
         low, high: ends of the intervals of ratios or times; arrays of the same length.
         epochs: number of epochs behind each interval.
 
     Returns:
-        Standard errors in log units; NaN for fewer than two epochs and where there is no interval.
+        Standard errors in log units; NaN for fewer than two epochs and without an interval.
     """
     known = (epochs >= 2) & (low > 0) & (high >= low) & np.isfinite(high)
     found = np.full(len(low), np.nan)
     if known.any():
-        from scipy.special import stdtrit  # its import takes as long as all other imports of a reader of results
+        from scipy.special import stdtrit  # the import takes as long as all other imports of a reader of results
 
         quantile = stdtrit(epochs[known] - 1.0, 0.5 + NOMINAL / 2)
         found[known] = np.log(high[known] / low[known]) / 2 / quantile

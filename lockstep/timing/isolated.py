@@ -1,10 +1,10 @@
 """Judge a variant from another process: the code under test can reach neither the clock nor the verdict.
 
 The judge draws inputs with secret seeds, holds the reference, and shares only buffers with a contestant process
-(``lockstep.timing.arena``). It never imports the code under test. One run consists of these steps: stop the
-contestant's processes, draw other values into every set, fill the outputs with NaN, and let the contestant continue.
-Ask it for one call on each of the first n sets, copy the outputs of a few sets that only the judge knows, and stop the
-clock. The copies are compared with the reference, so an answer given too early gains nothing.
+(``lockstep.timing.arena``). The judge never imports the code under test. One run has these steps: stop the contestant's
+processes, draw other values into every set, fill the outputs with NaN, and let the contestant continue. Ask the
+contestant for one call on each of the first n sets, copy the outputs of a few sets that only the judge knows, and stop
+the clock. The copies are compared with the reference, so an answer given too early gains nothing.
 
 ``lockstep.timing.whole_runs`` computes the time of a call from the times of the runs.
 """
@@ -37,7 +37,8 @@ from lockstep.timing.outputs import poison, span
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.whole_runs import Isolated, require_growth, time_of_call, waiting
 
-#: Number of runs of each length, and the factor by which it grows if these runs do not resolve the time of a call.
+#: Number of runs of each length, and the factor by which the number grows if the runs do not resolve the time of a
+#: call.
 RUNS = 7
 MOST_ROUNDS = 3
 
@@ -50,7 +51,7 @@ SAMPLED = 3
 
 
 class Under(Protocol):
-    """The code under test, described by the process that runs it."""
+    """Describes the code under test and the process that runs it."""
 
     @property
     def module(self) -> str:
@@ -92,7 +93,7 @@ class Refused(RuntimeError):
 
 
 def judge(under: Under, suite: Suite, case: Case, variant: str, device: Device) -> Isolated:
-    """Run one variant at one case in a process of its own, and judge it.
+    """Run one variant at one case in a separate process, and judge the variant.
 
     Raises:
         Disqualified: outputs of a timed run are wrong, inputs or a canary changed, or the time does not grow with the
@@ -153,7 +154,7 @@ class _Trial(contextlib.ExitStack):
         self.idle = [self._idle_run() for _ in range(RUNS)]
         self._worker.ask({"load": self.variant})
         ready = self._answer("ready")
-        # Activations are drawn after the preparation, even if it takes them as inputs.
+        # Activations are drawn after the preparation, even if the preparation takes them as inputs.
         self._prepared = [n for n in first.inputs if n in ready["prepares"] and n not in suite.activations]
         self.notes = tuple(str(reason) for reason in ready["missing"])
         if self._prepared and all(name in self._prepared for name, value in first.inputs.items() if tensors_of(value)):
@@ -210,7 +211,7 @@ class _Trial(contextlib.ExitStack):
         return seconds
 
     def _timed(self, request: dict[str, Any], sampled: Sequence[int]) -> tuple[float, dict[int, list[torch.Tensor]]]:
-        """Return the seconds until the request is answered and outputs of ``sampled`` are copied, and those copies."""
+        """Return the seconds until the answer and the copies of the outputs of ``sampled``, and those copies."""
         started = perf_counter()
         self._ask(request)
         outputs = {number: [t.clone() for t in tensors_of(self._sets[number]["results"])] for number in sampled}

@@ -1,4 +1,4 @@
-"""Measure one case: check every variant, then time all of them in turn with the baseline."""
+"""Measure one case: check every variant, then time all variants in turn with the baseline."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ THOROUGH = 0.1
 
 @dataclass
 class Measurer:
-    """Measures cases on one device; stores controls and checks for the life of the process.
+    """Measures cases on one device. Controls and checks are kept for the life of the process.
 
     Attributes:
         device: the device to measure on.
-        plan: how long to measure.
-        seed: seed of the inputs that results are checked on; random unless given.
+        plan: duration and precision.
+        seed: seed of the inputs on which results are checked; random unless given.
         places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
             has the same placement and order.
         listener: called before each stage.
-        load: returns a suite's variants; by default those of its family's module.
+        load: returns a suite's variants; by default the variants of its family's module.
         observer: records the machine code that runs.
-        history: leave out cases that a history does not measure. If false, the working tree is measured: a missing
-            module that a suite imports is a failure, while in an older commit of a history it is "na".
+        history: whether to leave out cases that a history does not measure. If false, the working tree is measured: a
+            missing module that a suite imports is a failure, while in an older commit of a history it is "na".
         stages: seconds spent in each stage.
         trusted: the original functions that measuring relies on; they must be taken before a variant is imported.
     """
@@ -77,7 +77,7 @@ class Measurer:
 
     @property
     def controls(self) -> Controls:
-        """Return the device's controls; create them at first use."""
+        """The device's controls, created at first use."""
         if self._controls is None:
             with self.stages.stage("controls"):
                 self._controls = Controls.of(self.device)
@@ -109,7 +109,7 @@ class Measurer:
             variants: names of the variants; unknown names get the state "na".
             failed: variants known to kill or hang a process, with the reason; they are not run.
             twins: variants measured a second time as an A/A comparison, under their name + ``TWIN``.
-            reference_mhz: clock that a variant's speedup is normalised to; by default its mean clock in this
+            reference_mhz: clock to which a variant's speedup is normalised; by default the variant's mean clock in this
                 measurement.
             costs: what to measure besides latency and speedup, names of ``lockstep.record.quantity.COSTS``.
 
@@ -220,7 +220,7 @@ class Measurer:
         return list(records.values())
 
     def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> Checked:
-        """Return the result of the variant's check; it is stored, because the cold and warm series share it."""
+        """Return the result of the variant's check. The result is kept, because the cold and warm series share it."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
         if reason := skip_reason(suite, name, case):
@@ -244,13 +244,13 @@ class Measurer:
         return known
 
     def _checker_of(self, suite: Suite, case: Case) -> Checker:
-        """Return the inputs and reference of a case; only those of the last case stay in memory."""
+        """Return the inputs and reference of a case. Only those of the last case stay in memory."""
         if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
             self._checker = Checker.draw(suite, case, self.device.torch_device, self.seed)
         return self._checker
 
     def _sizes(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> tuple[dict[str, int], int]:
-        """Return the bytes that one call of each variant touches, and those of all variants together; cached."""
+        """Return the bytes that one call of each variant touches, and the bytes of all variants together. Cached."""
         key = suite.name, case.label, tuple(names)
         if key not in self._touched:
             checker = self._checker_of(suite, case)
@@ -274,7 +274,7 @@ class Measurer:
         meters: Sequence[CostMeter],
     ) -> tuple[dict[str, Outcome], dict[str, Exception], str]:
         """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant's name."""
-        # Free the check's tensors before the sets are drawn: the two together may not fit.
+        # Free the check's tensors before the sets are drawn, because both together may not fit.
         self._checker = None
         with self.stages.stage("draw"):
             self.device.release()
@@ -323,7 +323,7 @@ class Measurer:
     def _plausible(
         self, suite: Suite, case: Case, l2: str, outcomes: Mapping[str, Outcome]
     ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
-        """Return the outcomes that are possible on this device, and errors by arm for the others."""
+        """Return the outcomes that are possible on this device, and errors by arm for impossible outcomes."""
         cost, limits = cost_of(suite, case), Limits.of(self.device)
         copy_rate = self.controls.best_rate("copy") if self.device.kind == "cuda" else None
         refused: dict[str, Exception] = {}

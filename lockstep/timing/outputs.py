@@ -79,7 +79,7 @@ def refuse_overlaps(variant: str, outputs: Sequence[torch.Tensor]) -> None:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the addresses of a tensor's first byte and of the byte after its last; equal for an empty tensor."""
+    """Return the addresses of a tensor's first byte and of the byte after its last byte; equal for an empty tensor."""
     begin = tensor.data_ptr()
     if not tensor.numel():
         return begin, begin
@@ -106,7 +106,7 @@ def _bytes_in(taken: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def span(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all memory from a tensor's first element to its last as one flat tensor, gaps included."""
+    """Return all memory from a tensor's first element to its last as one flat tensor, including gaps."""
     length = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.as_strided((length if tensor.numel() else 0,), (1,))
 
@@ -120,7 +120,7 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Located:
-    """Address of an output that a captured graph writes: its tensor is gone, its memory still belongs to the graph.
+    """An output that a captured graph writes. Its tensor is gone, but its memory still belongs to the graph.
 
     Arms share the memory of their outputs, so no arm may hold a tensor at this address.
     """
@@ -138,9 +138,10 @@ class Located:
         return cls(tensor.data_ptr(), size, tensor.dtype, tuple(tensor.shape), tensor.stride())
 
     def tensor(self, device: torch.device) -> torch.Tensor:
-        """Return a tensor of this memory; valid while the graph exists.
+        """Return a tensor of this memory. The tensor is valid while the graph exists.
 
-        Source: the CUDA array interface, version 3 (Numba's documentation). It has no bfloat16, so bytes are used.
+        Source: the CUDA array interface, version 3 (Numba's documentation). The interface has no bfloat16, so bytes are
+        used.
         """
         if not self.bytes:
             return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)

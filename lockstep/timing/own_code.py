@@ -18,10 +18,11 @@ Place = tuple[Any, str]
 
 
 def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
-    """Yield the places of all functions that the variants run: the variants, and functions they name in their packages.
+    """Yield the places of all functions that the variants run: the variants, and functions that they name in their
+    packages.
 
-    Of other packages, such as torch, only the names that a variant itself uses are yielded, not what those call.
-    Only functions are followed: a cache or a counter of a module may change.
+    Of other packages, such as torch, only the names that a variant itself uses are yielded. Only functions are
+    followed: a cache or a counter of a module may change.
     """
     packages = {_package(function) for function in map(_plain, variants.values()) if function is not None}
     seen: set[int] = set()
@@ -41,7 +42,7 @@ def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
 
 
 class _Holder:
-    """Holds a function that no module names, or replaces a module of which only the names are known."""
+    """Holds a function that no module names, or stands in for a module of which only the names are known."""
 
 
 def _holder(name: str, function: Any) -> _Holder:
@@ -91,7 +92,7 @@ def _content(cell: Any) -> Any:
 
 
 def _plain(value: Any) -> FunctionType | None:
-    """Return the Python function of a partial, a method or a jitted kernel; None for another callable."""
+    """Return the Python function of a partial, a method or a jitted kernel; None for any other callable."""
     while isinstance(value, functools.partial):
         value = value.func
     if isinstance(value, MethodType):

@@ -11,12 +11,13 @@ from lockstep.suite.model import Cost
 from lockstep.timing.device import Device
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Operations a cycle of one SM on dense 16-bit matrices, by compute capability: dense peak / (SMs · clock).
-#: Sources: NVIDIA's whitepapers and datasheets. A100: 312 TFLOP/s, 108 SMs, 1410 MHz. A10: 125, 72, 1695. L40S: 362,
-#: 142, 2490. H100 SXM: 989, 132, 1830. B200: 2250, 148, 1850. RTX 5090: 419, 170, 2407 (accumulated in fp16).
+#: Operations per cycle of one SM on dense 16-bit matrices, by compute capability: dense peak / (SMs · clock). Sources:
+#: NVIDIA's whitepapers and datasheets. A100: 312 TFLOP/s, 108 SMs, 1410 MHz. A10: 125, 72, 1695. L40S: 362, 142,
+#: 2490. H100 SXM: 989, 132, 1830. B200: 2250, 148, 1850. RTX 5090: 419, 170, 2407 (accumulated in fp16).
 FLOPS_A_CYCLE = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (10, 3): 8192, (12, 0): 1024}
 
-#: Bytes a cycle from the L2 to one SM (A100 whitepaper: 5120 B a cycle from its 80 L2 slices; 64 B a port of an SM).
+#: Bytes per cycle from the L2 to one SM (A100 whitepaper: 5120 B per cycle from its 80 L2 slices; 64 B per port of an
+#: SM).
 L2_BYTES_A_CYCLE = 64
 
 #: Memory reads may be at most this many times as fast as the fastest copy of the same run. On an H200 a copy reaches
@@ -26,7 +27,7 @@ OVER_COPY = 1.25
 #: Factor by which a rate may exceed the peak, because clocks are rounded.
 OVER_PEAK = 1.05
 
-#: No x86 core computes more than 2048 operations a cycle (Intel AMX, int8) or runs above 6.2 GHz.
+#: No x86 core computes more than 2048 operations per cycle (Intel AMX, int8) or runs above 6.2 GHz.
 CPU_FLOPS_A_CORE = 2048 * 6.2e9
 
 
@@ -35,9 +36,9 @@ class Limits:
     """Upper bounds on what a device can do.
 
     Attributes:
-        flops_a_cycle: operations a cycle on 16-bit matrices, of all SMs; None if unknown.
-        l2_bytes_a_cycle: bytes a cycle read from the L2 by all SMs; None if unknown.
-        flops: operations a second at any clock; None if unknown.
+        flops_a_cycle: operations per cycle on 16-bit matrices, of all SMs; None if unknown.
+        l2_bytes_a_cycle: bytes per cycle read from the L2 by all SMs; None if unknown.
+        flops: operations per second at any clock; None if unknown.
     """
 
     flops_a_cycle: float | None = None
@@ -46,7 +47,7 @@ class Limits:
 
     @classmethod
     def of(cls, device: Device) -> Limits:
-        """Return the limits of this device; those of an unknown GPU are unknown."""
+        """Return the limits of this device. The limits of an unknown GPU are unknown."""
         if device.kind == "cpu":
             return cls(flops=CPU_FLOPS_A_CORE * torch.get_num_threads())
         properties = torch.cuda.get_device_properties(device.torch_device)

@@ -58,7 +58,7 @@ def run_marked(device: Device, suite: Suite, variant: str, case: Case, l2: str, 
     count = set_count(touched, touched, 0.0, device, l2)
     del first
     [arm] = make_arms({variant: variant}, family, draw_sets(suite, case, device, count, seed=0), 0)
-    for call in arm.calls:  # compiles; leaves in the cache the last sets, which are called again last
+    for call in arm.calls:  # compiles; the sets that are called last stay in the cache for the marked calls
         call()
     device.synchronize()
     order: Sequence[int] = [index % count for index in range(calls)]

@@ -1,8 +1,8 @@
 """Store the reference clock of each series of a machine: the clock of its first measurement.
 
-Under a power cap a warm chip runs up to a percent slower than a cold chip. A product's time follows the clock, a copy's
-does not, so their ratio would differ from day to day. Each arm is therefore normalised to one fixed clock
-(``lockstep.timing.clock_correction``). The clocks are stored in ``results/MACHINE/usual-clocks.jsonl``, one series a
+Under a power cap a warm chip runs up to a percent slower than a cold chip. A product's time follows the clock and a
+copy's time does not, so their ratio would differ from day to day. So each arm is normalised to one fixed clock
+(``lockstep.timing.clock_correction``). The clocks are stored in ``results/MACHINE/usual-clocks.jsonl``, one series per
 line, beside the results that depend on them.
 """
 
@@ -24,7 +24,7 @@ _FIELDS = ("suite", "case", "l2", "variant")
 
 
 class ReferenceClocks:
-    """Reference clocks in MHz by series; stored in a file if a path is given."""
+    """Reference clocks in MHz by series, stored in a file if a path is given."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Read the file if it exists.
@@ -40,7 +40,7 @@ class ReferenceClocks:
         return {variant: mhz for (*at, variant), mhz in self._mhz.items() if at == [suite, case, l2]}
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Store the clocks of series that have no reference clock yet; replace the file atomically."""
+        """Store the clocks of series that have no reference clock yet. The file is replaced atomically."""
         new = {
             (record.suite, record.case, record.l2, record.variant): round(record.clocks.told_mhz, 2)
             for record in records

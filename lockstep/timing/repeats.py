@@ -1,8 +1,8 @@
-"""Compare the time of a call on new values with that of the same call repeated on the timed values.
+"""Compare the time of a call on new values with the time of the same call repeated on the timed values.
 
 Timing repeats calls on the values of one epoch. A variant that recognises its inputs or outputs can skip its work in
-every timed call and still be right whenever results are compared. Its first call on new values takes longer. An example
-is the fingerprint of flashinfer-ai/flashinfer-bench-starter-kit#21.
+every timed call and still be right whenever results are compared. The variant's first call on new values takes longer.
+An example is the fingerprint of flashinfer-ai/flashinfer-bench-starter-kit#21.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Number of trials that must show skipped work before an arm is refused, and number of trials without it that clear the
-#: arm. On two cores with three other busy processes, three out of three trials accused an honest variant in one record
-#: of fifty.
+#: Number of trials that must show skipped work before an arm is refused, and number of other trials that clear the arm.
+#: On two cores with three other busy processes, three out of three trials accused an honest variant in one record of
+#: fifty.
 TRIALS = 16
 SPARED = 5
 
@@ -43,7 +43,7 @@ def undecided(trials: Sequence[Trial]) -> bool:
 
 
 def skipped_work(trials: Sequence[Trial]) -> str:
-    """Return a sentence on how much longer new values take, if ``TRIALS`` of the trials show skipped work; else ""."""
+    """Return a sentence on how much longer new values take, if ``TRIALS`` trials show skipped work; else ""."""
     skipping = [trial for trial in trials if trial.skips]
     if len(skipping) < TRIALS:
         return ""

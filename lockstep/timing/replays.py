@@ -21,18 +21,18 @@ R = TypeVar("R", bound=Replay)
 #: one of its two times (32 × 7168 × 2112, H200) at each graph launch, and a replay of short graphs has more launches.
 GRAPH_S = 5e-4
 
-#: Shortest replay, in seconds, from which the time of a call is taken: launching a graph takes about 10 µs.
+#: Shortest replay, in seconds, for a rough time of a call: launching a graph takes about 10 µs.
 PROBE_S = 1e-4
 
-#: Maximum number of calls in such a replay.
+#: Maximum number of calls in a replay for a rough time.
 MOST_PROBES = 1024
 
 
 def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> tuple[float, R]:
-    """Return the rough seconds of a call, and the replay that measured it.
+    """Return the rough seconds of a call, and the replay that measured them.
 
-    The caller must hold the replay until it has another: a pool whose last graph is gone cannot be captured into again
-    (torch 2.11).
+    The caller must hold the replay until it has another replay: a pool whose last graph is gone cannot be captured into
+    again (torch 2.11).
 
     Args:
         capture: returns a replay of the given number of rotations.
@@ -51,7 +51,7 @@ def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> t
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Generic[R]):
-    """A captured replay that is launched several times, so that together they take long enough.
+    """A captured replay that is launched several times, so that all launches together take long enough.
 
     Attributes:
         once: one captured replay.
@@ -85,7 +85,9 @@ def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds:
 
 
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
-    """Run every replay at least once, and repeat until the time is up, so that clocks settle under this load."""
+    """Run every replay at least once, and repeat all of them until the time is up, so that clocks settle under this
+    load.
+    """
     every = tuple(replays)
     until = monotonic() + seconds
     while True:
@@ -99,7 +101,7 @@ def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
 def time_undisturbed(
     replays: Sequence[Replay], device: Device, restore: Callable[[], None] | None = None
 ) -> list[Timing]:
-    """Time the replays one after another, with garbage collection off; run ``restore`` before each."""
+    """Time the replays one after another, with garbage collection off. ``restore`` runs before each replay."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -25,11 +25,11 @@ class Rule(StrEnum):
 
 
 class Disqualified(AssertionError):
-    """A variant broke a rule; its time is not valid.
+    """A variant broke a rule. The variant's time is not valid.
 
     Attributes:
         rule: the rule.
-        evidence: what was observed, with numbers; it is also the message.
+        evidence: the observation, with numbers; also the error's message.
     """
 
     def __init__(self, rule: Rule, evidence: str) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 #: Paths that CUDA and Python write: devices, and files of this process.
 _WRITABLE = ("/dev/null", "/dev/nvidia*", "/dev/nvidia-caps/*", "/proc/self")
 
-#: Refused with any arguments: memory and signals of other processes, and ways around the rules.
+#: System calls that are refused with any arguments: memory and signals of other processes, and ways around the rules.
 _REFUSED = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "tkill"),
     *("rt_sigqueueinfo", "rt_tgsigqueueinfo", "io_uring_setup", "unshare", "setns", "mount", "bpf"),
 )
 
-#: Ignored but answered as successful: a child in another session or group could not be stopped with its parent.
+#: System calls that are ignored but answered as successful. A child in another session or group could not be stopped
+#: with its parent.
 _IGNORED = ("setsid", "setpgid")
 
 

@@ -1,4 +1,4 @@
-"""Account for the time of a measurement: seconds by stage; each moment counts for one stage."""
+"""Account for the time of a measurement: seconds by stage. Each moment counts for one stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-#: The stages that the worker of a commit reports; its parent adds "compile" (ahead of it) and "rest" (asv).
+#: The stages that the worker of a commit reports. Its parent adds "compile" (before the worker) and "rest" (asv).
 STAGES = {
     "check": "inputs, reference, the first call of every variant (which includes its compilation)",
     "draw": "argument sets and what variants prepare from them",

@@ -43,11 +43,11 @@ from lockstep.record.model import Accuracy
 from lockstep.suite.model import MANY_SUMMANDS
 from lockstep.timing.accuracy import TILE
 
-#: A smaller number of summands counts as this many: fast-math functions err by some u as well. CUDA's ``__expf(x)`` is
+#: Least number of summands, because fast-math functions have an error of some u as well. CUDA's ``__expf(x)`` is
 #: accurate to 2 + ⌊|1.173 x|⌋ ulp (CUDA C++ Programming Guide, "Intrinsic Functions").
 FEW_SUMMANDS = 64
 
-#: Accepted number of roundings: of intermediates, and of an 8-bit output.
+#: Accepted number of roundings, for intermediates and for an 8-bit output.
 ROUNDINGS, ROUNDINGS_8_BIT = 20, 4
 
 #: Errors in rows of gradients (``grouped.mlp_train``, quick cases) reach 1.5 times those of independent errors.
@@ -85,15 +85,15 @@ def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
 
 
 def refusal(accuracy: Accuracy, shape: Sequence[int], tolerance: float, at: str = "") -> str:
-    """Return what is wrong with an output of this shape, as the predicate of a sentence; "" if it is accepted.
+    """Return what is wrong with an output of this shape, as the predicate of a sentence; "" if the output is accepted.
 
-    The norm is checked first, then the measure that exceeds its limit by the largest factor. ``at`` is inserted in the
-    sentence to name the case.
+    The norm is checked first, then the error that exceeds its limit by the largest factor. ``at`` names the case in the
+    sentence.
     """
     if accuracy.non_finite:
         return f"is NaN or infinite in {accuracy.non_finite} elements{at}, unlike the reference"
     norm, *others = _measures(accuracy, shape, tolerance)
-    # A measure is NaN where squares overflow; the comparison must fail then.
+    # An error is NaN if squares overflow. The comparison must then fail.
     beyond = [measure for measure in (norm, *others) if not measure[0] <= measure[1]]
     if not beyond:
         return ""

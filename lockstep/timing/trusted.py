@@ -1,8 +1,8 @@
 """Detect whether code under test replaced a function that a measurement trusts.
 
 Code under test runs in the process that times and checks it. So the originals are saved before a variant is imported,
-and compared after each variant has run. This finds what a careless or unsophisticated variant does. It is not a
-sandbox: code that knows this module can deceive it (``docs/measuring.md``).
+and compared after each variant has run. The comparison finds the replacements of careless or unsophisticated variants.
+It is not a sandbox: code that knows this module can deceive it (``docs/measuring.md``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CLOCKS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.cuda.Stream, ("synchronize", "wait_stream", "wait_event", "query")),
 )
 
-#: Functions that checks and statistics use. Adding a method to ``torch.Tensor`` replaces one that it inherits.
+#: Functions that checks and statistics use. Adding a method to ``torch.Tensor`` replaces an inherited method.
 _ARITHMETIC: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (builtins, ("abs", "all", "any", "float", "isinstance", "len", "max", "min", "sorted", "sum", "type", "zip")),
     (math, ("ceil", "exp", "fsum", "isfinite", "isnan", "log", "sqrt")),
@@ -76,7 +76,7 @@ _MODES: dict[str, tuple[Callable[[], int], Callable[[], Any]]] = {
 
 @dataclass(frozen=True)
 class _Taken:
-    """A name as it was saved: its owner's own entry (``None`` if inherited), and its code if it is a function.
+    """The saved state of a name: its owner's own entry (``None`` if inherited), and its code if it is a function.
 
     Attributes:
         found: the value of the name, inherited or not. An own entry with the inherited value replaces nothing: code
@@ -119,10 +119,10 @@ class _Taken:
 
 @dataclass(frozen=True)
 class _Entries:
-    """Names as they were, arranged so that thousands are compared in a fraction of a millisecond.
+    """Saved names, arranged so that thousands are compared in a fraction of a millisecond.
 
-    ``Trusted`` compares after every capture; a loop over ``_Taken.changed`` takes three times as long.
-    All comparisons are of identity, because code under test chooses what ``==`` answers.
+    ``Trusted`` compares after every capture; a loop over ``_Taken.changed`` takes three times as long. All comparisons
+    are of identity, because code under test can define ``==``.
     """
 
     namespaces: tuple[tuple[Mapping[str, Any], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]], ...]
@@ -132,7 +132,7 @@ class _Entries:
 
     @classmethod
     def of(cls, taken: Sequence[_Taken]) -> _Entries:
-        """Return the entries of these names; a name that its owner inherits is compared by itself."""
+        """Return the entries of these names. A name that its owner inherits is compared by itself."""
         owners: dict[int, list[_Taken]] = {}
         for one in taken:
             owners.setdefault(id(one.names) if isinstance(one.names, dict) else id(one.owner), []).append(one)
@@ -140,7 +140,7 @@ class _Entries:
         for entries in owners.values():
             own = [one for one in entries if one.name in one.names]
             others += [one for one in entries if one.name not in one.names]
-            if len(own) == 1:  # of one name, itemgetter returns the value itself
+            if len(own) == 1:  # with one name, itemgetter returns the value itself
                 own *= 2
             if own:
                 values = tuple(one.value for one in own)
@@ -152,7 +152,7 @@ class _Entries:
         return cls(tuple(namespaces), functions, parts, tuple(others))
 
     def joined(self, taken: Sequence[_Taken]) -> _Entries:
-        """Return these entries and those of more names."""
+        """Return these entries joined with the entries of more names."""
         more = _Entries.of(taken)
         parts = ((read, then + also) for (read, then), (_, also) in zip(self.parts, more.parts, strict=True))
         return _Entries(
@@ -160,7 +160,7 @@ class _Entries:
         )
 
     def as_taken(self) -> bool:
-        """Return whether every name stands for what it stood for, and every function has its code and defaults."""
+        """Return whether every name has its saved value, and every function its saved code and defaults."""
         for names, read, values in self.namespaces:
             try:
                 now = read(names)
@@ -175,7 +175,7 @@ class _Entries:
 
 
 class Trusted:
-    """The original functions, saved at creation. Create it before code under test is imported."""
+    """The original functions, saved at creation. Create the object before code under test is imported."""
 
     def __init__(self) -> None:
         listed = ((Rule.CHANGED_CLOCK, _CLOCKS), (Rule.CHANGED_HARNESS, _ARITHMETIC))
@@ -192,7 +192,7 @@ class Trusted:
         self.accept_settings()
 
     def accept_settings(self) -> None:
-        """Accept torch's current settings and modes: an import may choose them, because they affect all arms."""
+        """Accept torch's current settings and modes. An import may choose them, because they affect all arms."""
         self._settings = {name: read() for name, (read, _) in _SETTINGS.items()}
         self._modes = {name: count() for name, (count, _) in _MODES.items()}
 
@@ -208,7 +208,8 @@ class Trusted:
     def kept(self) -> Iterator[None]:
         """Run the block, which runs code under test, and call ``require`` afterwards, even if the block raised.
 
-        Changed settings are restored without an error: a variant's first call may import a module that changes them.
+        Changed settings are restored without an error, because a variant's first call may import a module that changes
+        them.
         """
         try:
             yield
@@ -222,7 +223,7 @@ class Trusted:
         Raises:
             Disqualified: ``CHANGED_CLOCK``, ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``, with the replaced names.
         """
-        # First, because the code below may use torch.
+        # Modes are switched off first, because the code below may use torch.
         modes = self._switch_off_modes()
         changed = [] if self._entries.as_taken() else [one for one in self._taken if one.changed]
         if modes and not changed:
@@ -238,7 +239,7 @@ class Trusted:
         raise Disqualified((clocks or changed)[0].rule, f"replaced {names}")
 
     def _switch_off_modes(self) -> list[str]:
-        """Switch off modes that were added since the originals were saved; return their kinds."""
+        """Switch off modes that were added since the originals were saved. Return the kinds of these modes."""
         added = [kind for kind, (count, _) in _MODES.items() if count() > self._modes[kind]]
         for kind in added:
             count, pop = _MODES[kind]
@@ -247,7 +248,7 @@ class Trusted:
         return added
 
     def _restore_settings(self) -> list[str]:
-        """Restore the settings and return the names of those that had changed."""
+        """Restore the settings. Return the names of the settings that had changed."""
         changed = [name for name, (read, _) in _SETTINGS.items() if read() != self._settings[name]]
         for name in changed:
             _SETTINGS[name][1](self._settings[name])
@@ -264,7 +265,7 @@ def _torch_functions() -> Iterator[tuple[Any, str]]:
 
 
 def _own_functions() -> Iterator[tuple[Any, str]]:
-    """Yield every loaded function and class of Lockstep, and the functions of those classes."""
+    """Yield every loaded function and class of Lockstep, and the functions of these classes."""
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "lockstep"]:
         for name, value in list(vars(module).items()):
             if isinstance(value, FunctionType | type):

@@ -10,19 +10,20 @@ from time import clock_gettime, sleep
 
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Number of replays to check, seconds to watch after each, and seconds of processor time that threads may use in them:
-#: a thread that has handed over its result still returns to its queue. That takes 4 µs at most (medians of five looks,
-#: 120 of them, half beside four busy processes). A product of 256² that nobody waits for takes 260 to 390 µs.
+#: Number of replays to check, seconds to watch after each, and seconds of processor time that threads may use
+#: meanwhile. A thread that has handed over its result still returns to its queue, which takes 4 µs at most (medians of
+#: five looks, 120 of them, half beside four busy processes). An unjoined product of 256² takes 260 to 390 µs.
 LOOKS = 5
 LOOK_S = 5e-3
 MOST_S = 5e-5
 
-#: Times that the watch is repeated while a thread wants a processor: on a busy machine it may get none for a while.
+#: Maximum number of watches while a thread waits for a processor: on a busy machine the thread may get none for a
+#: while.
 MOST_WATCHES = 20
 
 
 def require_joined(replay: Callable[[], object]) -> None:
-    """Run a replay that ran before, on a CPU, and check whether Python threads work on after it.
+    """Run a replay that ran before, on a CPU, and check whether Python threads continue to work after it.
 
     Threads of compiled libraries are not checked: OpenMP's threads spin for a while after each call.
 
@@ -57,7 +58,7 @@ def _is_runnable(thread: int | None) -> bool:
 
 
 def _processor_s(threads: list[int | None]) -> dict[int, float]:
-    """Return the processor time in seconds of each thread by its id; threads that have ended are left out."""
+    """Return the processor time in seconds of each thread by its id. Threads that have ended are left out."""
     found = {}
     for thread in threads:
         try:

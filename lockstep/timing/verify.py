@@ -1,7 +1,7 @@
-"""Check what was timed: run the timed replays again on other values and compare their outputs.
+"""Verify what was timed: run the timed replays again on other values and compare their outputs.
 
 The values change in place and outputs are filled with NaN. This detects a replay that stores a result, skips work, or
-worked only while it was captured. During timing all sets of an epoch hold the same values; in this check they hold
+worked only during its capture. During timing all sets of an epoch hold the same values. In this check the sets hold
 different values, which detects a copy of another set's output. The sets that change are chosen at random after timing.
 """
 
@@ -29,14 +29,15 @@ from lockstep.timing.repeats import Trial, skipped_work, undecided
 from lockstep.timing.replays import time_undisturbed
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Number of different draws among the sets, if there are enough sets. Each needs a reference and the preparation.
+#: Number of different draws among the sets, if there are enough sets. Each draw needs a reference and the preparation.
 DRAWS = 2
 
-#: Number of sets that change and are compared. All of up to 48 sets, twice a case, took 15 % of a suite's time on an
-#: H200. A variant that works in one call of eight passes on eight random sets less than once in ten million times.
+#: Number of sets that change and are compared. Comparing all of up to 48 sets, twice per case, took 15 % of a suite's
+#: time on an H200. A variant that works in one call of eight passes on eight random sets less than once in ten million
+#: times.
 SETS = 8
 
-#: A set is compared in full if its error exceeds that of the set already compared in full by more than this factor.
+#: One set is compared in full. Another set is compared in full if its error is larger by more than this factor.
 ALIKE = 1.5
 
 
@@ -59,7 +60,12 @@ class Timed:
 
 @dataclass(frozen=True)
 class Verified:
-    """The result of a verification: failures by the arm's name, and a note for the reader of the record, or ""."""
+    """The result of a verification.
+
+    Attributes:
+        failures: errors by the arm's name.
+        note: a note for readers of the record, or "".
+    """
 
     failures: Mapping[str, Exception]
     note: str = ""
@@ -70,10 +76,10 @@ class Verifier:
     """Verifies the arms of one case.
 
     Attributes:
-        suite, case, device: what was measured, and on which device.
+        suite, case, device: the suite, the case and the device.
         repeat: whether to also time rotations on unseen values (``lockstep.timing.repeats``); on a CPU only.
         active: returns the context in which an arm's own code runs.
-        listener: called with "verify" and an arm before its code runs.
+        listener: called with "verify" and an arm before the arm's code runs.
     """
 
     suite: Suite
@@ -113,7 +119,8 @@ class Verifier:
         sets = len(timed[0].arm.calls)
         chosen = chance.sample(range(sets), min(SETS, sets))
         of_set = {number: checkers[place % draws] for place, number in enumerate(chosen)}
-        # These rotations were never tried on a GPU. A test not shown to clear honest variants must accuse no variant.
+        # These rotations were never tried on a GPU. A test must not accuse a variant before it is shown to clear honest
+        # variants.
         repeat = self.repeat and self.device.kind == "cpu" and not self.suite.inout
 
         def unseen() -> Checker:
@@ -156,7 +163,7 @@ class Verifier:
         """Return other values for the arms' arguments with their reference, and a note on inputs that do not change.
 
         The shapes and numbers of a replay are fixed. An input that differs in them in another draw keeps the epoch's
-        values, and so do all inputs that may depend on it.
+        values. All inputs that may depend on this input keep their values as well.
         """
         where = self.device.torch_device
         checker = Checker.draw(self.suite, self.case, where, new_seed)
@@ -195,7 +202,9 @@ class Verifier:
             return checker.arguments(one.family, one.variant)
 
     def _write(self, one: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:
-        """Copy the values of each set into the arm's arguments; skip addresses in ``written``, then add to it."""
+        """Copy the values of each set into the arm's arguments. Addresses in ``written`` are skipped; new addresses
+        are added.
+        """
         for number, checker in of_set.items():
             arguments = self._arguments(one, checker)
             for name, value in one.arm.calls[number].arguments.items():
@@ -203,7 +212,7 @@ class Verifier:
                     write(value, arguments.get(name), written)
 
     def _replay(self, one: Timed, of_set: Mapping[int, Checker]) -> None:
-        """Fill the arm's outputs with NaN and run its replay."""
+        """Fill the arm's outputs with NaN and run the arm's replay."""
         self._poison(one, of_set)
         if self.suite.inout:
             self._write(one, of_set, set())
@@ -220,7 +229,8 @@ class Verifier:
         of_set: Mapping[int, Checker],
         chance: random.Random,
     ) -> None:
-        """Time a rotation on unseen values and a repeated rotation on the epoch's own; then write those of ``of_set``.
+        """Time a rotation on unseen values and a repeated rotation on the epoch's values; then write the values of
+        ``of_set``.
 
         Raises:
             Disqualified: the arm does less work on values that it has seen, or a result is wrong.
@@ -242,7 +252,7 @@ class Verifier:
                         _scale(call.arguments, chance.uniform(0.5, 1.5))
                 self._poison(single, range(len(calls)))
                 fresh = time_undisturbed([rotation], self.device)[0].seconds
-                # At once: work that another thread finishes after the call returned must come too late.
+                # Copied at once: work that another thread finishes after the call returned must come too late.
                 result = map_tensors(rotation.results()[told], torch.clone)
                 trials.append(Trial(fresh, repeated))
                 self._expect(one, checker, outputs_of(one.variant, result, self.device.torch_device))
@@ -263,7 +273,8 @@ class Verifier:
                 poison(output)
 
     def _compare(self, one: Timed, of_set: Mapping[int, Checker], chance: random.Random) -> None:
-        """Compare the outputs of one set in full, and other sets' outputs in full where their error differs from it.
+        """Compare the outputs of one set in full. Other sets with a larger error (see ``ALIKE``) are also compared in
+        full.
 
         Raises:
             Disqualified: a set's outputs are wrong.
@@ -304,7 +315,7 @@ class Verifier:
 
 
 def _in_each(one: Timed, checker: Checker) -> dict[int, Checker]:
-    """Return a mapping that gives every set of the arm the same values."""
+    """Return a dict that gives every set of the arm the same values."""
     return dict.fromkeys(range(len(one.arm.calls)), checker)
 
 

@@ -1,9 +1,9 @@
 """Compute the time of a call from whole runs of a contestant, which can pretend to be slower but not faster.
 
 The slope between short and long runs could be forged: a contestant that waits in the short runs has a slope of zero. So
-the time of a call is the time of a whole long run, minus the cost of a run without code under test, divided by its
-calls. The fastest run counts, because other work only adds time (Chen & Revels 2016, "Robust benchmarking in noisy
-environments").
+the time of a call is the time of a whole long run, minus the cost of a run without code under test, divided by the
+number of calls. The fastest run counts, because other work only adds time (Chen & Revels 2016, "Robust benchmarking in
+noisy environments").
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from statistics import median
 
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Seconds that a run of an honest contestant may cost beyond its calls and the cost of an idle run: it launches more,
-#: and the GPU switches between two processes. This is an allowance, not a measurement.
+#: Seconds that a run of an honest contestant may cost beyond its calls and an idle run. The run launches more work, and
+#: the GPU switches between two processes. This is an allowance, not a measurement.
 SLACK_S = 1e-4
 
 #: Time does not grow with the calls if half the calls, or fewer, take at least this share of the time of all calls …
@@ -30,9 +30,10 @@ class Isolated:
     """The result of the judge's runs.
 
     Attributes:
-        seconds, high: seconds of one call: the median over the long runs, and the maximum.
-        low: least seconds that a call of an honest contestant takes; 0 if the runs are too short to resolve it.
-        notes: remarks for the reader of the record, such as restrictions that were not enforced on the contestant.
+        seconds: seconds of one call, the median over the long runs.
+        high: seconds of one call, the maximum over the long runs.
+        low: least seconds that a call of an honest contestant takes; 0 if the runs are too short to resolve them.
+        notes: remarks for readers of the record, such as restrictions that were not enforced on the contestant.
     """
 
     seconds: float
@@ -47,7 +48,7 @@ def time_of_call(idle: Sequence[float], runs: Mapping[int, Sequence[float]], not
     Args:
         idle: seconds of runs that were timed before the code under test was imported.
         runs: seconds of the runs, by their number of calls.
-        notes: notes of the result.
+        notes: notes for the result.
     """
     calls, usual = max(runs), min(idle)
     whole = [(seconds - usual) / calls for seconds in runs[calls]]
