@@ -2,8 +2,8 @@
 
 Importing this module registers the type with asv.
 
-Under the ``lockstep`` environment the numbers come from the worker of the commit; under any other
-environment type each asv process measures for itself, slower, but with the same protocol.
+Under the ``lockstep`` environment the numbers come from the worker of the commit. Under any other environment type each
+asv process measures by itself, with the same protocol but slower.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
     name_regex = re.compile(f"^({'|'.join(('latency', 'speedup', *COST_QUANTITIES))})$")
 
     def __new__(cls, name: str, func: Any, attr_sources: list[Any]) -> Any:
-        """Return a benchmark of this type for a suite; else of the type that asv would take, or ``None``.
+        """Return a benchmark of this type for a suite; otherwise a benchmark of the type that asv would choose, or
+        ``None``.
 
-        asv chooses a type by the name of the function alone.
+        asv chooses a type only by the name of the function.
         """
         suite = _suite_of(attr_sources)
         if suite is not None:
-            # A module that imports another's suite does not define its series.
+            # A module that imports another module's suite does not define the suite's series.
             return super().__new__(cls) if type(suite).__module__ == attr_sources[-1].__name__ else None
         for kind in benchmarks.benchmark_types:
             if kind is not cls and kind.name_regex.match(func.__name__):
@@ -56,13 +57,13 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         self._suite = suite
 
     def run(self, variant: str, case: str, l2: str) -> dict[str, Any]:
-        """Return asv's answer for one parameter: samples and how many calls each stands for.
+        """Return asv's answer for one parameter: samples, and the number of calls per sample.
 
         Raises:
             SkipNotImplemented: the series is n/a here; asv stores NaN.
-            MeasurementFailed: asv stores it as failed.
+            MeasurementFailed: the measurement failed; asv stores it as failed.
         """
-        # asv sets repeat=1 for --quick, after __init__; read it as late as asv does.
+        # asv sets repeat=1 for --quick after __init__, so the value is read here.
         quick = any(getattr(source, "repeat", None) == 1 for source in self._attr_sources)
         records = _measure_here(self._suite, case, l2, quick)
         try:
@@ -72,7 +73,7 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
 
 
 def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
-    """Return a function with what asv reads of a benchmark: parameters, version and source.
+    """Return a function with the attributes that asv reads of a benchmark: parameters, version and source.
 
     Args:
         suite: the suite that the benchmark measures.
@@ -89,7 +90,7 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
         "params": [list(suite.variants()), [case.label for case in suite.all_cases], list(CACHE_STATES)],
         "param_names": ["variant", "case", "l2"],
         "version": suite.digest(),
-        "pretty_source": inspect.getsource(type(suite)),  # asv's pages show it
+        "pretty_source": inspect.getsource(type(suite)),  # asv's pages show the source
     }
     vars(series).update(about)
     return series
@@ -108,7 +109,7 @@ if LockstepBenchmark not in benchmarks.benchmark_types:
 @functools.cache
 def _measure_here(suite: Suite, case: str, l2: str, quick: bool) -> dict[str, Record]:
     """Measure in this process, for environments without a worker."""
-    # Start-up: torch is slow to import.
+    # Imported here: torch is slow to import.
     from lockstep.timing.device import open_device
     from lockstep.timing.interleave import QUICK, Plan
     from lockstep.timing.measure import Measurer

@@ -1,4 +1,4 @@
-"""asv's table of benchmarks, ``benchmarks.json``, and the exact quantities in it, which asv does not discover."""
+"""asv's table of benchmarks, ``benchmarks.json``, with the exact quantities that asv itself does not discover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def exact_entries(folder: Path) -> dict[str, Any]:
 
 
 def add_entries(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Add benchmarks to the table, which asv writes anew with those that it discovers."""
+    """Add benchmarks to the table. asv overwrites the table with the benchmarks that it discovers."""
     known = _table(folder)
     if any(known.get(name) != entry for name, entry in entries.items()):
         write_json(str(folder / "benchmarks.json"), known | dict(entries), Benchmarks.api_version)

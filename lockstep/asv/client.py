@@ -16,16 +16,16 @@ __all__ = ["Worker", "WorkerDied", "WorkerSpec"]
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker measures.
+    """The code that a worker imports, and the settings of its measurements.
 
     Attributes:
         checkout: tree with the packages under test.
-        packages: top-level packages imported from there.
-        benchmark_dir: today's suites.
-        quick: measure as short as possible, to find errors.
-        history: leave out cases that a history does not measure.
-        seed: seed of checked inputs, placement and order; ``None`` for those of a history.
-        check_s: seconds that a check may take at least; see ``lockstep.processes.watched.Watched``.
+        packages: top-level packages imported from the tree.
+        benchmark_dir: folder of today's suites.
+        quick: whether to measure as briefly as possible, only to find errors.
+        history: whether to leave out cases that a history does not measure.
+        seed: seed of checked inputs, placement and order; ``None`` for a history's seeds.
+        check_s: minimum seconds that a check may take; see ``lockstep.processes.watched.Watched``.
     """
 
     checkout: Path
@@ -44,11 +44,11 @@ class Worker(Watched):
         """Start the worker and wait until it is ready.
 
         Args:
-            spec: what to measure.
-            silence_s: seconds without an event after which it counts as hung.
+            spec: the code to import, and the settings of the measurements.
+            silence_s: seconds without an event after which the worker counts as hung.
 
         Raises:
-            WorkerDied: it did not start; ``how`` ends with the last line that it printed.
+            WorkerDied: the worker did not start; ``how`` ends with the last line that the worker printed.
         """
         arguments = ["--benchmarks", str(spec.benchmark_dir), "--checkout", str(spec.checkout)]
         arguments += ["--packages", *spec.packages, *(["--quick"] if spec.quick else [])]
@@ -79,7 +79,7 @@ class Worker(Watched):
             seconds spent in each stage.
 
         Raises:
-            WorkerDied: the worker hung, died or lost its CUDA context; start another one.
+            WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
         """
         asked: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
         asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
@@ -92,7 +92,7 @@ class Worker(Watched):
         """Run an ordinary asv benchmark; return its exit code and output.
 
         Raises:
-            WorkerDied: as for ``measure``.
+            WorkerDied: see ``measure``.
         """
         self.ask({"run": list(arguments), "cwd": cwd})
         event = self.wait("ran")

@@ -1,6 +1,6 @@
 """asv environment type "lockstep": one worker for each commit, today's benchmark definitions and harness.
 
-asv starts a process for each parameter; with torch that is 2.7 s of imports for each number. Here one worker imports
+asv starts a process for each parameter; with torch that costs 2.7 s of imports for each number. Here one worker imports
 torch and the packages under test from a checkout of the commit, and its measurements answer asv's requests. asv's
 ``Spawner.run`` always calls ``Environment.run`` with ``[".../benchmark.py", "run", …]`` (asv 0.6.6), so overriding that
 method is enough.
@@ -41,16 +41,16 @@ from lockstep.timing.stage_times import summary
 
 @dataclass
 class RunOptions:
-    """Options of ``lockstep run`` that asv does not pass to an environment; set on asv's conf object.
+    """Options of ``lockstep run`` that asv does not pass to an environment. They are set on asv's conf object.
 
     Attributes:
         machine: asv's machine name.
-        clock_state: stored with every result.
-        quick: measure as short as possible, to find errors.
-        resume: serve records of an interrupted run.
+        clock_state: clock state that is stored with every result.
+        quick: whether to measure as briefly as possible, only to find errors.
+        resume: whether to serve records of an interrupted run.
         save: whether to write to the results folder.
-        commits: how many commits will be measured, for the estimate of the time left; ``None``: unknown.
-        returns: asv adds the selected benchmarks here once they are discovered.
+        commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
+        returns: asv adds the selected benchmarks here after discovering them.
         environments: the environments created so far, to close them.
     """
 
@@ -70,7 +70,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     tool_name = "lockstep"
 
     def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]) -> None:
-        # asv's constructor reads these two before it sets them.
+        # asv's constructor reads these two before setting them.
         self._python, self._requirements = python, requirements
         self._conf = conf
         super().__init__(conf, python, requirements, tagged_env_vars)
@@ -83,7 +83,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self._options.environments.append(self)
         self._planned: dict[tuple[str, str, str], list[str]] = {}
         self._costs: dict[tuple[str, str, str], set[str]] = {}
-        # asv may end by an error; no worker may outlive the run.
+        # asv may end by an error, and no worker may outlive the run.
         atexit.register(self.close)
 
     @property
@@ -106,12 +106,12 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         return None
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
-        """Check out the commit; nothing is built or installed."""
+        """Check out the commit. Nothing is built or installed."""
         self.close()
         Path(self._path).mkdir(parents=True, exist_ok=True)
         self.checkout_project(repo, commit_hash)
         results = Path(conf.results_dir).resolve()
-        # asv names its files after eight digits, whatever ``hash_length`` is.
+        # asv uses eight digits of the hash in the names of its files, whatever ``hash_length`` is.
         records = results / self._options.machine / f"{commit_hash[:8]}-{self.name}{SUFFIX}"
         target = Target(
             commit=commit_hash,
@@ -133,12 +133,12 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         )
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
-        """Answer asv's ``run`` requests from the worker; start a process for everything else."""
+        """Answer asv's ``run`` requests from the worker. Start a process for all other requests."""
         if len(args) > 1 and args[1] in ("discover", "check"):
             packages_under_test(self._conf, load_suites(Path(self._conf.benchmark_dir)))
         if len(args) > 1 and args[1] == "run" and self._recorder is not None:
             return self._answer(args[2:], str(kwargs.get("cwd", ".")))
-        # asv's script drops PYTHONPATH from sys.path and takes this instead.
+        # asv's script drops PYTHONPATH from sys.path and takes this variable instead.
         paths = [str(HOME), os.environ.get("PYTHONPATH", "")]
         kwargs["env"] = {**kwargs.get("env", os.environ), "ASV_PYTHONPATH": os.pathsep.join(filter(None, paths))}
         output = util.check_output(tied([sys.executable, *args]), **kwargs)
@@ -152,7 +152,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         if self._progress is not None:
             self._progress.finish()
         if self._recorder is not None:
-            # The worker first: an interruption of the lines below must not leave it running.
+            # The worker is closed first: an interruption of the lines below must not leave it running.
             recorder, self._recorder = self._recorder, None
             recorder.close()
             if spent := summary(recorder.spent()):
@@ -204,7 +204,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def selected(self) -> Iterator[tuple[str, dict[str, Any], int, Key]]:
         """Yield name, benchmark, index and series of every selected parameter of a lockstep benchmark.
 
-        ``lockstep run --bench`` selects; under asv's own command all are selected.
+        ``lockstep run --bench`` selects parameters; asv's own command selects all.
         """
         chosen = self._options.returns.get("benchmarks")
         for name, benchmark in self._benchmarks.items():

@@ -1,7 +1,7 @@
 """Exact quantities as asv's results: a benchmark for each suite and quantity, a file for each commit and target.
 
-Their machine is a target, ``sm_90-compiled``: its strings name nothing of the computer that compiled, so that any
-computer continues its series.
+The machine of these results is a target, ``sm_90-compiled``. Its strings name nothing of the computer that compiled, so
+any computer continues its series.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lockstep.record.model import Provenance
 from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
 from lockstep.suite.model import PROTOCOL_VERSION, Suite
 
-#: asv's name of the environment, as of ``lockstep run``.
+#: asv's name of the environment, the same as for ``lockstep run``.
 ENVIRONMENT = "lockstep"
 
 
@@ -57,7 +57,8 @@ def write_exact(
     Args:
         folder: the folder of the results.
         target: the target that the code is compiled for.
-        commit: the full hash of the commit; date: the commit's date, ms since 1970.
+        commit: the full hash of the commit.
+        date: the commit's date, ms since 1970.
         harness: see ``Provenance``.
         suites: the suites as defined today.
         codes: the compiled code of the cases at that commit.
@@ -115,12 +116,14 @@ def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
 
 
 def followed_cases(suite: Suite) -> list[str]:
-    """Return the cases at which a history measures every variant: all shapes would be several times as many."""
+    """Return the cases at which a history measures every variant. All cases would be several times as many."""
     return [case.label for case in suite.cases if all(suite.follows(name, case, "cold") for name in suite.variants())]
 
 
 def _numbers(suite: Suite, codes: Mapping[CaseKey, CaseCode]) -> dict[str, Sequence[float]]:
-    """Return the numbers of each quantity that a case has, in the order of asv's parameters; NaN unknown."""
+    """Return the numbers of each quantity that at least one case has, in the order of asv's parameters; NaN if
+    unknown.
+    """
     keys = [CaseKey(suite.name, variant, case) for variant in suite.variants() for case in followed_cases(suite)]
     known = [exact_quantities(codes[key]) if key in codes else {} for key in keys]
     return {name: [each.get(name, math.nan) for each in known] for name in EXACT if any(name in each for each in known)}

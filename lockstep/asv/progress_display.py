@@ -13,7 +13,7 @@ from lockstep.record.model import Record
 
 
 class Progress:
-    """Counts the cases of each commit and estimates the time left from those measured so far.
+    """Counts the cases of each commit and estimates the time left from the cases measured so far.
 
     Args:
         total: cases (shape × cache state) to measure in each commit.
@@ -29,7 +29,7 @@ class Progress:
         self._measured = 0
         self._spent = 0.0
         self._unmeasured: Counter[str] = Counter()
-        # rich's own live displays would redirect what asv prints on standard output meanwhile.
+        # rich's own live displays would redirect asv's standard output meanwhile.
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
     def begin(self, commit: str) -> None:
@@ -46,7 +46,7 @@ class Progress:
         self._console.print(line, markup=False)
 
     def case(self, records: Iterable[Record], seconds: float, *, measured: bool) -> None:
-        """Count a case as done and name its failed series; a case without a number here is only counted."""
+        """Count a case as done and name its failed series. A case without a number here is only counted."""
         self.done += 1
         if measured:
             self._measured += 1

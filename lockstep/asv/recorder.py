@@ -25,7 +25,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Target:
-    """What a recorder's file describes; see ``lockstep.record.model.Provenance``. Without a path nothing is stored."""
+    """The identity of a recorder's file, see ``lockstep.record.model.Provenance``. Without a path nothing is stored."""
 
     commit: str
     environment: str
@@ -42,10 +42,10 @@ class Recorder:
         target: the commit, and the file of its records.
         spec: how to start a worker.
         silence_s: seconds without an event after which a worker is killed.
-        resume: serve records of the file instead of measuring them again.
+        resume: whether to serve records of the file instead of measuring them again.
         say: called with each line of progress.
         worker: creates a worker (tests pass their own).
-        ahead: compile all kernels of the commit in parallel before the first case.
+        ahead: whether to compile all kernels of the commit in parallel before the first case.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Recorder:
             return 1, str(died)
 
     def spent(self) -> dict[str, float]:
-        """Return the seconds of this run by stage; "rest" is asv, starting workers, and cases that killed a worker."""
+        """Return the seconds of this run by stage. "rest" is asv, starting workers, and cases that killed a worker."""
         rest = time.monotonic() - self._began - sum(self._stages.values())
         return {**self._stages, "rest": max(0.0, rest)}
 
@@ -122,7 +122,7 @@ class Recorder:
         """Return facts of the machine from the worker.
 
         Raises:
-            WorkerDied: it does not start.
+            WorkerDied: the worker does not start.
         """
         return self._up().host
 
@@ -136,11 +136,11 @@ class Recorder:
         twins: Sequence[str] = (),
         costs: Sequence[str] = (),
     ) -> list[Record]:
-        """Measure a case in as many workers as it takes; nothing is stored.
+        """Measure a case in as many workers as necessary. Nothing is stored.
 
         Args:
             suite, case, l2: the case.
-            variants: names; the baseline is added.
+            variants: names of the variants; the baseline is added.
             version: benchmark version, for series that cannot be measured.
             twins: variants measured a second time as an A/A comparison.
             costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
@@ -172,7 +172,8 @@ class Recorder:
                     return [Record(suite, name, case, l2, "failed", version, died.how, died.rule) for name in variants]
                 culprit = died.variant or (group[0] if len(group) == 1 else "")
                 if not culprit:
-                    # It died while all were timed: time each variant alone with the baseline to find the culprit.
+                    # The worker died while all variants were timed. Each variant is timed alone with the baseline to
+                    # find the culprit.
                     groups = [[name] for name in group] + groups
                     continue
                 self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}")
@@ -198,7 +199,7 @@ class Recorder:
         """Return the worker; start it if needed.
 
         Raises:
-            WorkerDied: it does not start.
+            WorkerDied: the worker does not start.
         """
         if self._worker is None:
             self._worker = self._make_worker(self._spec, self._silence_s)
@@ -223,7 +224,7 @@ class Recorder:
             self._stages[name] = self._stages.get(name, 0.0) + seconds
 
     def _load(self, resume: bool) -> None:
-        """Load records of earlier runs, which stay in the file; when resuming, serve them as well."""
+        """Load records of earlier runs. They stay in the file. When resuming, they are served as well."""
         path = self.target.path
         if path is None:
             return
@@ -243,7 +244,7 @@ class Recorder:
             self._fresh = set(self._records)
 
     def _set_aside_other_host(self, host: Mapping[str, str]) -> None:
-        """Rename the file if its records are of another toolchain: one file holds records of one toolchain."""
+        """Rename the file if its records come from another toolchain: one file holds records of one toolchain."""
         if self._before is None or self.target.path is None or dict(self._before.host) == dict(host):
             self._host = host
             return

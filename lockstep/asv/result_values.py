@@ -13,7 +13,7 @@ class NotAvailable(Exception):
 
 
 class MeasurementFailed(RuntimeError):
-    """The measurement of the series failed; asv shows it as failed, with this reason."""
+    """The measurement of the series failed. asv shows the series as failed, with this reason."""
 
 
 def answer(record: Record, quantity: str) -> dict[str, Any]:

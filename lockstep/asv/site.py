@@ -1,8 +1,8 @@
 """asv's published site without a network.
 
-asv's pages load jQuery, flot and Bootstrap from content delivery networks: on a GPU host without internet access the
+asv's pages load jQuery, flot and Bootstrap from content delivery networks. On a GPU host without internet access the
 site is a blank page. ``asv publish`` runs every ``OutputPublisher``. The publisher here puts copies of those files
-beside the pages and makes the pages load them.
+beside the pages and makes the pages load the copies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from asv.publishing import OutputPublisher
 from asv.util import UserError
 
-#: The copies; README.md there lists their versions, licences and origins.
+#: The copies. README.md in this folder lists their versions, licences and origins.
 VENDOR = Path(__file__).parent / "vendor"
 
 _CDNJS = "https://cdnjs.cloudflare.com/ajax/libs"
@@ -36,11 +36,11 @@ COPIES: Mapping[str, str] = {
     f"{_JSDELIVR}/bootstrap@3.1.1/dist/css/bootstrap.min.css": "bootstrap-3.1.1.min.css",
 }
 
-# A browser fetches what these name as soon as it reads the tag; the target of <a> only on a click.
+# A browser fetches the addresses in these tags when it reads the tag, but the target of <a> only on a click.
 _LOADING_TAG = re.compile(r"<(?!a\b)[a-z]+\b[^>]*>", re.IGNORECASE)
 _EXTERNAL = re.compile(r"""(\s(?:src|href|data|poster)\s*=\s*)(["']?)((?:https?:)?//[^\s"'>]+)\2""", re.IGNORECASE)
 _STYLE_IMPORT = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^\s"')]+)""", re.IGNORECASE)
-# The hash is of the file on the other host: stupidtable's copy is the same code, not minified.
+# The hash belongs to the file on the other host. stupidtable's copy is the same code, not minified.
 _FETCH_ATTRIBUTE = re.compile(
     r"""\s(?:integrity|crossorigin|referrerpolicy)(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+))?""", re.IGNORECASE
 )
@@ -53,7 +53,7 @@ class Offline(OutputPublisher):  # type: ignore[misc]  # asv has no types
     name = "offline"
     button_label = None
     description = "Load scripts and styles from this site"
-    # Before the pages: a site that cannot work offline fails before pages take time.
+    # Runs before asv writes its pages: a site that cannot work offline fails before the pages take time.
     order = 0
 
     @classmethod
@@ -63,7 +63,7 @@ class Offline(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
 
 def make_local(html_dir: Path) -> None:
-    """Copy the vendored files into ``html_dir/vendor`` and let every page there load them.
+    """Copy the vendored files into ``html_dir/vendor`` and let every page in ``html_dir`` load them.
 
     Raises:
         UserError: a page or a style sheet loads a file that has no copy. Nothing is changed then.
@@ -87,7 +87,7 @@ def make_local(html_dir: Path) -> None:
 
 
 def _without_copy(text: str) -> list[str]:
-    """Return addresses on other hosts that a browser fetches for this HTML or CSS and that have no copy."""
+    """Return the addresses on other hosts that a browser fetches for this HTML or CSS, if they have no copy."""
     tags = (tag.group() for tag in _LOADING_TAG.finditer(text))
     named = [url[3] for tag in tags for url in _EXTERNAL.finditer(tag)]
     return [url for url in named if url not in COPIES] + _STYLE_IMPORT.findall(text)

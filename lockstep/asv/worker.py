@@ -34,15 +34,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="seed of checked inputs, placement and order")
     options = process.parse()
     load_torch()
-    # Start-up: torch and Triton, after the process is tied to its parent.
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
-    # Suites first: they are today's and read variant names from today's packages.
+    # Suites are loaded first: they are today's and read variant names from today's packages.
     suites = load_suites(options.benchmarks)
     import_from(options.checkout, options.packages)
 
-    # Start-up: torch and Triton, after the process is tied to its parent.
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.machine_code.observed import Observer
     from lockstep.record.provenance import host_facts
     from lockstep.timing.device import DeviceLost, open_device
@@ -97,12 +97,12 @@ def main() -> int:
 def _known_code(
     host: Mapping[str, str], suites: Mapping[str, Suite], checkout: Path, packages: Sequence[str]
 ) -> Mapping[CaseKey, CaseCode]:
-    """Return the code of this tree as compiling ahead found it; nothing on a CPU."""
+    """Return the code of this tree from compiling ahead; nothing on a CPU."""
     if host["device"] != "cuda":
         return {}
     # As when compiling ahead: this variable decides which kernels are chosen, and so their keys in the cache.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
-    # Start-up: torch and Triton, after the process is tied to its parent.
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.machine_code.compiled_tree import kept_codes
     from lockstep.machine_code.session import Tree
     from lockstep.machine_code.targets import Target
@@ -113,7 +113,7 @@ def _known_code(
 
 def _run(arguments: list[str], cwd: str) -> tuple[int, str]:
     """Run an ordinary asv benchmark (``time_*``, ``track_*`` …) here; return its exit code and output."""
-    # Start-up: asv's runner serves only other benchmarks.
+    # Imported here: asv's runner serves only ordinary asv benchmarks.
     from asv_runner.run import _run as run_benchmark
 
     printed = io.StringIO()

@@ -60,14 +60,14 @@ def add_names(parser: argparse.ArgumentParser) -> None:
 
 
 def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]) -> None:
-    """Check that ``--machine`` and ``--family`` name something that exists.
+    """Check that ``--machine`` and ``--family`` name an existing machine and family.
 
     Args:
         args: the parsed command line.
         known: (machine, family, suite) of everything that exists.
 
     Raises:
-        UsageError: a name does not exist; the message lists the names that do.
+        UsageError: a name does not exist; the message lists the existing names.
     """
     there = list(dict.fromkeys(known))
     machines = list(dict.fromkeys(machine for machine, _, _ in there))
@@ -93,7 +93,7 @@ def check_thresholds(args: argparse.Namespace) -> Path:
     Raises:
         ThresholdsError: ``--thresholds`` names a file that does not exist.
     """
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.suite.thresholds import FILE, ThresholdsError
 
     if args.thresholds and not args.thresholds.is_file():
@@ -103,14 +103,14 @@ def check_thresholds(args: argparse.Namespace) -> Path:
 
 def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     """Analyse the results, and write the findings that the pages show."""
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.publish import analyse_store
     from lockstep.suite.thresholds import read_thresholds
 
     check_locations(args)
     thresholds = read_thresholds(check_thresholds(args))
     collecting = gc.isenabled()
-    # An analysis frees nothing until it ends, so garbage collection would take a third of its time for nothing.
+    # An analysis frees no objects until it ends. Garbage collection would take a third of its time without effect.
     gc.disable()
     try:
         return analyse_store(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
@@ -127,7 +127,7 @@ def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
 
 def open_alerts(args: argparse.Namespace) -> AlertStore:
     """Open the alert database of these results."""
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database import Database
     from lockstep.alerts.state_location import default_state
     from lockstep.alerts.store import AlertStore
@@ -137,8 +137,10 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 
 
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """Run a verb and return its exit status; an error that the user can correct is one line, without a traceback."""
-    # Start-up: `lockstep --help` imports every verb.
+    """Run a verb and return its exit status. An error that the user can correct becomes one line, without a
+    traceback.
+    """
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database import StateError
     from lockstep.alerts.lifecycle import LifecycleError
     from lockstep.alerts.stored_alert import NoSuchAlert
@@ -153,6 +155,7 @@ def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace)
     except (StateError, StoreError) as error:
         log.error(str(error))
         return BROKEN
-    except (LifecycleError, NoSuchAlert, ReceiverError, UserError) as error:  # UserError: of asv's configuration
+    # UserError: an error in asv's configuration
+    except (LifecycleError, NoSuchAlert, ReceiverError, UserError) as error:
         log.error(str(error))
         return USAGE

@@ -101,7 +101,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.lifecycle import OPEN
 
     results = None
@@ -116,7 +116,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
     alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
     if args.json:
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.notify.feed import alerts_json
 
         print(json.dumps(alerts_json(alerts, _site())))
@@ -131,7 +131,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.text import archive, headline, status
 
     console = wide_console()
@@ -158,13 +158,13 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
     alert = store.alert(args.alert)
     events = store.log(args.alert)
     if args.json:
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.notify.feed import alerts_json
 
         [content] = alerts_json([alert], _site())
         print(json.dumps(content | {"log": [asdict(event) for event in events]}))
         return OK
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.reproduce import reproduce
     from lockstep.alerts.text import headline, lines, search_command, status
 
@@ -187,7 +187,7 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _act(store: AlertStore, args: argparse.Namespace) -> int:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.lifecycle import Act
     from lockstep.alerts.text import status
 
@@ -205,7 +205,7 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _notify(store: AlertStore, args: argparse.Namespace) -> int:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.notify.deliver import deliver
     from lockstep.notify.outbox import Outbox, now_ms
     from lockstep.notify.receivers import VARIABLE, receivers
@@ -248,7 +248,7 @@ def _user() -> str:
 
 
 def _site() -> str:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.notify.receivers import SITE
 
     return os.environ.get(SITE, "")

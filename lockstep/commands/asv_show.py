@@ -1,4 +1,4 @@
-"""Names that asv's ``show`` does not know: it prints an empty list for them, and its status is 0."""
+"""Check names before asv's ``show``. For an unknown name asv prints an empty list, with status 0."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from asv.util import UserError, load_json
 
 
 def expect_results(arguments: argparse.Namespace) -> None:
-    """Raise if ``show`` is asked for a commit without results, or for benchmarks that are none.
+    """Raise if ``show`` is called with a commit without results, or with benchmarks that do not exist.
 
     Raises:
-        UserError: nothing has this name; the message says what was asked for.
+        UserError: the name does not exist; the message quotes the name.
     """
     if getattr(arguments.func, "__self__", None) is not Show:
         return
     conf = Config.load(arguments.config)
     machines = [load_json(path)["machine"] for path in iter_machine_files(conf.results_dir)]
     if not machines or (arguments.machine or machines[0]) not in machines:
-        return  # asv names these
+        return  # asv reports unknown names here itself
     if arguments.bench and not Benchmarks.load(conf, regex=arguments.bench):
         raise UserError(f"no benchmark of the results matches {' '.join(arguments.bench)}")
     if not arguments.commit:

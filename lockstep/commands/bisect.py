@@ -61,7 +61,9 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Check the alert and its range before asv loads its configuration, which this check does not need."""
+        """Check the alert and its range. The check comes before asv loads its configuration, which the check does
+        not need.
+        """
 
         def run(args: argparse.Namespace) -> int:
             refused = _refused(args)
@@ -81,7 +83,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
 def _refused(args: argparse.Namespace) -> int | None:
     """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.commit_ranges import Ranges
     from lockstep.alerts.search_range import RangeWidener, UnknownRange
     from lockstep.alerts.text import asv_find_command, search_command
@@ -120,7 +122,7 @@ def _no_range(store: AlertStore, alert: Tracked, error: UnknownRange, args: argp
 
 
 def _run(conf: Any, args: argparse.Namespace) -> int:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from asv.repo import get_repo
 
     from lockstep.alerts.bisection import Expected, Inconclusive, NotReproduced, bisect
@@ -177,7 +179,7 @@ class _Measure:
     """Measures the series of an alert's member at one commit after another, each commit in a new worker."""
 
     def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
         from lockstep.timing.reference_clocks import NAME, ReferenceClocks
 
@@ -197,7 +199,7 @@ class _Measure:
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
     def __call__(self, commit: str) -> Measurement:
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.alerts.bisection import Measurement
         from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 
@@ -226,7 +228,7 @@ class _Measure:
 
 
 def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.bisection import Measurement
 
     estimate = record.speedup if quantity == "speedup" else record.latency

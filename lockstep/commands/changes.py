@@ -55,7 +55,7 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.history.unread import tally
 
     results, now = run_analysis(args)
@@ -98,7 +98,7 @@ def _since(text: str | None, results: Results) -> int:
     Raises:
         LifecycleError: the text is neither a day nor the beginning of one commit's hash.
     """
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.lifecycle import LifecycleError
 
     if text is None:
@@ -117,8 +117,8 @@ def _since(text: str | None, results: Results) -> int:
 
 
 def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
-    """Return the noise of these changes' series, by row; series that were analysed again meanwhile are left out."""
-    # Start-up: `lockstep --help` imports every verb.
+    """Return the noise of these changes' series, by row. Series that were analysed again meanwhile are left out."""
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import analyses
 
@@ -135,8 +135,8 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
 
 
 def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
-    """Return the noisy series among those that were asked for, by machine; machines without any are left out."""
-    # Start-up: `lockstep --help` imports every verb.
+    """Return the noisy series among the requested series, by machine. Machines without noisy series are left out."""
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import noise_scales
     from lockstep.alerts.followed_series import name_in
@@ -189,7 +189,7 @@ def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str,
 
 
 def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.text import amount, span
     from lockstep.detect.settings import Settings
 

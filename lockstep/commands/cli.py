@@ -33,7 +33,7 @@ from lockstep.suite.thresholds import ThresholdsError
 #: Status of git for a command line that it does not understand.
 _GIT_USAGE = 129
 
-#: Advice by a part of asv's message.
+#: Advice for an asv message, by a part of the message.
 _ADVICE = {
     "Environment type must be specified": 'asv.conf.json needs "environment_type": "lockstep", '
     'and ".lockstep.asv" among its "plugins"',
@@ -46,7 +46,7 @@ _ADVICE = {
 
 
 class UsageError(ValueError):
-    """A request cannot be fulfilled; the message says what to write instead."""
+    """A request cannot be fulfilled. The message says what to write instead."""
 
 
 def expect_folder(file: Path | None) -> None:
@@ -62,7 +62,7 @@ def expect_folder(file: Path | None) -> None:
 def main() -> None:
     """Run the command and end the process with its exit status. docs/exit-statuses.md has the table.
 
-    Statuses 1 and 2 are verdicts of a verb. Every error ends with ``BROKEN`` or ``USAGE``, whatever raised it.
+    Statuses 1 and 2 are verdicts of a verb. Every error, from whatever source, ends with ``BROKEN`` or ``USAGE``.
     """
     try:
         status = _status()
@@ -96,7 +96,7 @@ def _status() -> int:
         log.error(str(error))
         if hint := _hint(error):
             log.error(hint)
-        # An unknown name makes git fail; the failure of any other process is not a mistake in the command line.
+        # git fails for an unknown name. The failure of any other process is not a mistake in the command line.
         return BROKEN if isinstance(error, util.ProcessError) and not hint else USAGE
     except (UsageError, ConfigError, SuiteError, RecordError, ThresholdsError) as error:
         log.error(str(error))
@@ -115,7 +115,7 @@ def _status() -> int:
         if isinstance(error, ModuleNotFoundError) and (advice := extras.missing(error)):
             log.error(advice)
             return BROKEN
-        if advice := _hint(error):  # asv raises a RuntimeError for a key that its configuration lacks
+        if advice := _hint(error):  # asv raises a RuntimeError for a key that is missing in its configuration
             log.error(advice)
             return USAGE
         _show_traceback(verbose)
@@ -132,7 +132,7 @@ def _parse() -> argparse.Namespace:
         SystemExit: after printing help or versions, or because the command line is wrong.
     """
     verbs = entry_points(group="lockstep.commands")
-    # asv's parser finds every subclass of its Command that is loaded; the requested verb is enough.
+    # asv's parser finds every loaded subclass of its Command, so only the requested verb is loaded.
     for verb in verbs.select(name="".join(sys.argv[1:2])) or verbs:
         verb.load()
     # asv reads its version from disk for each of its forty parsers, which took most of the parsing time.
@@ -146,7 +146,7 @@ def _parse() -> argparse.Namespace:
         if unknown:
             _asked(parser, sys.argv[1:]).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as refused:
-        # argparse exits with 2, but 2 is what verbs return if a series failed.
+        # argparse exits with 2, but verbs return 2 for a failed series.
         raise SystemExit(USAGE if refused.code == 2 else refused.code) from None
     if not hasattr(arguments, "func"):
         parser.print_help()
@@ -155,7 +155,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of the verb, and of its action, that a command line requests.
+    """Return the parser of the requested verb and of its action.
 
     For an unknown option argparse would print the usage line of the whole command, which lists other verbs.
     """
@@ -168,7 +168,7 @@ def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Ar
 
 
 def _verdict(function: Any, result: Any) -> int:
-    """Return the exit status for the result of a verb. A result of 1 from asv's own verbs can mean that nothing ran."""
+    """Return the exit status for the result of a verb. For asv's own verbs, a result of 1 can mean that nothing ran."""
     verb = getattr(function, "__self__", None)
     if result == 1 and (verb in (AsvFind, AsvQuickstart) or (isinstance(verb, type) and issubclass(verb, AsvRun))):
         return USAGE
@@ -176,7 +176,7 @@ def _verdict(function: Any, result: Any) -> int:
 
 
 def _ended(ended: SystemExit) -> int:
-    """Return the exit status of a ``SystemExit``; a text instead of a number is an error message."""
+    """Return the exit status for a ``SystemExit``. A text instead of a number is an error message."""
     if ended.code is None or isinstance(ended.code, int):
         return ended.code or 0
     log.error(str(ended.code))
@@ -184,7 +184,7 @@ def _ended(ended: SystemExit) -> int:
 
 
 def _brief(error: Exception) -> str:
-    """Return type, message and place of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
+    """Return type, message and location of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
     message = " ".join(str(error).split())[:500] or "no message"
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({Path(*Path(frames[-1].filename).parts[-3:])}:{frames[-1].lineno})" if frames else ""
@@ -197,7 +197,9 @@ def _show_traceback(verbose: bool) -> None:
 
 
 def _rename(parser: argparse.ArgumentParser, name: str, versions: str) -> None:
-    """Put our name and both versions in place of asv's in usage lines, also of actions such as ``code diff``."""
+    """Replace asv's name and version in usage lines by our name and both versions, also for actions such as ``code
+    diff``.
+    """
     parser.prog = name
     for action in parser._actions:
         if isinstance(action, argparse._VersionAction):

@@ -1,6 +1,6 @@
 """``lockstep clocks status | lock [MHz|base] | reset``.
 
-Exit codes: 0 done, 1 refused or the lock does not hold, 3 no GPU, 4 wrong usage.
+Exit codes: 0 done, 1 the driver refused or the lock does not hold, 3 no GPU, 4 wrong usage.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
                 "--gpu", metavar="INDEX|UUID", help="as nvidia-smi -L lists it; required if there are several GPUs"
             )
             action.add_argument("--json", action="store_true", help="one JSON object on stdout")
-            # asv accepts its own options (-v, --config) after the verb; accept them after the action too.
+            # asv accepts its own options (-v, --config) after the verb, so they are also accepted after the action.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
         return parser

@@ -15,7 +15,7 @@ CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
 
 
 class ConfigError(ValueError):
-    """asv.conf.json cannot be used; the message names the file and the key, and says what the value must be."""
+    """asv.conf.json cannot be used. The message names the file, the key and the required value."""
 
 
 def _text(value: Any) -> bool:
@@ -37,7 +37,7 @@ def _branches(value: Any) -> bool:
 _FOLDER = (_text, "a folder's name")
 _NAME = (_text, "a text")
 
-#: Keys that asv or Lockstep reads for every verb: a check of the value, and a text that says what it must be.
+#: Keys that asv or Lockstep reads for every verb, with a check of the value and a text that states the required value.
 _KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "project": _NAME,
     "repo": (lambda value: _text(value) and value != "", "a folder or the address of a repository"),

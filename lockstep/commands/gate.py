@@ -1,4 +1,4 @@
-"""``lockstep gate``: is head slower than base, for which shapes, and how sure is that?
+"""``lockstep gate``: is head slower than base, for which shapes, and with which certainty?
 
 Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verdict is possible, 4 wrong usage.
 """
@@ -86,7 +86,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         for file in (args.json, args.markdown):
             expect_folder(file)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        # A cancelled runner sends SIGTERM: the report must still be written and the worker ended.
+        # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
         former = signal.signal(signal.SIGTERM, _interrupt)
         try:
             report = run(_request(conf, args), lambda line: console.print(line, markup=False))

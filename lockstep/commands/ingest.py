@@ -44,7 +44,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Update the store and report."""
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.history.store import StoreError
         from lockstep.history.unread import problem_json, tally
 
@@ -55,7 +55,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
         except StoreError as error:
             log.error(str(error))
             return BROKEN
-        except UserError as error:  # asv's configuration
+        except UserError as error:  # an error in asv's configuration
             log.error(str(error))
             return USAGE
         results = store.current()
@@ -86,7 +86,7 @@ def _machines(results: Results) -> list[dict[str, Any]]:
 
 
 def _print(results: Results, done: Refreshed) -> None:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.history.unread import tally
 
     console = Console()

@@ -1,4 +1,4 @@
-"""Options for the results, their repository and the store's cache, which all verbs share."""
+"""Options for the results, their repository and the store's cache. All verbs share these options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_location_options(parser: argparse.ArgumentParser) -> None:
 
 
 def results_folder(args: argparse.Namespace) -> Path:
-    """Return the results folder: ``--results``, or that of asv.conf.json if there is one, or ``results``."""
+    """Return the results folder: ``--results``, or the folder in asv.conf.json if that file exists, or ``results``."""
     if args.results:
         return Path(args.results)
     conf = load_config(args)
@@ -63,11 +63,11 @@ def load_config(args: argparse.Namespace) -> Any | None:
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """Open the store of these locations; results are read later.
+    """Open the store at these locations, without reading results.
 
     Raises:
         lockstep.history.store.StoreError: the cache folder is inside the results folder.
     """
-    from lockstep.history.store import Store  # imported here, because it takes half a second
+    from lockstep.history.store import Store  # imported here, because the import takes half a second
 
     return Store.open(results_folder(args), args.repo, args.cache)

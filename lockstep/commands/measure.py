@@ -38,7 +38,7 @@ from lockstep.suite.model import CACHE_STATES, Suite, SuiteError
 #: Exit status if a series failed.
 FAILED = 2
 
-#: Seconds that a check may take: it compiles kernels, which takes up to a minute for each on a busy machine.
+#: Seconds that a check may take. A check compiles kernels, each of which takes up to a minute on a busy machine.
 CHECK_S = 120.0
 
 
@@ -89,7 +89,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Measure and print; return 2 if a series failed, 3 if none was measured."""
+        """Measure and print. Return 2 if a series failed, 3 if none was measured."""
         found = load_suites(Path(conf.benchmark_dir))
         suites = pick_suites(found, args.family)
         for suite in suites:
@@ -135,7 +135,9 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _costs(suite: Suite, asked: Sequence[str] | None) -> Sequence[str]:
-    """Return the costs to measure: what the command line names, or without the option what the suite states."""
+    """Return the costs to measure: the costs on the command line, or without the option the costs that the suite
+    states.
+    """
     return suite.quantities if asked is None else asked or tuple(COSTS)
 
 
@@ -144,7 +146,7 @@ def _judge(
 ) -> Callable[[Suite, Case, list[Record]], list[Record]]:
     """Return a function that confirms a case's records. This process must never import the code under test."""
     load_torch()
-    # Start-up: torch, which `lockstep measure` needs only here.
+    # Imported here: torch is slow to import, and `lockstep measure` needs it only here.
     from lockstep.suite.checkout import import_from
     from lockstep.timing.confirm import confirm
     from lockstep.timing.device import open_device
@@ -153,12 +155,12 @@ def _judge(
     packages = packages_under_test(conf, found)
     limit_s = max(CHECK_S, float(conf.default_benchmark_timeout))
     under = Checkout(packages_folder(conf, found), packages, Path(conf.benchmark_dir).resolve(), limit_s)
-    # Makes imports of the code under test fail: a suite whose reference calls that code cannot judge it.
+    # Makes imports of the code under test fail, because a suite whose reference calls that code cannot judge it.
     import_from(Path(os.devnull), packages)
     device = open_device()
 
     def judged(suite: Suite, case: Case, records: list[Record]) -> list[Record]:
-        # The worker is ended first: on a GPU it would disturb the contestants.
+        # The worker is ended first, because on a GPU it would disturb the contestants.
         recorder.close()
         return confirm(records, lambda variant: judge(under, suite, case, variant, device))
 

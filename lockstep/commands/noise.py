@@ -86,10 +86,10 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Measure and print; return 2 if a series failed in any run, 3 if no series was measured in every run."""
+        """Measure and print. Return 2 if a series failed in any run, 3 if no series was measured in every run."""
         try:
             return cls._run(conf, args)
-        except WorkerDied as died:  # at its start only; the recorder replaces workers that die later
+        except WorkerDied as died:  # only at the start; the recorder replaces workers that die later
             log.error(f"the worker does not start: {died.how}")
             return BROKEN
 
@@ -111,8 +111,8 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         )
         console = Console(stderr=True, highlight=False)
         runs: list[dict[tuple[str, str, str, str], Record]] = []
-        reference_clocks = ReferenceClocks()  # the first run sets them, as a history's first commit does
-        plan: list[tuple[Suite, str, str]] = []  # the first run extends it until there are enough series
+        reference_clocks = ReferenceClocks()  # the first run sets the clocks, as a history's first commit does
+        plan: list[tuple[Suite, str, str]] = []  # the first run extends the plan until there are enough series
         for number in range(args.runs):
             worker = Worker(spec, float(conf.default_benchmark_timeout))
             on_cpu = worker.host.get("device") == "cpu"
@@ -194,7 +194,7 @@ def _middles(pool: Sequence[Case]) -> Iterator[Case]:
 
 
 def _compared(records: Iterable[Record]) -> int:
-    """Return how many series have a speedup, except the baseline's, which is 1 by definition."""
+    """Return the number of series with a speedup, except the baseline's, which is 1 by definition."""
     return sum(
         record.speedup is not None and record.variant != record.baseline and not record.variant.endswith(TWIN)
         for record in records

@@ -21,7 +21,7 @@ from lockstep.suite.model import CACHE_STATES, SuiteError
 
 
 class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
-    """asv's ``profile``, extended to families. It replaces asv's verb because it has the same name."""
+    """asv's ``profile``, extended to families. The verb replaces asv's verb because both have the same name."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -72,7 +72,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             raise SuiteError(f"--limit {args.limit:g}: must be a number of seconds above 0")
         # The device is opened last, so that a typo is reported before torch is imported.
         load_torch()
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.timing.device import open_device
         from lockstep.timing.profiling import commands, run_marked
 

@@ -1,4 +1,6 @@
-"""``lockstep referee``: is a candidate correct, honest and faster than the incumbent, by how much, and how sure?"""
+"""``lockstep referee``: is a candidate correct, honest and faster than the incumbent, by how much, with which
+certainty?
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from lockstep.referee.verdict import CORRECT, Outcome, Verdict
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 from lockstep.suite.model import CACHE_STATES, SuiteError
 
-#: Exit status if candidates are correct but none is faster, and if none is correct.
+#: Exit status if candidates are correct but none is faster, and exit status if none is correct.
 NOT_FASTER, NOT_CORRECT = 1, 2
 
 
@@ -83,7 +85,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         confirm = None
         if args.isolated:
             load_torch()
-            # Start-up: torch, which `lockstep referee` needs only here.
+            # Imported here: torch is slow to import, and `lockstep referee` needs it only here.
             from lockstep.referee.judge import Judge
 
             confirm = Judge(source, args.limit).confirm
@@ -165,7 +167,7 @@ def _submission(referee: Referee, line: str) -> Submission:
 
 
 def _summary(referee: Referee, seconds: float) -> str:
-    """Return a summary: number of verdicts, candidates a minute, and the loop's error rate."""
+    """Return a summary: number of verdicts, candidates per minute, and the loop's error rate."""
     counts = referee.counts
     judged = sum(counts.values())
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "none"

@@ -1,4 +1,4 @@
-"""``lockstep run``: asv's ``run`` with a machine named by its clock state, which saves its results on Ctrl-C."""
+"""``lockstep run``: asv's ``run``, with the clock state in the machine's name, and with saved results on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from lockstep.processes.exit_status import BROKEN
 from lockstep.record.provenance import ask_host
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test
 
-#: Ranges that asv accepts and git does not; only asv knows how many commits each stands for.
+#: Ranges that asv accepts and git does not. Only asv knows the number of commits in each.
 _ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING")
 
 
 class Run(AsvRun):  # type: ignore[misc]  # asv has no types
-    """asv's ``run`` for Lockstep's suites. It replaces asv's verb because it has the same name."""
+    """asv's ``run`` for Lockstep's suites. The verb replaces asv's verb because both have the same name."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
-        # Loaded first, because for a broken suite asv would print the traceback of its discovery.
+        # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
         packages_under_test(conf, load_suites(Path(conf.benchmark_dir)))
         if args.range == "NEW" and not _new_commits(conf):
             log.info("No commit is new: every commit on the branches of asv.conf.json has a result or precedes one")
@@ -67,11 +67,11 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         )
         conf.lockstep_run = options
         args.machine = options.machine
-        # A quick measurement is for finding errors; it does not belong in a history.
+        # A quick measurement only finds errors and does not belong in a history.
         args.dry_run = args.dry_run or args.quick
         if args.quick:
             log.info("--quick: each case is measured as briefly as possible, nothing is stored")
-        # asv rewrites its table of benchmarks with only those that it discovers.
+        # asv overwrites its table of benchmarks with the benchmarks that it discovers.
         exact = exact_entries(Path(conf.results_dir))
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
@@ -95,19 +95,23 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
-    """Return asv's facts of the machine, except the toolchain, because any change would start a new series."""
+    """Return asv's facts of the machine without the toolchain, because any change of these facts would start a new
+    series.
+    """
     described: dict[str, str] = Machine.get_defaults()
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
 
 
 def _new_commits(conf: Any) -> list[str]:
-    """Return the commits that asv selects for NEW. An empty list is an error in asv, but not for a nightly run."""
+    """Return the commits that asv selects for NEW. For asv an empty list is an error, but not for a nightly run."""
     commits: list[str] = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))
     return commits
 
 
 def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
-    """Return how many commits asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skipped commits …)."""
+    """Return the number of commits that asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skipped commits
+    …).
+    """
     spec = args.range
     if spec is None or spec == "HEAD":
         return 1
@@ -130,7 +134,7 @@ def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
 def _save_complete(conf: Any, environment: LockstepEnvironment, options: RunOptions, record_samples: bool) -> None:
     """Write asv's result file for the benchmarks that were measured completely.
 
-    asv saves a commit only when all of it is measured. Records of an interrupted commit stay in the provenance file,
+    asv saves a commit only after measuring all of it. Records of an interrupted commit stay in the provenance file,
     from which ``--skip-existing`` continues.
     """
     commit = environment.commit

@@ -33,7 +33,7 @@ from lockstep.suite.model import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteErr
 if TYPE_CHECKING:
     from lockstep.tuning.tune import Tuned
 
-#: Seconds without progress after which a candidate counts as hung; its first call compiles.
+#: Seconds without progress after which a candidate counts as hung. A candidate's first call includes compilation.
 LIMIT_S = 120.0
 
 
@@ -75,7 +75,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Tune case by case; write each result at once, so that an interrupted run does not lose it."""
+        """Tune case by case. Each result is written at once, so that an interrupted run does not lose it."""
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
         if not 0 <= args.budget < math.inf:
@@ -85,7 +85,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 match_cases(suite, text)
         # The device is opened last, so that a typo is reported before torch is imported.
         load_torch()
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code.targets import Target
         from lockstep.record.provenance import host_facts
         from lockstep.timing.device import open_device
@@ -140,12 +140,12 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:
-    """Return the series to tune; tiles come before dispatch, which depends on them.
+    """Return the series to tune. Tiles come before dispatch, which depends on them.
 
     Raises:
         SuiteError: a variant or case is unknown.
     """
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.tuning.search_space import search_space_of, tunable
 
     offered = {suite.name: tunable(suite) for suite in suites}
@@ -163,14 +163,14 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
         for variant in sorted(offered[suite.name], key=lambda name: name == "best"):
             for case in cases if not args.variant or variant in args.variant else ():
                 space = search_space_of(suite, variant, case)
-                # Several cases are one job if the choice depends on nothing that differs between them.
+                # Several cases are one job if the choice does not depend on anything that differs between the cases.
                 if space.configs:
                     jobs.setdefault((space.choice, *sorted(space.sizes.items())), (suite, variant, case))
     return list(jobs.values())
 
 
 def _table(done: Sequence[Tuned]) -> Table:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.tuning.search_space import name_of
 
     numbers = ("tried", "floor µs", "previous µs", "new µs", "ratio", "95 % interval")

@@ -1,4 +1,4 @@
-"""The A/A control: compare unchanged code with itself, and derive from it what counts as a change."""
+"""The A/A control: compare unchanged code with itself, and derive the smallest change that counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lockstep.gate.report.model import percent
 from lockstep.gate.sequential import furthest
 from lockstep.gate.verdict import SeriesKey, Verdict
 
-#: Largest difference that a note states, as a share: few scattered epochs have an interval with an absurd end.
+#: Largest difference that a note states, as a share. With few scattered epochs an interval may have an absurd end.
 _MOST = 5.0
 
 
@@ -36,7 +36,7 @@ class AAControl:
         }
 
     def least(self, key: SeriesKey, asked: float) -> float:
-        """Return the smallest change of a case that counts, as a share: the requested one, or more."""
+        """Return the smallest change of a case that counts, as a share: ``asked``, or more if the noise requires it."""
         worst = max((apart for apart, _ in self._apart.values()), default=0.0)
         own = self._apart.get(key, (worst, True))[0] if self.on_cpu else worst
         return max(asked, own)

@@ -1,7 +1,7 @@
 """The buffers of one epoch, shared by base and head wherever both need the same content.
 
 The placement of buffers moves a time by tenths of a percent; shared buffers move both sides alike. Base and head share
-inputs, outputs, equal results of offline preparation, and the counters and mailboxes that a family names as scratch.
+inputs, outputs, equal results of offline preparation, and the scratch buffers (counters and mailboxes) of a family.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SideFailed(RuntimeError):
 
 
 class Buffers:
-    """The argument sets of one epoch and what the variants prepared from them, for both sides.
+    """The argument sets of one epoch and the variants' prepared tensors, for both sides.
 
     Args:
         sets: inputs and outputs, all from one draw.
@@ -55,7 +55,7 @@ class Buffers:
         inout: names of inputs that calls write; a replay is then one rotation (``lockstep.timing.arms.Arm``).
 
     Attributes:
-        restore: writes those inputs' values again, before each timed replay; ``None`` without such inputs.
+        restore: restores the values of the ``inout`` inputs before each timed replay; ``None`` without such inputs.
     """
 
     def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int, inout: Sequence[str] = ()) -> None:
@@ -91,10 +91,10 @@ class Buffers:
         return arms, kept and all(made[BASE] is made[HEAD] for made in prepared)
 
     def _move_scratch(self, contender: Contender) -> bool:
-        """Move the variants' scratch buffers once an epoch; return whether both sides use the same buffers.
+        """Move the variants' scratch buffers once per epoch. Return whether both sides use the same buffers.
 
-        Otherwise each side's scratch stays at one address in all epochs. That moves unchanged kernels by 0.3 to 2.8 %
-        on an H200, equally in every epoch, so more epochs could not distinguish it from a change.
+        If they do not, each side's scratch stays at one address in all epochs. That moves unchanged kernels by 0.3 to
+        2.8 % on an H200, equally in every epoch, so more epochs could not distinguish the effect from a change.
         """
         base, head = (contender.families[side].scratch for side in (BASE, HEAD))
         pair = id(base), id(head)
@@ -108,7 +108,9 @@ class Buffers:
         return self._moved[pair]
 
     def _prepared(self, contender: Contender) -> list[dict[str, Any]]:
-        """Return what each side prepared for each set: the same object if both prepared equal values."""
+        """Return each side's prepared arguments for each set: the same object for both sides if their values are
+        equal.
+        """
         key = tuple(contender.families[side].prepare.get(contender.name) for side in (BASE, HEAD))
         if key not in self._made:
             # The seed decides which of two different packings is placed first, so that no side is always second.
@@ -119,7 +121,9 @@ class Buffers:
         return self._made[key]
 
     def _prepare(self, contender: Contender, side: str) -> dict[str, Any]:
-        """Return what a side prepares from the first set; that is enough, because all sets are of one draw."""
+        """Return the arguments that a side prepares from the first set. All sets are of one draw, so one set is
+        enough.
+        """
         try:
             with self.sides.active(contender.trees[side]):
                 return contender.families[side].prepared(contender.name, self.sets[0].inputs)

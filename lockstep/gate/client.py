@@ -14,7 +14,7 @@ from lockstep.processes.watched import Watched
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker imports, and how it measures.
+    """The code that a worker imports, and the settings of its measurements.
 
     Attributes:
         base, head: the trees.
@@ -22,7 +22,7 @@ class Setup:
         benchmark_dir: folder of today's suites.
         suites: names of the suites to compare.
         seed: seed of inputs, placements and order.
-        quick: whether epochs are short, to find errors only.
+        quick: whether epochs are short, only to find errors.
     """
 
     base: Path
@@ -40,7 +40,7 @@ class GateWorker(Watched):
     Attributes:
         host: facts of the machine.
         clock_state: text of ``ClockState.label``; "cpu" without a GPU.
-        found: what was imported, by suite and side.
+        found: the result of the import, by suite and side.
         controls: result of ``Controls.summary`` after the last group.
     """
 
@@ -48,7 +48,7 @@ class GateWorker(Watched):
         """Start the worker and wait until both sides are imported.
 
         Args:
-            setup: what the worker imports, and how it measures.
+            setup: the code to import, and the settings of the measurements.
             silence_s: seconds without an event after which the worker counts as hung.
             skip: imports ("suite@side") that are known to hang or kill the worker.
             alone: "base" or "head" to import only this side.
@@ -87,7 +87,9 @@ class GateWorker(Watched):
                 self.controls = event["controls"]
 
     def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head launch in a case; with ``calls`` also torch's operators. Raises as ``judge``."""
+        """Return the launches of base and head in a case; with ``calls`` also torch's operators. Raise the errors of
+        ``judge``.
+        """
         self.ask({"observe": {"suite": key.suite, "variant": key.variant, "case": key.case, "calls": calls}})
         ran = self.wait("observed")["ran"]
         return observation_from(ran["base"]), observation_from(ran["head"])

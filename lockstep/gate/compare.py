@@ -42,12 +42,12 @@ Listener = Callable[[str, str, str], None]
 
 
 class Comparer:
-    """Compares cases on one device; stores controls and checks for the life of the process.
+    """Compares cases on one device. Controls and checks are kept for the life of the process.
 
     Args:
         sides: the trees "base" and "head".
         device: the device to measure on.
-        pace: how long an epoch is.
+        pace: the length of an epoch.
         seed: seed of inputs, placement and order.
         listener: called before each stage.
     """
@@ -100,7 +100,7 @@ class Comparer:
         except NotImplementedError as error:
             yield from (Verdict(key, "na", str(error)) for key in contenders)
             return
-        self._checker = None  # freed before the sets are drawn: the tensors of both may not fit
+        self._checker = None  # freed before the sets are drawn, because both may not fit in memory
         tests = {}
         for key in contenders:
             name = key.variant
@@ -118,7 +118,7 @@ class Comparer:
             yield verdict_of(key, first[key], again[key])
 
     def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
-        """Return what base and head launch in a case, by side; see ``lockstep.gate.launches``.
+        """Return the launches of base and head in a case, by side; see ``lockstep.gate.launches``.
 
         Raises:
             DeviceLost: the case broke the CUDA context.
@@ -149,7 +149,7 @@ class Comparer:
         """Return a verdict if the case cannot be timed or needs no timing, else ``None``."""
         base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
         if isinstance(base, NotInCommit) and isinstance(head, NotInCommit):
-            # The import is misspelt; the variant does not refuse the case.
+            # The suite's import is misspelt. The variant itself does not refuse the case.
             return Verdict(key, "failed", f"base and head have no {head.lacks}", in_base=True)
         if isinstance(head, NotImplementedError):
             if isinstance(base, Exception):
@@ -168,7 +168,9 @@ class Comparer:
         return None
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
-        """Return the error of a side's check at a case, or ``None``; stored, because cold and warm share it."""
+        """Return the error of a side's check at a case, or ``None``. The result is kept, because cold and warm share
+        the check.
+        """
         name = suite.name, case.label, variant, side
         family = self._families.get((suite.name, side))
         if family is None or variant not in family.variants:
@@ -223,7 +225,7 @@ class Comparer:
     def _round(
         self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, CaseRound], deadline: float
     ) -> Iterator[SeriesKey]:
-        """Run epochs until each case is decided or the time is up; yield each key when its case is decided."""
+        """Run epochs until each case is decided or the time is up. Yield each key when its case is decided."""
         controls = self._ready_controls() if trials else None
         live = dict(trials)
         while live and controls is not None and time.monotonic() < deadline:
@@ -247,7 +249,7 @@ class Comparer:
                 trial = live[key]
                 if epoch is not None and moved:
                     trial.moved += 1
-                # Only a limited number of epochs is voided: a machine that never settles is measured too, and marked.
+                # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
                 if epoch is not None and moved and trial.voided < MOST_VOID:
                     trial.voided += 1
                 elif epoch is not None:
@@ -291,14 +293,18 @@ class Comparer:
             trial.wall_s += time.monotonic() - started
 
     def _require_code(self) -> None:
-        """Refuse a change to either side's code. Base is measured as its commit has it, so head changed the code."""
+        """Refuse a change to either side's code. Base is measured as in its commit, so head must have made the
+        change.
+        """
         try:
             self._trusted.require()
         except Disqualified as changed:
             raise SideFailed(HEAD, brief(changed)) from changed
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
-        """Return a variant's file, relative to the tree, and line; ("", 0) unless it is Python code of the tree."""
+        """Return a variant's file, relative to the tree, and line; ("", 0) for a function that is not Python code of
+        the tree.
+        """
         function = inspect.unwrap(function)
         while isinstance(function, functools.partial):
             function = inspect.unwrap(function.func)

@@ -32,7 +32,7 @@ MOST_MOVED = 0.5
 #: Maximum share of the budget for the A/A control.
 AA_SHARE = 0.25
 
-#: Maximum share of the budget for checking proofs against what the cases really launch.
+#: Maximum share of the budget for checking proofs by real launches.
 SAMPLE_SHARE = 0.15
 
 
@@ -46,7 +46,7 @@ class Terms:
         deadline: time on ``time.monotonic()``'s clock after which no further epoch starts.
         silence_s: seconds without an event after which a worker is killed.
         about: commits, subjects and "#123", by which an accepted slowdown is recognised.
-        results: folder of recorded results, whose noise orders cases of equal rank; ``None`` for random order.
+        results: folder of recorded results. Their noise orders cases of equal rank; ``None`` for random order.
     """
 
     thresholds: Thresholds
@@ -59,10 +59,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Conflict:
-    """A suite of which one process cannot hold both versions, for example because an extension registers operators.
+    """A suite that one process cannot import from both versions, for example because an extension registers operators.
 
     Attributes:
-        head: what a process that imports only head has found.
+        head: the result of the import in a process that imports only head.
         error: why head cannot be imported together with base.
     """
 
@@ -79,7 +79,7 @@ class Coordinator:
     """Compares the selected cases, in as many workers as necessary.
 
     Args:
-        setup: what a worker imports, and how it measures.
+        setup: the code that workers import, and the settings of their measurements.
         terms: thresholds and limits.
         say: called with each line of progress.
     """
@@ -113,7 +113,7 @@ class Coordinator:
 
     @property
     def worker(self) -> GateWorker:
-        """Return the worker; start it if needed, without suites whose import hangs or kills it.
+        """Return the worker. Start it if needed, without suites whose import hangs or kills the worker.
 
         Raises:
             WorkerDied: the worker does not start, and no import of a suite causes that.
@@ -129,7 +129,7 @@ class Coordinator:
         return self._worker
 
     def start(self) -> Mapping[str, str]:
-        """Import both versions and return facts of the machine with its clock state. Raises as ``worker``."""
+        """Import both versions and return facts of the machine with its clock state. Raise the errors of ``worker``."""
         self.machine = {**self.worker.host, "clock_state": self.worker.clock_state}
         self.found = self.worker.found
         self._find_conflicts()
@@ -146,7 +146,7 @@ class Coordinator:
         self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
 
     def judge(self, selection: Selection, proof: Proof) -> None:
-        """Fill ``verdicts`` and ``aa_verdicts``; cases that the budget does not reach stay unsure."""
+        """Fill ``verdicts`` and ``aa_verdicts``. Cases that the budget does not reach stay unsure."""
         keys = list(selection.keys(self.found))
         chance = random.Random(self.setup.seed)
         proof = self._checked(proof, keys)
@@ -174,7 +174,7 @@ class Coordinator:
                     self._say(line(self.verdicts[verdict.key]))
 
     def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
-        """Return the proof if launches on this GPU confirm it, else an empty proof. A CPU confirms nothing."""
+        """Return the proof if launches on this GPU confirm it, else an empty proof. A CPU cannot confirm a proof."""
         proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
         if not proved or self.machine["device"] == "cpu":
             return proof
@@ -185,7 +185,9 @@ class Coordinator:
         return confirmed
 
     def _observe(self, key: SeriesKey, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head launch in a case, or an error for both if the worker dies. Raises as ``worker``."""
+        """Return the launches of base and head in a case. If the worker dies, both are errors. Raise the errors of
+        ``worker``.
+        """
         try:
             return self.worker.observe(key, calls=calls)
         except WorkerDied as died:
@@ -199,7 +201,7 @@ class Coordinator:
         return head is not None and key.variant in head.variants
 
     def _head(self, key: SeriesKey) -> SideFacts | None:
-        """Return what was imported from head for a case's suite, in a process with or without base."""
+        """Return the result of importing head for a case's suite, in a process with or without base."""
         conflict = self.conflicts.get(key.suite)
         return conflict.head if conflict else self.found.get(key.suite, {}).get("head")
 
@@ -230,7 +232,7 @@ class Coordinator:
     def trouble(self) -> str:
         """Return why the machine's timings cannot be trusted, or ""."""
         if self.machine["device"] == "cpu":
-            return ""  # other work always moves a CPU's controls; its thresholds follow from its own noise
+            return ""  # other work always moves a CPU's controls; a CPU's thresholds are derived from its own noise
         return moved_controls([*self.verdicts.values(), *self.aa_verdicts])
 
     def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
@@ -252,12 +254,12 @@ class Coordinator:
         return None
 
     def _measure_aa(self, proved: Sequence[SeriesKey], todo: Sequence[SeriesKey], chance: random.Random) -> None:
-        """Run the A/A control: differences between unchanged code are noise, and thresholds must lie above it."""
+        """Run the A/A control. Differences between unchanged code are noise, and thresholds must lie above them."""
         if not todo:
             return  # no case needs the control
         both = [key for key in todo if key.variant in self.found[key.suite].get("base", SideFacts()).variants]
         on_cpu = self.machine["device"] == "cpu"
-        # A CPU's noise changes from case to case, and it has few cases: all of them are compared with themselves.
+        # A CPU's noise changes from case to case. A CPU has few cases, so all of them are compared with themselves.
         picks = groups(both) if on_cpu else aa_groups(proved or both, chance)
         twins = on_cpu or not proved
         until = time.monotonic() + AA_SHARE * (self.terms.deadline - time.monotonic())
@@ -312,7 +314,9 @@ class Coordinator:
                 yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
 
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
-        """Add what the worker does not know: code differences, source line, and whether a slowdown is accepted."""
+        """Add the data that the worker does not know: code differences, source line, and whether a slowdown is
+        accepted.
+        """
         key = verdict.key
         head = self._head(key)
         at = head.variants.get(key.variant, ("", 0)) if head else ("", 0)

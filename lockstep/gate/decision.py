@@ -32,12 +32,12 @@ class CaseRound:
 
     @property
     def ratios(self) -> list[float]:
-        """Return the log ratio head / base of each epoch; the clock law is fitted to all epochs together."""
+        """Return the log ratio head / base of each epoch. The clock law is fitted to all epochs together."""
         return [midmean(epoch) for epoch in at_common_clock([epoch.pair for epoch in self.epochs])]
 
     @property
     def over(self) -> bool:
-        """Return whether the round is over: it is decided, has failed, or cannot be decided by more epochs."""
+        """Return whether the round is over: the case is decided, has failed, or cannot be decided by more epochs."""
         undecidable = len(self.epochs) >= LOOKS[-1] or self.test.hopeless(self.ratios)
         return self.decision is not None or self.failure is not None or undecidable
 
@@ -71,7 +71,8 @@ def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Ve
     verdict = replace(
         verdict,
         change=relative(log),
-        # The geometric mean, as for the change: an arithmetic mean follows the slowest epoch and contradicts it.
+        # The geometric mean, as for the change. An arithmetic mean follows the slowest epoch and contradicts the
+        # change.
         base_s=geometric_mean(epoch.seconds[BASE] for epoch in shown.epochs),
         head_s=geometric_mean(epoch.seconds[HEAD] for epoch in shown.epochs),
     )

@@ -1,4 +1,4 @@
-"""Find what the statements of a module do when it is imported, and which names they bind and write to."""
+"""Find the effects of a module's statements at import, and the names that they bind and write to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import builtins
 import sys
 from collections.abc import Iterator, Mapping
 
-#: Decorators of these modules that only wrap the function or class that they decorate.
+#: Decorators, by module, that only wrap the decorated function or class.
 WRAPPERS: Mapping[str, frozenset[str]] = {
     "triton": frozenset({"jit"}),
     "triton.experimental.gluon": frozenset({"jit"}),
@@ -18,7 +18,7 @@ WRAPPERS: Mapping[str, frozenset[str]] = {
     "contextlib": frozenset({"contextmanager"}),
     "builtins": frozenset({"property", "staticmethod", "classmethod"}),
 }
-#: Base classes of these modules whose derivation has no side effects.
+#: Base classes, by module, that cause no side effects when a class is derived from them.
 BASES: Mapping[str, frozenset[str]] = {
     "torch.autograd": frozenset({"Function"}),
     "torch": frozenset({"autograd.Function", "nn.Module"}),
@@ -40,7 +40,8 @@ class Scope:
     """The meaning of the names of a module.
 
     Attributes:
-        foreign: names that stand for foreign objects everywhere in the module; their attributes are foreign as well.
+        foreign: names that stand for foreign objects everywhere in the module; attributes of these names are foreign
+            too.
     """
 
     def __init__(self, module: ast.Module, packages: set[str], replaced: set[str]) -> None:
@@ -74,7 +75,9 @@ class Scope:
         return True
 
     def loads(self, statement: ast.stmt, path: str, files: Mapping[str, bytes]) -> list[str]:
-        """Return modules that an import may run first: the project's, and those of packages that may have effects."""
+        """Return the modules that an import may run first: the project's modules, and modules of packages with
+        effects.
+        """
         match statement:
             case ast.Import(names=aliases):
                 names = [alias.name for alias in aliases]
@@ -135,7 +138,9 @@ class Scope:
         return False
 
     def _is_plain(self, node: ast.expr) -> bool:
-        """Return whether a part of an expression is a constant, the name of one, or an operation on constants."""
+        """Return whether a part of an expression is a constant, the name of a constant, or an operation on
+        constants.
+        """
         operation = ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.IfExp | ast.Subscript | ast.Tuple
         if isinstance(node, ast.Name):
             return node.id in self._plain or node.id in self.foreign
@@ -152,7 +157,7 @@ def _constants(module: ast.Module) -> set[str]:
 
 
 def _calls(value: ast.expr) -> bool:
-    """Return whether evaluating an expression calls anything."""
+    """Return whether evaluating an expression calls a function."""
     return any(isinstance(node, ast.Call | ast.Await | ast.Yield | ast.NamedExpr) for node in ast.walk(value))
 
 
@@ -210,7 +215,9 @@ _CHANGING = frozenset(
 
 
 def writes(statement: ast.stmt) -> Iterator[str]:
-    """Yield module names that functions of a statement may rebind, or whose contents they may change, when called."""
+    """Yield the module names that a statement's functions may change when called, by rebinding or by changing the
+    content.
+    """
     for node in ast.walk(statement):
         match node:
             case ast.Global(names=names):

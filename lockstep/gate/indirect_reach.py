@@ -1,4 +1,4 @@
-"""Find code that can reach objects that it does not name: the sources of such a module prove nothing."""
+"""Find code that can reach objects without naming them. The sources of such a module prove nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from lockstep.machine_code.syntax import nodes, passes_on
 
-#: Functions by which code may reach objects that it does not name, however the functions are used.
+#: Functions by which code may reach objects without naming them, however the functions are used.
 _FUNCTIONS = frozenset(
     {
         *("eval", "exec", "globals", "vars", "locals", "setattr", "delattr", "attrgetter", "methodcaller", "compile"),
@@ -26,10 +26,10 @@ _ATTRIBUTES = frozenset(
         *("f_back", "modules", "meta_path", "path_hooks", "__import__"),
     }
 )
-#: Functions that can reach anything unless an argument is a literal text, with the position of that argument.
+#: Functions that can reach any object unless an argument is a literal text, with the position of that argument.
 _UNLESS_TEXT = {"getattr": 1, "hasattr": 1, "import_module": 0, "__import__": 0}
-#: Modules of the standard library that reach nothing through a text or a stored object. All others may do so: many of
-#: them evaluate texts (``timeit``, ``logging.config``, ``xmlrpc.server``, ``unittest.mock``).
+#: Modules of the standard library that reach no object through a text or a stored object. Every other module may: many
+#: of them evaluate texts (``timeit``, ``logging.config``, ``xmlrpc.server``, ``unittest.mock``).
 _STANDARD = frozenset(
     {
         *("__future__", "abc", "argparse", "array", "ast", "base64", "binascii", "bisect", "builtins", "cmath"),
@@ -42,14 +42,14 @@ _STANDARD = frozenset(
         *("tomllib", "traceback", "types", "typing", "unicodedata", "uuid", "warnings", "weakref", "zlib"),
     }
 )
-#: Submodules of those above that can nevertheless reach anything.
+#: Submodules of the modules in ``_STANDARD`` that can nevertheless reach any object.
 _WITHIN = frozenset({"logging.config", "logging.handlers", "importlib.machinery", "importlib.abc"})
 #: Other packages that reach objects through a text or a stored object.
 _PACKAGES = frozenset({"hydra", "dill", "cloudpickle", "gin", "fire", "jsonpickle", "yaml", "catalogue", "stevedore"})
 
 
 def hides(module: ast.Module) -> bool:
-    """Return whether a module may reach objects that it does not name."""
+    """Return whether a module may reach objects without naming them."""
     bound = {
         node.id if isinstance(node, ast.Name) else node.arg
         for node in nodes(module)
@@ -87,7 +87,7 @@ def _call_hides(node: ast.Call) -> bool:
             return True
         return text.value in _FUNCTIONS or text.value in _ATTRIBUTES
     if name == "format" and isinstance(node.func, ast.Attribute):
-        # A text that is composed may name any attribute: "{0.tile}".
+        # A format text may name any attribute: "{0.tile}".
         return not isinstance(node.func.value, ast.Constant | ast.Name | ast.Attribute)
     return isinstance(node.func, ast.Name) and name in _FUNCTIONS
 

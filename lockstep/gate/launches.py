@@ -1,8 +1,8 @@
-"""Observe what a case launches on this machine's GPU, and whether that contradicts a proof.
+"""Observe the launches of a case on this machine's GPU, and whether they contradict a proof.
 
 A proof states that base and head do the same. This module calls both and reads each launch from Triton: kernel, grid,
-and the fingerprint of the loaded machine code. It can record torch's operators as well. The proof is wrong if base and
-head differ, or if one of them launches something that its trace does not contain.
+and the fingerprint of the loaded machine code. The module can record torch's operators as well. The proof is wrong if
+base and head differ, or if one of them launches something that its trace does not contain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from lockstep.suite.model import Suite
 
 @dataclass(frozen=True)
 class Launched:
-    """One launch: the kernel's name, its grid, and the fingerprint of its machine code ("" if it cannot be read)."""
+    """One launch.
+
+    Attributes:
+        name: the kernel's name.
+        grid: the launch grid.
+        fingerprint: fingerprint of the machine code; "" if the code cannot be read.
+    """
 
     name: str
     grid: tuple[int, ...]
@@ -123,7 +129,7 @@ def _grid(step: str) -> tuple[int, ...]:
 
 
 def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, seed: int, *, calls: bool) -> Observation:
-    """Call a variant twice on fresh inputs and record what the second call does.
+    """Call a variant twice on fresh inputs and record the second call.
 
     Args:
         suite: suite that draws the inputs.
@@ -134,7 +140,7 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
         seed: seed of the inputs; the same for both sides.
         calls: whether to record torch's operators as well.
     """
-    # Start-up: torch is slow to import.
+    # Imported here: torch is slow to import.
     from lockstep.suite.family import takes_out
     from lockstep.suite.inputs import Draw
 
@@ -164,7 +170,7 @@ def _launches() -> Iterator[list[Launched]]:
     """Record the kernels that Triton launches within the block."""
     found: list[Launched] = []
     try:
-        # Start-up: Triton is slow to import.
+        # Imported here: Triton is slow to import.
         from triton.runtime.jit import JITFunction
     except ImportError:
         yield found
@@ -185,7 +191,7 @@ def _launches() -> Iterator[list[Launched]]:
 
 
 def _launched(function: Any, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launched:
-    # Start-up: Triton is slow to import.
+    # Imported here: Triton is slow to import.
     from triton.runtime import driver
 
     from lockstep.machine_code.cubin import fingerprint
@@ -206,7 +212,7 @@ def _operators(wanted: bool) -> Iterator[list[str]]:
     if not wanted:
         yield []
         return
-    # Start-up: torch is slow to import.
+    # Imported here: torch is slow to import.
     from torch.utils._python_dispatch import TorchDispatchMode
 
     from lockstep.machine_code.trace import ALLOCATIONS, Trace

@@ -1,13 +1,13 @@
 """Hold two versions of the same packages in one process, both under their own module names.
 
-Both trees hold a package of the same name, and both must use that name: Triton's disk cache, torch.compile,
-dataclasses and pickles depend on ``__module__``. So each side has its own entries of ``sys.modules``, which are in
-place while its code is imported or called. Every import that the code makes then (relative, absolute, late inside a
-function, or by ``importlib``) is looked up in these entries and found in that side's tree. Objects that a function
-captured at import, such as its globals, need no switching.
+Both trees hold a package of the same name, and both must use that name: Triton's disk cache, torch.compile, dataclasses
+and pickles depend on ``__module__``. So each side has its own entries of ``sys.modules``, which are in place while the
+side's code is imported or called. Every import that this code makes (relative, absolute, late inside a function, or by
+``importlib``) is looked up in these entries and found in the side's tree. Objects that a function captured at import,
+such as its globals, need no switching.
 
 A suite's own variants have the same source on both sides. Each side still imports its own copy of their modules, so
-that state from an import belongs to that side.
+that state from an import belongs to one side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lockstep.suite.model import Suite
 
 
 class Conflict(ImportError):
-    """One process cannot hold both versions; the message names the module that prevents it."""
+    """One process cannot hold both versions. The message names the module that prevents this."""
 
 
 class Sides:
@@ -62,7 +62,7 @@ class Sides:
 
     @property
     def root(self) -> Path | None:
-        """Return the tree whose code is now imported or called; None outside ``active``."""
+        """Return the tree whose code is currently imported or called; None outside ``active``."""
         return self.roots[self._active] if self._active else None
 
     @contextlib.contextmanager
@@ -78,11 +78,12 @@ class Sides:
                 self._switch(before)
 
     def load_family(self, suite: Suite, side: str) -> Family:
-        """Return a side's variants of a suite. Raises the errors of ``lockstep.suite.family.load_family`` and:
+        """Return a side's variants of a suite. Raise the errors of ``lockstep.suite.family.load_family`` and the
+        following.
 
         Raises:
             Conflict: a module of the packages came from outside the side's tree, for example a compiled extension,
-                which Python loads once a process.
+                which Python loads once per process.
         """
         with self.active(side):
             family = load_family(self._anew(suite))
@@ -115,7 +116,7 @@ class Sides:
         return self.definitions.get(top)
 
     def _switch(self, side: str | None) -> None:
-        """Replace the modules of the active side by those of ``side``."""
+        """Replace the modules of the active side by the modules of ``side``."""
         unchanged = self._mark == _mark()
         known = list(self._modules[self._active]) if unchanged else self._loaded()
         self._modules[self._active] = {name: sys.modules.pop(name) for name in known}
@@ -131,7 +132,7 @@ class Sides:
 
 
 def _mark() -> tuple[int, str]:
-    """Return a value that changes when a module is added or removed: a dict adds new keys at its end.
+    """Return a value that changes when a module is added or removed, because a dict adds new keys at its end.
 
     A walk through all of ``sys.modules`` takes 0.3 ms, and a side is entered for every replay of 1 ms on a CPU.
     """

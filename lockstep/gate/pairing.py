@@ -33,14 +33,14 @@ CLOCK_TOLERANCE = 0.03
 
 @dataclass(frozen=True)
 class Pace:
-    """How long an epoch is.
+    """The length of an epoch.
 
     Attributes:
         replay_s: shortest replay, seconds. It is shorter than in ``lockstep.timing.interleave.Plan``, because the same
             kernel as a neighbour disturbs less than another arm.
-        rounds: timed pairs; if they would take longer than ``epoch_s`` seconds there are fewer, but at least four.
-        lead: pairs before the timed ones that do not count; see ``lockstep.timing.interleave.LEAD_ROUNDS``.
-        warmup_s: seconds of both sides in turn before a variant's first epoch: clocks settle under its load.
+        rounds: timed pairs. If they would take longer than ``epoch_s`` seconds, there are fewer, but at least four.
+        lead: pairs before the timed pairs that do not count; see ``lockstep.timing.interleave.LEAD_ROUNDS``.
+        warmup_s: seconds of both sides in turn before a variant's first epoch, in which clocks settle under its load.
     """
 
     replay_s: float = 2e-3
@@ -51,7 +51,9 @@ class Pace:
 
     @classmethod
     def on(cls, device: Device) -> Pace:
-        """Return the pace for a device; a CPU gets more and shorter pairs, so that other work disturbs only some."""
+        """Return the pace for a device. A CPU gets more and shorter pairs, so that other work disturbs only some of
+        them.
+        """
         return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
 
     @classmethod
@@ -65,10 +67,11 @@ class Epoch:
     """The result of an epoch for one variant.
 
     Attributes:
-        pair: timings of head and base, of each pair that counts; on a CPU those of the fastest replays.
-        seconds: seconds a call, by side.
+        pair: timings of head and base, for each pair that counts; on a CPU only the fastest replay of each side.
+        seconds: seconds per call, by side.
         sm_mhz: median SM clock in MHz, by side; NaN if unknown.
-        rounds, voided: number of pairs that count, and of pairs discarded because the clock jumped within them.
+        rounds: number of pairs that count.
+        voided: number of pairs discarded because the clock jumped within them.
         shared: whether both sides used the same buffers throughout.
     """
 
@@ -98,13 +101,13 @@ def run_epoch(
         contender: the variant.
         buffers: fresh buffers.
         device: the device to measure on.
-        pace: how long to measure.
-        per_call: seconds a call by side; the first epoch fills it, later epochs use it.
+        pace: the length of the epoch.
+        per_call: seconds per call by side; the first epoch fills it, later epochs use it.
         verify: called after the timing.
 
     Raises:
-        SideFailed: a side cannot be prepared, captured or run, runs out of memory, or computes a wrong result when it
-            is verified.
+        SideFailed: a side cannot be prepared, captured or run, runs out of memory, or computes a wrong result in the
+            verification.
     """
     arms, shared = buffers.arms(contender)
     pool = device.new_pool()
@@ -115,15 +118,17 @@ def run_epoch(
     rotation = len(buffers.sets)
     warmup_s = 0.0 if per_call else pace.warmup_s
     order = (BASE, HEAD) if buffers.seed & 2 else (HEAD, BASE)
-    probes = []  # stay alive until the pool has other graphs
+    probes = []  # must stay alive until the pool has other graphs
     for side in order:
         if side not in per_call:
             per_call[side], probe = seconds_a_call(partial(capture, side), rotation, device)
             probes.append(probe)
-    # Both sides make the number of calls that suits the faster side: the first call of a replay costs more on both.
+    # Both sides make the number of calls that suits the faster side, because the first call of a replay costs more on
+    # both.
     pacemaker = min(per_call.values())
-    # Reserves the memory for outputs allocated within calls. Afterwards both sides find all of it free, so equal
-    # allocations get equal addresses. Without it the first side would lay out the pool and the second fill its gaps.
+    # Reserves the memory for outputs allocated within calls. Afterwards both sides find all of this memory free, so
+    # equal allocations get equal addresses. Otherwise the first side would lay out the pool and the second would fill
+    # its gaps.
     rehearsal = capture(order[0], 2)
     replays = {
         side: Repeated(capture(side, 1), 1, rotation)
@@ -153,7 +158,7 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
     """Return a replay of ``times`` rotations of the arm, run with the modules of its tree.
 
     Raises:
-        SideFailed: the arm cannot be captured, or memory does not suffice.
+        SideFailed: the arm cannot be captured, or there is too little memory.
     """
     try:
         with sides.active(tree):
@@ -174,7 +179,7 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
 
 
 def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
-    """Compare the fastest replays: on a CPU other work only adds time, and often to one replay of a pair only.
+    """Compare the fastest replays: on a CPU other work only adds time, and often to only one replay of a pair.
 
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
@@ -208,11 +213,11 @@ def _clock(timings: Sequence[Timing]) -> float:
 
 
 def steady(head: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
-    """Return for each pair whether the clock ratio of the sides is near the median; True where clocks are unknown."""
+    """Return for each pair whether the clock ratio of the sides is near the median; True for unknown clocks."""
     ratios = [math.log(t.sm_mhz / b.sm_mhz) for t, b in zip(head, base, strict=True)]
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     if len(known) < 3:
         return [True] * len(head)
-    # An observed ratio, not the mean of two: if the clock changed half way, half of the pairs still count.
+    # An observed ratio, not the mean of two ratios: if the clock changed half way, half of the pairs still count.
     centre = median_low(known)
     return [math.isnan(ratio) or abs(ratio - centre) <= CLOCK_TOLERANCE for ratio in ratios]

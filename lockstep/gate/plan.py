@@ -16,7 +16,7 @@ from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.model import CACHE_STATES, Suite
 
 #: Maximum time for a case as a multiple of an equal share of the remaining budget, and the seconds that every case gets
-#: even if its share is smaller. Most cases are decided in less time.
+#: at least. Most cases are decided in less time.
 MOST_SHARES, LEAST_CASE_S = 2.0, 5.0
 
 #: Number of groups that the A/A control measures. The seed of the run selects them.
@@ -45,7 +45,7 @@ class Selection:
             sides = [found.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
             variants = dict.fromkeys(variant for side in sides for variant in side.variants)
             if not variants and not all(side.missing for side in sides):
-                # Neither side could be imported: list today's variants, so that the report shows the failure.
+                # Neither side could be imported. Today's variants are listed, so that the report shows the failure.
                 variants = dict.fromkeys(self.suites[name].variants())
             for case in self.cases[name]:
                 axes = self.suites[name].case(case)
@@ -64,7 +64,7 @@ def select(
     l2: str = "both",
     variants: Sequence[str] = (),
 ) -> Selection:
-    """Return what this machine can compare: on a CPU the quick cases, warm; on a GPU all cases. It may be empty.
+    """Return the cases that this machine can compare: on a CPU the quick cases, warm; on a GPU all cases. May be empty.
 
     Args:
         suites: the requested suites.
@@ -97,7 +97,7 @@ def worst_first(
     noise: Mapping[SeriesKey, float],
     chance: random.Random,
 ) -> list[Group]:
-    """Sort groups by how much their code changed, then by their recorded noise, then randomly.
+    """Sort groups by the size of their code changes, then by their recorded noise, then randomly.
 
     The random order spreads the cases that the budget reaches over all suites and shapes.
     """
@@ -134,7 +134,7 @@ def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
                 found.append((str(provenance["recorded_at"]), path))
     try:
         _, records = read_records(max(found)[1])
-    except (ValueError, RecordError):  # there is no file, or it is damaged
+    except (ValueError, RecordError):  # the file is missing or damaged
         return {}
     return {SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde is not None}
 
@@ -144,7 +144,7 @@ def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], cha
 
     Args:
         proved: cases that are proved to do the same in base and head.
-        traced: whether a case is proved by its traces; the others are proved by their sources.
+        traced: returns whether a case is proved by its traces; other cases are proved by their sources.
         chance: selects the cases and their order.
     """
     shuffled = list(proved)

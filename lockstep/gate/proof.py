@@ -1,4 +1,4 @@
-"""Prove before measuring which cases a change cannot affect, and describe what it changes in the other cases."""
+"""Prove before measuring which cases a change cannot affect, and describe the code changes of the other cases."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Proof:
-    """Which cases are proved unchanged, and what is known about the other cases.
+    """The cases that are proved unchanged, and the known differences of the other cases.
 
     Attributes:
         unreached: suites and variants that the change does not reach; see ``lockstep.gate.reachable_code``.
         comparison: comparison of machine code and host traces; ``None`` if it was not made.
-        measure_all: whether to prove nothing, but still report what differs.
-        contradicted: how a run contradicted a proof, or why no run confirms it; nothing is proved then. Else "".
+        measure_all: whether to prove nothing, but still report differences.
+        contradicted: how a run contradicted a proof, or why no run confirms it. Nothing is proved then. Otherwise "".
         note: note on the comparison for the report, or "".
     """
 
@@ -40,7 +40,7 @@ class Proof:
     note: str = ""
 
     def same(self, key: SeriesKey) -> bool:
-        """Return whether the case's machine code and launch are proved to be those of base."""
+        """Return whether the case's machine code and launch are proved to be the same as in base."""
         if self.measure_all or self.contradicted:
             return False
         if (key.suite, key.variant) in self.unreached:
@@ -48,7 +48,7 @@ class Proof:
         return self.comparison is not None and self.comparison.status(_case(key)) == "same"
 
     def traced(self, key: SeriesKey) -> tuple[CaseCode, CaseCode] | None:
-        """Return the traces of base and head that prove the case; ``None`` if it is proved by the sources."""
+        """Return the traces of base and head that prove the case; ``None`` if the sources prove the case."""
         if self.comparison is None or (key.suite, key.variant) in self.unreached:
             return None
         base, head = (side.get(_case(key)) for side in (self.comparison.base, self.comparison.head))
@@ -59,7 +59,7 @@ class Proof:
         return tuple(str(change) for change in self._changes.get(_case(key), ()))
 
     def source(self, key: SeriesKey) -> tuple[str, int]:
-        """Return file and line of the case's first changed kernel; ("", 0) if none changed."""
+        """Return file and line of the case's first changed kernel; ("", 0) if no kernel changed."""
         for change in self._changes.get(_case(key), ()):
             file, _, line = change.source.rpartition(":")
             if file and line.isdigit():
@@ -67,7 +67,9 @@ class Proof:
         return "", 0
 
     def severity(self, key: SeriesKey) -> float:
-        """Return how much a case's code changed, to order the measurements: spills first, then other kernel changes."""
+        """Return how much a case's code changed, for the order of measurements: spills first, then other kernel
+        changes.
+        """
         changes = self._changes.get(_case(key), ())
         return max((_severity(change) for change in changes), default=0.0)
 
@@ -90,7 +92,7 @@ def prove(
 ) -> Proof:
     """Compare two trees as far as possible on this machine.
 
-    Without a GPU only sources are compared: a CPU does not run the code that is traced and compiled.
+    Without a GPU only sources are compared, because a CPU does not run the code that is traced and compiled.
 
     Args:
         base: sources before the change.
@@ -98,7 +100,7 @@ def prove(
         suites: today's suites whose cases are compared.
         host: facts of the machine.
         say: called with a line before each long step.
-        limit_s: seconds after which tracing and compiling stop, and cases that need them are unknown; ``None`` for no
+        limit_s: seconds after which tracing and compiling stop. Cases that need them are then unknown. ``None`` for no
             limit.
 
     Raises:
@@ -113,7 +115,7 @@ def prove(
             differ.append(suite)
     if not differ or host["device"] != "cuda":
         return Proof(frozenset(unreached))
-    # Kernels that depend on the GPU's name are traced for this GPU, which the tracing process does not see.
+    # Kernels that depend on the GPU's name are traced for this GPU. The tracing process does not see the GPU.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     try:
         compared = compare(base, head, differ, Target.of_host(host), say=say, limit_s=limit_s)
@@ -171,19 +173,19 @@ def confirm(
     chance: random.Random,
     until: float,
 ) -> tuple[Proof, str]:
-    """Call a sample of the proved cases on both sides and compare what they launch.
+    """Call a sample of the proved cases on both sides and compare their launches.
 
     Args:
         proof: the proof to confirm.
-        proved: cases that it proves, at least one.
-        callable_here: those of them that one process can call on both sides.
+        proved: the cases that the proof covers, at least one.
+        callable_here: the proved cases that one process can call on both sides.
         observe: runs a case.
         chance: selects the sample.
         until: time on ``time.monotonic()``'s clock after which no further case is called.
 
     Returns:
-        The proof, or a proof of nothing if a case contradicts it, a case cannot be called, or no case was called; and
-        a note for the report.
+        The proof, and a note for the report. The proof proves nothing if a case contradicts it, a case cannot be
+        called, or no case was called.
     """
     checked = 0
     for key in sample(callable_here, lambda key: proof.traced(key) is not None, chance):

@@ -1,11 +1,11 @@
-"""Find what a variant's code can reach, from the sources: if none of it differs, the variant does not differ either.
+"""Find the code that a variant can reach, from the sources. If none of this code differs, the variant does not differ.
 
-It is used for variants that cannot be traced without a GPU (torch.compile, a compiled extension), and on machines
-without a GPU. Reachability is by name, whatever module the name is in: a definition is reachable if a reachable
-statement mentions its name, as a name, an attribute or a text. Statements with an effect at import (calls, branches,
-decorators and base classes that may register something, special functions of the module) are always reachable, in their
-order. If functions write to something that the variant reaches, all variants are reachable: an earlier variant may have
-changed it. This finds too much rather than too little. Modules that compose names at run time prove nothing.
+This method serves variants that cannot be traced without a GPU (torch.compile, a compiled extension), and machines
+without a GPU. Reachability is by name, in all modules: a definition is reachable if a reachable statement mentions its
+name, as a name, an attribute or a text. Statements with an effect at import (calls, branches, decorators and base
+classes that may register something, special functions of the module) are always reachable, in their order. If functions
+write to something that the variant reaches, all variants are reachable, because an earlier variant may have changed it.
+The method finds rather too much than too little. Modules that compose names at run time prove nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = re.compile(r"[\w.:]+")
 
 @dataclass(frozen=True, eq=False)
 class _Statement:
-    """A statement of a module: its place, and its effect when the module is imported."""
+    """A statement of a module: its file, its index in the module, and its effect at import."""
 
     path: str
     at: int
@@ -53,7 +53,9 @@ class _Statement:
 
     @property
     def is_special(self) -> bool:
-        """Return whether it defines a name that Python itself looks up, such as a module's ``__getattr__``."""
+        """Return whether the statement defines a name that Python itself looks up, such as a module's
+        ``__getattr__``.
+        """
         return any(name.startswith("__") for name in self.binds)
 
 
@@ -73,7 +75,7 @@ class Sources:
             raise Unreadable
         modules = {path: _module(content) for path, content in files.items() if path.endswith(".py")}
         packages = {path.split("/", 1)[0] for path in files}
-        # A name that one module sets in another may differ from what the imports show.
+        # A name that one module sets in another module may differ from what the imports show.
         replaced = {name for one in modules.values() for node in ast.walk(one) if (name := _stored(node))}
         self._data = {f"{path} {content.hex()}" for path, content in files.items() if path not in modules}
         self._statements: list[_Statement] = []
@@ -97,7 +99,7 @@ class Sources:
         self._bound = {name for one in (*self._statements, *self._tables) for name in one.binds}
 
     def reach(self, variant: str) -> frozenset[str] | None:
-        """Return everything that a variant can reach, one text a module, without comments, docstrings and layout.
+        """Return everything that a variant can reach, one text per module, without comments, docstrings and layout.
 
         Args:
             variant: a key of the family's ``VARIANTS`` or ``PREPARE``.
@@ -125,7 +127,8 @@ class Sources:
             waiting.append(one)
         while True:
             written = names & self._bound & self._writers.keys()
-            # Statements that write to reached names, and all variants in order: each may have called them before.
+            # Statements that write to reached names, and all variants in order, because each variant may have called
+            # them before.
             wanted = {id(one) for name in written for one in self._writers[name]}
             wanted |= {id(table) for table in self._tables} if written else set()
             found = [one for one in waiting if one.binds & names or one.is_special or id(one) in wanted]
@@ -145,7 +148,7 @@ class Unreadable(ValueError):
 
 
 def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[str] | None:
-    """Return what one variant reaches, as ``Sources.reach``; ``None`` if the sources do not show it."""
+    """Return ``Sources.reach`` of one variant; ``None`` if the sources do not show what the variant reaches."""
     try:
         return Sources(files, family).reach(variant)
     except Unreadable:
@@ -156,7 +159,7 @@ def _module(content: bytes) -> ast.Module:
     """Return the syntax tree of a module without docstrings.
 
     Raises:
-        Unreadable: the text is not Python, or it reaches objects that it does not name.
+        Unreadable: the text is not Python, or it reaches objects without naming them.
     """
     try:
         module = without_docstrings(ast.parse(content))
@@ -206,7 +209,9 @@ def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
 
 
 def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
-    """Return the values that a dict literal has for a variant; ``None`` if it is not a plain literal."""
+    """Return the values that a dict literal has for a variant; ``None`` if the statement is not a plain dict
+    literal.
+    """
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Dict) or not all(isinstance(key, ast.Constant) for key in value.keys):
         return None

@@ -23,20 +23,20 @@ from lockstep.suite.discovery import nearest
 from lockstep.suite.model import Suite, SuiteError
 from lockstep.suite.thresholds import Thresholds
 
-#: Minimum seconds for comparing the code; the budget if that is larger.
+#: Minimum seconds for comparing the code, even if the budget is smaller.
 LEAST_COMPARISON_S = 60.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to compare, and how.
+    """The versions and cases to compare, with all settings.
 
     Attributes:
         repository: folder of the packages, in the git repository that has base and head.
         benchmark_dir: folder of today's suites.
-        results_dir: folder of recorded results; noisier cases are measured first.
+        results_dir: folder of recorded results; cases with more recorded noise are measured first.
         packages: top-level packages under test.
-        trusted: further packages that they may call; see ``lockstep.machine_code.Tree``.
+        trusted: further packages that the packages under test may call; see ``lockstep.machine_code.Tree``.
         base, head: versions; "." is the working tree.
         suites: suites by name.
         cases: labels by suite; ``None`` for all cases of a suite.
@@ -45,14 +45,13 @@ class Request:
         thresholds: content of thresholds.toml.
         min_effect: smallest change that counts; ``None`` to use the thresholds.
         about: texts such as "#123" by which an accepted slowdown is recognised.
-        budget_s: seconds for measuring. The code is compared before that, within the same number of seconds or a
-            minute.
+        budget_s: seconds for measuring. The code is compared before, within the same number of seconds or a minute.
         silence_s: seconds without an event after which a worker is killed.
         seed: seed of buffers, order and the A/A control.
         measure_all: whether to measure proved cases as well.
         need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
         lock: clocks to lock during the run; ``None`` leaves them unchanged.
-        quick: whether epochs are short, to find errors only.
+        quick: whether epochs are short, only to find errors.
     """
 
     repository: Path
@@ -80,7 +79,7 @@ class Request:
 
 
 def run(request: Request, say: Callable[[str], None]) -> Report:
-    """Compare head with base. An interruption (Ctrl-C, or SIGTERM converted to it) ends in a report as well.
+    """Compare head with base. An interruption (Ctrl-C, or a SIGTERM converted to Ctrl-C) also ends in a report.
 
     Raises:
         RefError: base or head is not a version in this repository.
@@ -148,7 +147,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
 
 
 def _judge(request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]) -> str:
-    """Compare the requested cases; return why this machine cannot, or ""."""
+    """Compare the requested cases. Return why this machine cannot compare them, or ""."""
     started = time.monotonic()
     machine = coordinator.start()
     say(f"both versions imported in {time.monotonic() - started:.0f} s")
@@ -224,7 +223,7 @@ def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -
 
 @contextlib.contextmanager
 def _locked(target: ClockTarget | None) -> Iterator[None]:
-    """Lock the clocks for the block, and reset them however it ends.
+    """Lock the clocks during the block, and reset them however it ends.
 
     Raises:
         NoGpu, Refused: there is no GPU, or its clocks cannot be locked.

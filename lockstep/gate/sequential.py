@@ -1,18 +1,19 @@
 """Decide when a case has enough epochs, with a bounded probability of wrong decisions.
 
-The test asks whether a change matters, not whether there is one. "Slower" means that the log ratio of head to base
+The test asks whether a change matters, not whether there is a change. "Slower" means that the log ratio of head to base
 lies above ``min_effect`` (Murphy & Myors 1999, "Testing the hypothesis that treatments have negligible effects").
-"Same" means that it lies within ± ``min_effect`` (Schuirmann 1987, the two one-sided tests of equivalence). Each is a
-t test on the epochs' ratios: an epoch, one draw of buffers, is the independent unit.
+"Same" means that the log ratio lies within ± ``min_effect`` (Schuirmann 1987, the two one-sided tests of equivalence).
+Each is a t test on the epochs' ratios: an epoch, one draw of buffers, is the independent unit.
 
 Error rates, for any number of cases:
 
-- *Looks.* A case is tested after 4, 6, 9, 13, 19 and 28 epochs, and measuring it stops as soon as it is decided. Each
-  look has a sixth of the round's level, so that repeated looks do not raise the error rate (Bonferroni's inequality).
+- *Looks.* A case is tested after 4, 6, 9, 13, 19 and 28 epochs, and its measurement stops as soon as it is decided.
+  Each look has a sixth of the round's level, so that repeated looks do not raise the error rate (Bonferroni's
+  inequality).
 - *Two rounds.* A difference counts only if a second round finds it again, with buffers and an order from another seed.
-  The rounds are independent, so their levels multiply. With ``√(α / m)`` for each round, a case that is not slower by
-  ``min_effect`` is called slower with probability ≤ α / m, and any of m cases with probability ≤ α. This is a
-  family-wise error rate that holds under any dependence between cases, with far more power than one test at α / m.
+  The rounds are independent, so their levels multiply. Each round has level ``√(α / m)``. So a case that is not slower
+  by ``min_effect`` is called slower with probability ≤ α / m, and any of m cases with probability ≤ α. This family-wise
+  error rate holds under any dependence between cases, with far more power than one test at α / m.
 - *Same.* A case that is slower by ``min_effect`` or more is called the same with probability ≤ α, for each case.
 
 ``tests/gate/test_gate_sequential.py`` simulates all of these rates.
@@ -31,8 +32,8 @@ from lockstep.record.model import Estimate
 #: Numbers of epochs after which a case is tested. The first is the minimum for a verdict.
 LOOKS = (4, 6, 9, 13, 19, 28)
 
-#: Widest interval that is called the same, as a share, unless the user requests more: the factor of 1.1 from which
-#: ``asv continuous`` reports a change. On a machine that resolves less, the case is unsure.
+#: Maximum width of an interval that is called the same, as a share, unless the user requests more: the factor of 1.1
+#: from which ``asv continuous`` reports a change. On a machine with a lower resolution, the case is unsure.
 MOST_SAME = 0.1
 
 Decision = Literal["slower", "faster", "same"]
@@ -46,8 +47,8 @@ class Test:
         min_effect: smallest relative slowdown that counts; 0.01 is 1 %. A speedup counts from the same ratio.
         alpha: family-wise error rate, and probability of a wrong "same": 1 − confidence.
         cases: number of cases that share the family-wise rate.
-        same_within: share within which the interval of a "same" must also lie; less than ``min_effect`` if noise has
-            widened that.
+        same_within: share within which the interval of a "same" must also lie; smaller than ``min_effect`` if noise has
+            widened ``min_effect``.
     """
 
     __test__ = False  # pytest would collect any class named Test…
@@ -68,9 +69,9 @@ class Test:
         return math.sqrt(self.alpha / max(1, self.cases))
 
     def decide(self, epochs: Sequence[float]) -> Decision | None:
-        """Return the decision on the epochs' log ratios (head over base: positive is slower); ``None`` to go on.
+        """Return the decision on the epochs' log ratios (head over base: positive is slower); ``None`` if undecided.
 
-        Call it after every epoch: it decides at ``LOOKS`` only.
+        Call this after every epoch. Decisions are made only at ``LOOKS``.
         """
         if len(epochs) not in LOOKS:
             return None
@@ -112,7 +113,7 @@ def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> 
     """Return the mean of the second round's log ratios, with an interval that combines both rounds.
 
     A difference counts if both rounds find it, each at ``Test.round_level``. So the interval includes every value that
-    one of the rounds does not exclude. Its low end lies above ``min_effect`` exactly if the verdict is slower, and each
+    at least one round does not exclude. Its low end lies above ``min_effect`` exactly if the verdict is slower. Each
     end holds with probability 1 − α/m at all looks together. An interval from the second round alone, at the full
     level, would need far more epochs: a case would be called slower although that interval includes zero change.
     """
@@ -129,8 +130,8 @@ def relative(log: Estimate) -> Estimate:
 def furthest(change: Estimate) -> tuple[float, bool]:
     """Return how far from zero the true change may lie, as a share, and whether the interval is finite.
 
-    For an infinite interval, that of a single epoch, return the epoch's own change, but at least 100 %: the true change
-    may be even larger.
+    The interval of a single epoch is infinite. Then return the epoch's own change, but at least 100 %, because the true
+    change may be even larger.
     """
     bound = max(abs(change.low), abs(change.high))
     return (bound, True) if math.isfinite(bound) else (max(1.0, abs(change.value)), False)

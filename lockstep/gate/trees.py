@@ -17,8 +17,8 @@ class Version:
     """One side of the gate.
 
     Attributes:
-        name: the version as the user named it, such as "main" or ".".
-        commit: full hash; for the working tree that of HEAD, with "+dirty" if files under test were changed.
+        name: the version in the user's words, such as "main" or ".".
+        commit: full hash. For the working tree, the hash of HEAD, with "+dirty" if files under test were changed.
         tree: the version's packages.
     """
 
@@ -35,7 +35,7 @@ class Version:
 
 @contextlib.contextmanager
 def version(repository: Path, name: str, packages: Sequence[str], trusted: Sequence[str]) -> Iterator[Version]:
-    """Yield a version for the block: a commit's packages in a temporary folder, the working tree's in place.
+    """Yield a version for the block. A commit's packages are in a temporary folder, the working tree's in place.
 
     Args:
         repository: folder that holds the packages.

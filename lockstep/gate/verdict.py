@@ -12,10 +12,10 @@ from lockstep.record.model import Estimate
 Outcome = Literal["same", "faster", "slower", "unsure", "failed", "new", "removed", "na"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-#: Reason of an unsure case that was never begun.
+#: Reason of an unsure case that was never started.
 UNREACHED = "the budget did not reach it"
 
-#: Reason of an unsure case that was begun but had too few epochs.
+#: Reason of an unsure case that was started but had too few epochs.
 OUT_OF_TIME = "out of time"
 
 #: Reason of an unsure case whose time ended while epochs were still voided; further epochs would have counted.
@@ -45,19 +45,19 @@ class Verdict:
         reason: explanation of an outcome that the numbers do not explain.
         change: head's time over base's, minus 1, with its interval: 0.01 is 1 % slower. ``None`` if not timed.
         min_effect: changes up to this share do not count; the requested share, or more if the noise requires it.
-        base_s, head_s: seconds a call, geometric means over the epochs behind ``change``. Their ratio differs from
+        base_s, head_s: seconds per call, geometric means over the epochs behind ``change``. Their ratio differs from
             ``change`` by the clocks' effect: ``change`` is normalised to a common clock.
         epochs: number of epochs, each with fresh buffers, in both rounds together.
         confirmed: whether a second round on other buffers found the difference again.
         moved: number of epochs in which a control moved, including voided epochs.
         voided: number of epochs discarded because a control moved; ``epochs`` does not count them.
         shared: whether both sides used the same buffers.
-        proved: whether machine code and launch are proved to be those of base. If ``change`` is set, the case was
-            measured nevertheless; if the outcome is "na", it could not be measured.
+        proved: whether machine code and launch are proved to be the same as in base. If ``change`` is set, the case was
+            measured nevertheless. If the outcome is "na", the case could not be measured.
         in_base: whether a failed case fails in base as well, so that the change did not break it.
         code: a sentence for each difference of the machine code.
         accepted: the reason from thresholds.toml if the slowdown is accepted.
-        file, line: place of the variant's function in head, relative to the tree; line 0 if unknown.
+        file, line: file and line of the variant's function in head, relative to the tree; line 0 if unknown.
         wall_s: seconds spent on the case.
     """
 
@@ -83,7 +83,7 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """Return the outcome as reports show it."""
+        """The outcome in the form of reports."""
         return "n/a" if self.outcome == "na" else self.outcome
 
     @property
@@ -127,7 +127,7 @@ class GroupRequest:
     Attributes:
         group: the cases.
         min_effect: smallest change that counts, by variant; the requested share, or more if the noise requires it.
-        same_within: how wide the interval of a "same" may be, by variant; see ``sequential.Test``.
+        same_within: maximum width of the interval of a "same", by variant; see ``sequential.Test``.
         alpha: 1 − confidence, by variant.
         cases: number of cases that share the family-wise error rate.
         deadline_s: seconds from now after which no further epoch starts.
@@ -158,7 +158,7 @@ class SideFacts:
     """The result of importing one side of one suite in a worker.
 
     Attributes:
-        variants: place of each variant's function by name: (file relative to the tree, line).
+        variants: file (relative to the tree) and line of each variant's function, by the variant's name.
         missing: whether the tree lacks the package or module.
         error: why the module cannot be imported, else "".
     """

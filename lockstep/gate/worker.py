@@ -1,8 +1,8 @@
-"""The gate's worker: holds both versions in one process and judges the groups that it is asked to judge.
+"""The gate's worker: holds both versions in one process and judges the requested groups.
 
-Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and what was
-imported of each side of each suite), ``verdict`` (one for each case), ``judged`` (the controls so far), ``observed``
-(what both sides launched), ``lost``. ``lockstep.processes.watched`` describes how requests and events are sent.
+Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and the import of
+each side of each suite), ``verdict`` (one for each case), ``judged`` (the controls so far), ``observed`` (the launches
+of both sides), ``lost``. ``lockstep.processes.watched`` describes how requests and events are sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
     options = process.parse()
 
     load_torch()
-    # Start-up: torch and Triton, after the process is tied to its parent.
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.namespaces import Sides
     from lockstep.machine_code.suite_sources import definition_packages
     from lockstep.suite.discovery import load_suites
@@ -42,7 +42,7 @@ def main() -> int:
     definitions = {top: one.home.parent for one in own for top in definition_packages(one, options.packages)}
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
 
-    # Start-up: torch and Triton, after the process is tied to its parent.
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.compare import Comparer
     from lockstep.gate.pairing import Pace
     from lockstep.gate.verdict import group_request_from

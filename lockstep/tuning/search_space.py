@@ -27,7 +27,7 @@ from lockstep.suite.family import Family, import_module, load_family, takes_out
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Suite, SuiteError, bind
 
-#: Name of the variant with its current configuration, which a candidate has to beat.
+#: Name of the variant with its current configuration, which a candidate must beat.
 INCUMBENT = "now"
 
 
@@ -88,7 +88,9 @@ def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
 
 
 def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
-    """Return a family: the variant with its current and with each new configuration; one ``prepare`` serves all."""
+    """Return a family with one variant per configuration: the current one and the new ones. They share one
+    ``prepare``.
+    """
     family = load_family(suite)
     function = family.variants[variant]
     rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in space.configs}
@@ -121,7 +123,7 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], targe
         target: the target to compile for.
     """
     arguments = ["--benchmarks", str(benchmark_dir), "--target", target.spell()]
-    # Without a GPU, because a CUDA context takes memory on it; without Triton's interpreter, which compiles nothing.
+    # The process sees no GPU, because a CUDA context takes memory on it, and no interpreter, which compiles nothing.
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = start(
         [sys.executable, "-m", "lockstep.tuning.search_space", *arguments, *("\t".join(job) for job in jobs)],
@@ -158,7 +160,7 @@ def _main() -> int:
     options = parser.parse_args()
     suites = load_suites(options.benchmarks)
 
-    # Start-up: torch and Triton, for this process alone.
+    # Imported here: only this process needs torch and Triton.
     from lockstep.machine_code.build import fill_cache
     from lockstep.machine_code.driver_stand_in import Request, noted
 
@@ -167,7 +169,7 @@ def _main() -> int:
         for job in options.jobs:
             name, variant, label = job.split("\t")
             for call in _calls(suites[name], variant, suites[name].case(label)):
-                # The process that measures meets the same error and reports it.
+                # The measuring process meets the same error and reports it.
                 with contextlib.suppress(Exception):
                     call()
     fill_cache(list({id(request): request for request in requests}.values()), compiler_processes())

@@ -1,8 +1,8 @@
 """Tune one variant at one case: measure all candidates briefly, then compare the best with the current configuration.
 
 The second measurement is independent and uses the full plan, because the fastest of many brief measurements is partly
-fast by chance. A candidate replaces the current configuration only if their paired ratio shows it faster by more than
-the interval.
+fast by chance. A candidate replaces the current configuration only if their paired ratio shows the candidate faster by
+more than the interval.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Tuned:
         tried: number of candidates that ran and were correct.
         refused: reasons for the other candidates, by name.
         floor_s: seconds that the task takes at the machine's measured rates, a lower bound.
-        previous_s: seconds a call with the current configuration.
+        previous_s: seconds per call with the current configuration.
         best: the fastest candidate; None if no candidate ran.
-        best_s: seconds a call with ``best``.
+        best_s: seconds per call with ``best``.
         ratio: ``previous_s`` over ``best_s``, from pairs.
         won: whether ``best`` is faster by more than the interval.
         problem: why there is no result, or "".
@@ -91,7 +91,7 @@ def tune(
     result = Tuned(suite.name, variant, case.label, l2, space.choice, dict(space.sizes))
     # Ratios refer to the incumbent, not to the suite's baseline.
     contested = _contested(suite)
-    # A new measurer for each case: it stores checks by name, and the names are configurations.
+    # A new measurer for each case: a measurer keeps checks by name, and the names here are configurations.
     measurer = Measurer(device, LOOK, load=lambda _: rivals, listener=listener)
     look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
     incumbent = look[INCUMBENT]

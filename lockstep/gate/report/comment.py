@@ -1,11 +1,12 @@
-"""Write the gate's report to its pull request, in one comment that is edited: the job of ``comment.yml``.
+"""Write the gate's report as a comment on its pull request, and edit this comment later: the job of ``comment.yml``.
 
-It holds a token that may write comments, and it reads an artifact that the change under test may have forged. So the
+The job holds a token that may write comments, and reads an artifact that the change under test may have forged. So the
 pull request comes from GitHub and never from the artifact. A run that a fork's own workflow file could have shaped gets
 no comment. The artifact is data of bounded size (``lockstep.gate.report.received``), and its text is escaped. Only the
 standard library is used, so that nothing is installed beside the token.
 
-Exit status: 0 written, or no pull request; 1 wrote that the report cannot be read; 3 GitHub does not answer.
+Exit status: 0 if the comment is written, or there is no pull request; 1 if the comment says that the report cannot be
+read; 3 if GitHub does not answer.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from lockstep.gate.report.received import MOST_ZIPPED, Unreadable, from_zip
 
 TOLD, UNREADABLE, NO_ANSWER = 0, 1, 3
 
-#: The workflow whose runs get a comment, and its artifact (.github/actions/gate/action.yml).
+#: The workflow whose runs get a comment, and the workflow's artifact (.github/actions/gate/action.yml).
 WORKFLOW, ARTIFACT = ".github/workflows/gate.yml", "gate-report"
 
-#: First line of the comment, by which the next run finds it; only if this user wrote it.
+#: First line of the comment, by which the next run finds the comment, and its author. Other authors' comments are
+#: ignored.
 MARKER, AUTHOR = "<!-- lockstep gate -->", "github-actions[bot]"
 
-#: Characters; GitHub takes 65,536.
+#: Maximum characters of a comment; GitHub accepts 65,536.
 MOST_TEXT = 60_000
 
-#: Pages of a hundred comments that are looked through.
+#: Maximum pages of a hundred comments that are searched.
 MOST_PAGES = 30
 
 TIMEOUT_S = 30.0
@@ -51,10 +53,10 @@ class Pull:
 
 
 class GitHub:
-    """GitHub's REST API, as far as it is needed (https://docs.github.com/rest).
+    """The needed part of GitHub's REST API (https://docs.github.com/rest).
 
     Args:
-        url: of the API.
+        url: address of the API.
         repository: "owner/name".
         token: may read runs and write comments of pull requests.
     """
@@ -63,21 +65,21 @@ class GitHub:
         self._root, self._token = f"{url}/repos/{repository}", token
 
     def get(self, path: str, **query: str | int) -> Any:
-        """The answer to a question."""
+        """Return the JSON answer to a GET request."""
         return json.loads(self._ask("GET", f"{path}?{urlencode(query)}" if query else path))
 
     def send(self, method: str, path: str, content: Mapping[str, Any]) -> None:
-        """Change something."""
+        """Send a request that changes something."""
         self._ask(method, path, json.dumps(content).encode())
 
     def download(self, path: str, most: int) -> bytes:
-        """A file, cut after ``most`` bytes and one."""
+        """Return a file, cut after ``most`` + 1 bytes."""
         return self._ask("GET", path, most=most + 1)
 
     def _ask(self, method: str, path: str, content: bytes | None = None, most: int = 1 << 25) -> bytes:
         request = urllib.request.Request(f"{self._root}{path}", content, method=method)
         request.add_header("Accept", "application/vnd.github+json")
-        # An artifact is redirected to another host, which must not see the token.
+        # GitHub redirects artifacts to another host, which must not see the token.
         request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             read: bytes = answer.read(most)
@@ -89,7 +91,7 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
 
     Args:
         github: the API of GitHub.
-        event: ``workflow_run``, as GitHub sends it.
+        event: the ``workflow_run`` event from GitHub.
 
     Raises:
         OSError: GitHub does not answer, or refuses.
@@ -111,12 +113,13 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
 
 
 def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, Any]) -> Pull | None:
-    """The open pull request that a run was about, if it still stands at the commit that was judged.
+    """Return the open pull request of a run, if it is still at the commit that was judged; else ``None``.
 
-    What a fork's pull request starts runs the workflow file of the fork, and can say what it likes: it is not believed.
-    By hand, the run's title names pull request and commit; of that the file on the default branch is the author.
+    A fork's pull request runs the fork's workflow file, which can claim anything, so such a run is not trusted. For a
+    run started by hand, the run's title names pull request and commit. The file on the default branch writes this
+    title.
     """
-    # GitHub sends null for a fork or a user that is gone.
+    # GitHub sends null for a deleted fork or user.
     from_here = (run["head_repository"] or {}).get("full_name") == repository["full_name"]
     if run["path"].partition("@")[0] != WORKFLOW or not from_here:
         return None
@@ -133,7 +136,7 @@ def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, A
 
 
 def comment_text(found: str, sha: str, run_url: str) -> str:
-    """The comment: marker, what was found, of which commit, and where more is."""
+    """Return the comment: marker, findings, commit, and a link to the run."""
     footer = f"\n[All of it, with the JSON report]({quote(run_url, safe=':/')}), for {sha}\n"
     lines, left = [], MOST_TEXT - len(footer)
     for line in found.splitlines(keepends=True):
@@ -146,7 +149,7 @@ def comment_text(found: str, sha: str, run_url: str) -> str:
 
 
 def main() -> int:
-    """Read the event and tell; the exit status."""
+    """Read the event, write the comment and return the exit status."""
     github = GitHub(os.environ["GITHUB_API_URL"], os.environ["GITHUB_REPOSITORY"], os.environ["GITHUB_TOKEN"])
     event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
     try:
@@ -163,7 +166,7 @@ def _pull(row: Mapping[str, Any]) -> Pull:
 
 
 def _artifact(github: GitHub, run: int) -> bytes:
-    """The newest report of a run, zipped."""
+    """Return the newest report of a run, as a zip file."""
     listed = github.get(f"/actions/runs/{run}/artifacts", name=ARTIFACT)["artifacts"]
     there = [one for one in listed if one["name"] == ARTIFACT and not one["expired"]]
     if not there:

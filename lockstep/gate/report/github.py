@@ -1,4 +1,4 @@
-"""What a GitHub workflow reads: annotations on the source, step outputs, the job's summary."""
+"""Output for a GitHub workflow: annotations on the source, step outputs, the job's summary."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lockstep.gate.report.model import Report, headline
 from lockstep.gate.report.rows import line
 from lockstep.gate.verdict import Verdict
 
-#: GitHub shows ten errors and ten warnings a step.
+#: GitHub shows at most ten errors and ten warnings per step.
 MOST_ANNOTATIONS = 10
 
 
 def annotate(report: Report, prefix: str = "") -> Iterator[str]:
-    """Workflow commands, one for each source line that something is wrong with, the worst first.
+    """Yield workflow commands, one for each source line with a problem, the worst first.
 
     Args:
-        report: what was found.
-        prefix: of the project within the repository, "" or "sub/folder/".
+        report: the report.
+        prefix: the project's path within the repository, "" or "sub/folder/".
     """
     at: dict[tuple[str, int], list[Verdict]] = {}
     for verdict in (*report.of("failed"), *report.of("slower")):
@@ -35,7 +35,7 @@ def annotate(report: Report, prefix: str = "") -> Iterator[str]:
 
 
 def command(level: str, file: str, number: int, message: str) -> str:
-    """``::error file=…,line=…::message``, escaped as actions/toolkit does (packages/core/src/command.ts)."""
+    """Return ``::error file=…,line=…::message``, escaped as in actions/toolkit (packages/core/src/command.ts)."""
     place = f" file={_property(file)},line={number}" if file and number else ""
     return f"::{level}{place}::{_data(message)}"
 
@@ -49,7 +49,7 @@ def write_outputs(report: Report, path: Path, report_file: str) -> None:
     }
     with path.open("a", encoding="utf-8") as file:
         for name, value in outputs.items():
-            # A delimiter that no value can hold: a file name with a newline must not add outputs of its own.
+            # The delimiter is random, so that no value contains it: a file name with a newline must not add outputs.
             end = f"end-{secrets.token_hex(16)}"
             file.write(f"{name}<<{end}\n{value}\n{end}\n")
 

@@ -1,4 +1,4 @@
-"""The report as Markdown, for a job's summary and a comment. Names come from a pull request: nothing is trusted."""
+"""The report as Markdown, for a job's summary and a comment. Names come from a pull request and are not trusted."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import re
 from lockstep.gate.report.model import Report, headline
 from lockstep.gate.report.rows import COLUMNS, remarks, rows, same
 
-#: Rows of the table; a comment holds 65,536 characters, and nobody reads more.
+#: Maximum rows of the table. A comment holds 65,536 characters, and nobody reads more rows.
 MOST_ROWS = 100
 
-#: Longest cell, and longest remark: a command that is cut is of no use.
+#: Maximum characters of a cell, and of a remark. A remark may hold a command, which must not be cut.
 MOST_TEXT, MOST_REMARK = 300, 1000
 
 _SIGNS = {"pass": "✅", "slower": "🔴", "failed": "❌", "infrastructure": "⚠️", "interrupted": "⚠️"}
 
 
 def to_markdown(report: Report) -> str:
-    """The headline, a table of everything that is not the same, and how the numbers came about."""
+    """Return the headline, a table of all cases that are not the same, and the remarks on the measurement."""
     table_rows = rows(report)
     lines = [f"### {_SIGNS[report.state]} {escape(headline(report), most=2000)}", ""]
     if table_rows:
@@ -37,10 +37,10 @@ def to_markdown(report: Report) -> str:
 
 
 def escape(text: str, most: int = MOST_TEXT) -> str:
-    """Text that shows as it is: no markup, HTML, mention, reference or link comes of it."""
+    """Return a text that Markdown shows unchanged, without markup, HTML, mention, reference or link."""
     flat = " ".join(text.split())
     flat = flat if len(flat) <= most else f"{flat[: most - 1]}…"
-    # A zero-width space after what GitHub would turn into a mention, a reference or a link, whatever surrounds it.
+    # A zero-width space follows each character that GitHub would turn into a mention, a reference or a link.
     flat = re.sub(r"(@|#|:(?=//)|www(?=\.))", "\\1\u200b", flat)
     return re.sub(r"([\\`*_{}\[\]()|~!$>])", r"\\\1", html.escape(flat, quote=False).replace("&gt;", ">"))
 

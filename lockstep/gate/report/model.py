@@ -1,4 +1,4 @@
-"""What the gate found, as a whole: what passes, what the headline says, what machines read."""
+"""The report of the gate: its state, its headline, and its form for machines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Literal
 from lockstep.gate.verdict import OUTCOMES, Verdict
 from lockstep.record.lines import finite
 
-#: Layout of the JSON file; ``docs/gate.md`` describes it. Raised when a reader must change.
+#: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
 SCHEMA = 1
 
-#: Outcomes that say something of head; ``unsure``, ``na`` and ``removed`` do not.
+#: Outcomes that judge head. ``unsure``, ``na`` and ``removed`` do not.
 JUDGED = ("same", "faster", "slower", "new")
 
 State = Literal["pass", "slower", "failed", "infrastructure", "interrupted"]
 
-#: Exit status of the verb. Interrupted is the shell's 128 + SIGINT.
+#: Exit status of the verb. The status of an interruption is the shell's 128 + SIGINT.
 EXIT: Mapping[State, int] = {"pass": 0, "slower": 1, "failed": 2, "infrastructure": 3, "interrupted": 130}
 
 
@@ -28,21 +28,21 @@ class Report:
     """One run of the gate.
 
     Attributes:
-        base, head: as asked for, with the commit.
-        min_effect: asked for by default; a case has its own in its verdict.
+        base, head: the requested versions, with the commit.
+        min_effect: the requested smallest change; each verdict has the smallest change of its case.
         confidence: 1 − the family-wise error rate.
         budget_s: seconds for judging.
-        seed: of buffers, order and the meter's picks.
+        seed: seed of buffers, order and the choice of A/A cases.
         machine: GPU or CPU, clock state, toolchain.
-        cases: a verdict a case.
-        meter: unchanged code that was measured all the same: what the machine makes of no change.
-        wall_s: seconds in all.
-        notes: what a reader must know: thresholds widened, two processes, a control that moved.
+        cases: one verdict per case.
+        meter: verdicts on unchanged code that was measured with itself; they show the machine's noise.
+        wall_s: seconds in total.
+        notes: cautions for readers: thresholds widened, two processes, a control that moved.
         trouble: why the machine cannot judge; "" if it can.
-        interrupted: it was stopped; what it had not reached is unsure.
-        controls: as ``Controls.summary``.
-        absent: suites that were asked for and whose family neither version has.
-        compared_s: seconds of ``wall_s`` that comparing the code took; not part of the budget.
+        interrupted: whether the run was stopped; cases that it had not reached are unsure.
+        controls: result of ``Controls.summary``.
+        absent: requested suites whose family exists in neither version.
+        compared_s: seconds of ``wall_s`` for comparing the code; not part of the budget.
     """
 
     base: str
@@ -64,9 +64,10 @@ class Report:
 
     @property
     def state(self) -> State:
-        """The verdict on the change; a wrong kernel weighs more than a slow one, a machine that cannot judge most.
+        """The verdict on the change. A wrong kernel outweighs a slow kernel, and a machine that cannot judge outweighs
+        both.
 
-        A pass needs a verdict: see ``unjudged``.
+        A pass needs a judged case, see ``unjudged``.
         """
         if self.interrupted:
             return "interrupted"
@@ -82,9 +83,10 @@ class Report:
     def unjudged(self) -> str:
         """Why a run without bad news is not a pass, or "".
 
-        A pass needs every family in one version at least, and a judged case: head was compared with base, or checked
-        where base has no such case. Cases that are proved or new do not count where all that had to be compared are
-        unsure: those are the cases that the change can touch. Each case that the change can touch must run here.
+        A pass has three conditions. Every family exists in at least one version. At least one case is judged: head was
+        compared with base, or checked if base lacks the case. Each case that the change can touch runs here. Proved and
+        new cases do not count as judged if all compared cases are unsure, because those are the cases that the change
+        can touch.
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
@@ -103,26 +105,28 @@ class Report:
 
     @property
     def unrun(self) -> tuple[Verdict, ...]:
-        """Cases without a proof that a machine without a GPU cannot run; on a GPU a refusal is the kernel's own."""
+        """Cases without a proof that a machine without a GPU cannot run. On a GPU, the kernel itself refuses such
+        cases.
+        """
         on_cpu = self.machine.get("device") == "cpu"
         return tuple(verdict for verdict in self.of("na") if on_cpu and not verdict.proved)
 
     @property
     def regressions(self) -> tuple[Verdict, ...]:
-        """Slower and not accepted, worst first."""
+        """Slowdowns that are not accepted, the worst first."""
         return worst_first(verdict for verdict in self.cases if verdict.outcome == "slower" and verdict.blocks)
 
     def of(self, *outcomes: str) -> tuple[Verdict, ...]:
-        """Cases with one of these outcomes, worst first."""
+        """Return the cases with one of these outcomes, the worst first."""
         return worst_first(verdict for verdict in self.cases if verdict.outcome in outcomes)
 
     def counts(self) -> dict[str, int]:
-        """How many cases have each outcome."""
+        """The number of cases with each outcome."""
         counted = Counter(verdict.outcome for verdict in self.cases)
         return {outcome: counted[outcome] for outcome in OUTCOMES if counted[outcome]}
 
     def to_json(self) -> str:
-        """The report for machines."""
+        """Return the report as JSON."""
         content: dict[str, Any] = {
             "schema": SCHEMA,
             "state": self.state,
@@ -136,12 +140,12 @@ class Report:
 
 
 def worst_first(verdicts: Any) -> tuple[Verdict, ...]:
-    """By how much slower head is, the slowest first."""
+    """Sort verdicts by head's slowdown, the slowest first."""
     return tuple(sorted(verdicts, key=lambda verdict: -verdict.change.value if verdict.change else 0.0))
 
 
 def headline(report: Report) -> str:
-    """The one sentence that a reviewer reads."""
+    """Return the headline: one sentence for reviewers."""
     if report.interrupted:
         return f"Interrupted: {_counted(report)}."
     if report.trouble:
@@ -186,7 +190,7 @@ def _sentence(said: Sequence[str], report: Report) -> str:
 
 
 def _why_not(verdict: Verdict) -> str:
-    """Why a case says nothing of head."""
+    """Return why a case does not judge head."""
     if verdict.outcome == "failed":
         return f"fails in base as well ({verdict.reason})"
     if verdict.outcome == "na":
@@ -195,7 +199,7 @@ def _why_not(verdict: Verdict) -> str:
 
 
 def counts_from(report: Report) -> str:
-    """Return the smallest change that counts: as asked, and the most that it was for a case with a verdict."""
+    """Return the smallest change that counts: the requested one, and the largest one used for a case with a verdict."""
     decided = report.of("same", "faster", "slower")
     asked, widest = report.min_effect, max((verdict.min_effect for verdict in decided), default=0.0)
     more = f" (up to {percent(widest)} where noise or a rule asks for it)" if widest > 1.2 * asked else ""
@@ -203,7 +207,7 @@ def counts_from(report: Report) -> str:
 
 
 def percent(share: float) -> str:
-    """``1 %``, ``0.25 %``."""
+    """Format a share as ``1 %`` or ``0.25 %``."""
     return f"{100 * share:.3g} %"
 
 
@@ -224,7 +228,9 @@ def _names(verdicts: Sequence[Verdict]) -> str:
 
 
 def _by(verdicts: Sequence[Verdict]) -> str:
-    """ "+1.20 % (+1.10 to +1.30) at M=8", or the range, most first, and where it is most."""
+    """Return "+1.20 % (+1.10 to +1.30) at M=8", or for several cases the range from most to least, and the worst
+    case.
+    """
     most, least = verdicts[0], verdicts[-1]
     if abs(_value(most)) < abs(_value(least)):
         most, least = least, most

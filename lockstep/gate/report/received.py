@@ -1,7 +1,7 @@
-"""A report as it comes back from a workflow that ran the change under test: made by whoever wrote the change.
+"""Read a report that comes back from a workflow. The author of the change under test may have forged the report.
 
-Only the JSON report is taken, from a zip file that is never unpacked; what a person reads is written anew from it.
-Nothing here imports more than the standard library: it runs beside a token, where nothing is installed.
+Only the JSON report is read, from a zip file that is never unpacked. The text for people is written again from the JSON
+report. Only the standard library is imported: this module runs beside a token, where nothing is installed.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from lockstep.record.model import Estimate
 #: The report's name in the artifact.
 NAME = "gate.json"
 
-#: Bytes: of the zip file, of the report in it. A report of 2,000 cases has 2 MB.
+#: Maximum bytes of the zip file, and of the report in it. A report of 2,000 cases has 2 MB.
 MOST_ZIPPED, MOST_BYTES = 4 << 20, 16 << 20
 
-#: Cases, entries of any other list, characters of any text.
+#: Maximum numbers of cases, of entries of any other list, and of characters of any text.
 MOST_CASES, MOST_ENTRIES, MOST_TEXT = 20_000, 100, 2000
 
 
 class Unreadable(ValueError):
-    """The artifact holds no report that can be read; the message is ours and holds nothing of it."""
+    """The artifact holds no readable report. The message is our own text and contains nothing from the artifact."""
 
 
 def from_zip(content: bytes) -> Report:
-    """The report in an artifact.
+    """Return the report in an artifact.
 
     Raises:
-        Unreadable: it is too large, no zip file, or its report is missing or no report.
+        Unreadable: the artifact is too large or not a zip file, or its report is missing or unreadable.
     """
     if len(content) > MOST_ZIPPED:
         raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(NAME) as file:
-            # What the zip file says of its sizes is hearsay.
+            # The sizes that a zip file states cannot be trusted.
             text = file.read(MOST_BYTES + 1)
     except KeyError:
         raise Unreadable(f"the artifact has no {NAME}") from None
@@ -54,10 +54,10 @@ def from_zip(content: bytes) -> Report:
 
 
 def from_json(text: bytes) -> Report:
-    """The report that a JSON text holds: its facts alone; verdict, headline and counts are drawn from them again.
+    """Return the report in a JSON text. Only facts are read; verdict, headline and counts are computed again.
 
     Raises:
-        Unreadable: it is no JSON, or a field is missing or of another type or size than docs/gate.md says.
+        Unreadable: the text is not JSON, or a field is missing or has another type or size than docs/gate.md states.
     """
     try:
         row = json.loads(text)
@@ -86,7 +86,7 @@ def from_json(text: bytes) -> Report:
     )
 
 
-#: Facts of the machine that a report rests on or shows.
+#: Facts of the machine that a report uses or shows.
 _TOLD = ("device", "gpu", "cpu", "clock_state", "driver", "torch", "triton")
 
 
@@ -121,7 +121,7 @@ def _change(entry: _Entry) -> Estimate:
 
 
 class _Entry:
-    """One object of the JSON text, none of whose values is believed to be what it should."""
+    """One object of the JSON text. No value is trusted to have the right type."""
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, Mapping):
@@ -129,7 +129,7 @@ class _Entry:
         self.values, self.where = values, where
 
     def wrong(self, key: str) -> Unreadable:
-        # ``where`` and ``key`` are names of ours.
+        # ``where`` and ``key`` are our own names, not the artifact's.
         return Unreadable(f"{NAME}: {self.where}{key} is missing or not what docs/gate.md says")
 
     def text(self, key: str) -> str:
@@ -139,7 +139,7 @@ class _Entry:
         return tuple(self._clean(key, item) for item in self._list(key, MOST_ENTRIES))
 
     def number(self, key: str, endless: float | None = None) -> float:
-        """A finite number; ``null`` is taken for ``endless``, if that is given."""
+        """Return a finite number. ``null`` is read as ``endless``, if given."""
         value = self.values.get(key)
         if value is None and endless is not None:
             return endless
@@ -168,5 +168,5 @@ class _Entry:
     def _clean(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > MOST_TEXT:
             raise self.wrong(key)
-        # Characters that are not seen can turn the text around them around.
+        # Invisible characters can reverse the direction of the text around them.
         return "".join(letter if letter.isprintable() else " " for letter in value)

@@ -1,4 +1,4 @@
-"""The report's rows as text, one for each thing to say: what the table, the Markdown and the plain lines share."""
+"""The report's rows as text, for the table, the Markdown and the plain lines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lockstep.gate.verdict import MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.record.model import Estimate
 from lockstep.record.reproduce import Subject, gate
 
-#: In the order of a report: what blocks first.
+#: Order of the outcomes in a report, blocking outcomes first.
 ORDER = ("failed", "slower", "unsure", "faster", "removed", "new", "na")
 
-#: Begins the remark that ends with the command for the worst case.
+#: Beginning of the remark that ends with the command for the worst case.
 AGAIN = "to measure the worst case again: "
 
-#: An interval whose ends are this many times apart says nothing, and takes many digits for it.
+#: An interval whose ends differ by more than this factor is not shown: it carries no information, with many digits.
 MOST_APART = 10.0
 
 COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", "change", "interval", "why")
@@ -35,7 +35,7 @@ class Row:
 
 
 def rows(report: Report) -> list[Row]:
-    """Return a row for each case that is not the same; cases without numbers and with one reason share a row."""
+    """Return a row for each case that is not the same. Cases without numbers and with the same reason share a row."""
     shown_rows: list[Row] = []
     for outcome in ORDER:
         for alike in _alike(report.of(outcome)):
@@ -44,7 +44,9 @@ def rows(report: Report) -> list[Row]:
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
-    """Yield for each suite its name, how many of its cases are the same, and how many of these are proved."""
+    """Yield for each suite its name, the number of its cases that are the same, and the number of these that are
+    proved.
+    """
     cases = report.of("same")
     counted = Counter(verdict.key.suite for verdict in cases)
     proved = Counter(verdict.key.suite for verdict in cases if verdict.proved)
@@ -53,7 +55,7 @@ def same(report: Report) -> Iterator[tuple[str, int, int]]:
 
 
 def remarks(report: Report) -> list[str]:
-    """Return what a reader of the numbers must know: versions, machine, notes, and the A/A control."""
+    """Return the remarks for readers of the numbers: versions, machine, notes, and the A/A control."""
     machine = report.machine
     name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
@@ -75,9 +77,9 @@ def remarks(report: Report) -> list[str]:
 
 
 def again(report: Report) -> str:
-    """Return the command that measures the worst case that blocks again; "" if none blocks.
+    """Return the command that measures the worst blocking case again; "" if no case blocks.
 
-    A case that failed comes before one that is slower, as in ``Report.state``.
+    As in ``Report.state``, a failed case comes before a slower case.
     """
     blocking = [verdict for verdict in (*report.of("failed"), *report.regressions) if verdict.blocks]
     if not blocking:
@@ -89,13 +91,13 @@ def again(report: Report) -> str:
 
 
 def _ref(label: str) -> str:
-    """Return what names a side for git: the hash, because a branch moves; "." for the working tree."""
+    """Return git's name of a side: the hash, because a branch moves; "." for the working tree."""
     name, _, commit = label.removesuffix(")").partition(" (")
     return name if name == "." or not commit else commit
 
 
 def line(verdict: Verdict) -> str:
-    """One case in one line."""
+    """Return one case in one line."""
     shown = _shown(verdict)
     change = f"{shown.value:+.2%}" if shown else ""
     why = _why(verdict)
@@ -103,7 +105,7 @@ def line(verdict: Verdict) -> str:
 
 
 def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """Cases with numbers one by one; those without, gathered by suite, variant and reason."""
+    """Yield each case with numbers alone, and cases without numbers grouped by suite, variant and reason."""
     gathered: dict[tuple[str, ...], list[Verdict]] = {}
     for verdict in worst_first(verdicts):
         unique = (str(verdict.key),) if verdict.change is not None else ()
@@ -127,7 +129,7 @@ def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _shown(verdict: Verdict) -> Estimate | None:
-    """Return the change of a verdict; ``None`` for an unsure one whose interval has no end or says nothing."""
+    """Return the change of a verdict; ``None`` for an unsure verdict whose interval is infinite or too wide."""
     change = verdict.change
     if change is None or verdict.outcome != "unsure":
         return change
@@ -146,18 +148,18 @@ def _why(verdict: Verdict) -> str:
     return "; ".join(part for part in parts if part)
 
 
-#: Epochs of a difference that is found at the first look of both rounds.
+#: Number of epochs of a case whose difference is found at the first look of both rounds.
 LEAST_EPOCHS = 2 * LOOKS[0]
 
-#: Seconds that a proposed budget is a multiple of.
+#: A proposed budget is a multiple of this many seconds.
 STEP_S = 10
 
 
 def advice(report: Report) -> str:
     """Return a sentence that names a larger ``--budget``, or "" if no case ran out of time.
 
-    The estimate takes the pace of this run: budget over epochs, those of the A/A control included. Each case that ran
-    out of time gets twice its epochs, ``LEAST_EPOCHS`` at least. Without an epoch the budget is doubled.
+    The estimate uses the pace of this run: budget over epochs, including the A/A control's epochs. Each case that ran
+    out of time gets twice its epochs, but at least ``LEAST_EPOCHS``. Without any epoch the budget is doubled.
     """
     short = [verdict for verdict in report.cases if _ran_out(verdict)]
     if not short or report.interrupted:

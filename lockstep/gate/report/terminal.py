@@ -13,7 +13,7 @@ _STYLES = {"failed": "red", "slower": "red", "unsure": "yellow", "faster": "gree
 
 
 def show(report: Report, console: Console, *, plain: bool = False) -> None:
-    """Print the report; ``plain``: one line a case that is not the same, no table."""
+    """Print the report. With ``plain``, print no table, but one line for each case that is not the same."""
     told = rows(report)
     if plain:
         for verdict in report.cases:
@@ -24,7 +24,7 @@ def show(report: Report, console: Console, *, plain: bool = False) -> None:
         for column in COLUMNS:
             table.add_column(column, justify="right" if "µs" in column or column == "change" else "left")
         for row in told:
-            # Text, because names may hold what rich takes for markup.
+            # Plain text, because names may contain rich's markup.
             table.add_row(*(Text(cell) for cell in row.cells), style=_STYLES.get(row.outcome, ""))
         # A log is as wide as its lines need.
         (console if console.is_terminal else wide_console(console.file)).print(table)
