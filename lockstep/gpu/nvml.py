@@ -143,6 +143,14 @@ class Gpu:
             reasons=None if bits is None else tuple(name for bit, name in REASONS.items() if bits & bit),
         )
 
+    def energy_j(self) -> float | None:
+        """Return the joules that the board has taken since the driver was loaded; ``None`` if the GPU does not count.
+
+        The counter counts millijoules and moves in steps. Source: nvmlDeviceGetTotalEnergyConsumption.
+        """
+        millijoules = _ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handle)
+        return None if millijoules is None else millijoules / 1000
+
     def sm_clocks(self, memory_mhz: int | None = None) -> list[int] | None:
         """Return the SM clocks in MHz for this memory clock (default: the highest), ascending."""
         if memory_mhz is None:

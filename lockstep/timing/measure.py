@@ -26,6 +26,7 @@ from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter, Unavailable
 from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.energy import Energy, cuda_counter, cuda_fence
 from lockstep.timing.epochs import Epochs, Listener
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.host_time import NO_HOST, CudaSpinner, HostTime
@@ -318,6 +319,10 @@ class Measurer:
             meters.append(Behind(self.device, self.plan, baseline, arms, reference_mhz, trusted))
         if "host" in costs:
             meters.append(HostTime(self.device, CudaSpinner()) if cuda else Unavailable("host", NO_HOST))
+        if "energy" in costs:
+            counter = cuda_counter() if cuda else None
+            known = counter and Energy(self.device, self.plan, counter, cuda_fence, trusted)
+            meters.append(known or Unavailable("energy", "no GPU here that counts its energy"))
         return meters
 
     def _plausible(

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef int ret;
@@ -136,6 +137,16 @@ ret nvmlDeviceGetVbiosVersion(void *gpu, char *out, uint size) {
 
 ret nvmlDeviceGetEnforcedPowerLimit(void *gpu, uint *out) { (void)gpu; return number(out, 700000); }
 ret nvmlDeviceGetPowerUsage(void *gpu, uint *out) { return number(out, exists("busy", gpu) ? 650500 : 75500); }
+
+/* 650.5 W since the machine started, told in steps of 20 ms. */
+ret nvmlDeviceGetTotalEnergyConsumption(void *gpu, unsigned long long *out) {
+    (void)gpu;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    unsigned long long ms = (unsigned long long)now.tv_sec * 1000 + (unsigned long long)now.tv_nsec / 1000000;
+    *out = ms / 20 * 13010;
+    return (ret)setting("STAND_IN_READ", OK);
+}
 
 struct temperature { uint version; uint sensor; int celsius; };
 ret nvmlDeviceGetTemperatureV(void *gpu, struct temperature *out) {

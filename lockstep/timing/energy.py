@@ -1,0 +1,166 @@
+"""Energy of a call: the board's own counter, over a train of replays that keeps the GPU busy.
+
+The counter moves in steps of up to a tenth of a second. So the power is taken between two of its steps, and the energy
+of a call is that power times the seconds of a call in the same train. Idle power is part of it: a kernel that takes
+longer keeps the whole board on for longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import torch
+
+from lockstep.gpu.nvml import find_gpu
+from lockstep.record.model import CostEstimate
+from lockstep.timing.arms import Arm
+from lockstep.timing.captured_arms import capture_arms
+from lockstep.timing.cost_meters import estimated
+from lockstep.timing.device import Device, Replay
+from lockstep.timing.interleave import Plan
+from lockstep.timing.trusted import Trusted
+
+#: Seconds between the first and the last step of the counter in a train, and most seconds to wait for them besides.
+TRAIN_S, PATIENCE_S = 0.5, 2.0
+
+#: Replays that are enqueued before one is waited for, so that the GPU never idles.
+_AHEAD = 2
+
+#: Returns the joules that the board has taken so far; ``None`` if it does not know.
+Counter = Callable[[], float | None]
+
+#: Returns a function that waits for what was enqueued so far.
+Fence = Callable[[], Callable[[], object]]
+
+
+class NoEnergy(RuntimeError):
+    """The counter does not say what a train took."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """What a train of replays took: seconds of a call, and watts of the board."""
+
+    seconds: float
+    watts: float
+
+    @property
+    def joules(self) -> float:
+        """Energy of a call."""
+        return self.seconds * self.watts
+
+
+def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Train:
+    """Replay until the counter's steps are ``TRAIN_S`` apart.
+
+    Args:
+        replay: what to run again and again.
+        calls: calls of a replay.
+        counter: of the board.
+        fence: of the device.
+
+    Raises:
+        NoEnergy: the counter knows nothing, or stands still.
+    """
+    waiting: deque[Callable[[], object]] = deque()
+    steps: list[tuple[float, float]] = []
+    began = first = perf_counter()
+    last, done = counter(), 0
+    while len(steps) < 2 or steps[-1][0] - steps[0][0] < TRAIN_S:
+        replay()
+        waiting.append(fence())
+        if len(waiting) > _AHEAD:
+            waiting.popleft()()
+            done += 1
+            first = perf_counter() if done == 1 else first
+        now, joules = perf_counter(), counter()
+        if joules is None or last is None:
+            raise NoEnergy("NVML reports no energy")
+        if joules != last:
+            steps.append((now, joules))
+            last = joules
+        if now - began > TRAIN_S + PATIENCE_S:
+            raise NoEnergy("the energy counter stands still")
+    for wait in waiting:
+        wait()
+        done += 1
+    seconds = (perf_counter() - first) / ((done - 1) * calls)
+    (start, before), (end, after) = steps[0], steps[-1]
+    return Train(seconds, (after - before) / (end - start))
+
+
+def cuda_fence() -> Callable[[], object]:
+    """Return a function that waits for what the current stream has enqueued so far."""
+    event = torch.cuda.Event()
+    event.record()
+    return event.synchronize
+
+
+def cuda_counter() -> Counter | None:
+    """Return the counter of the current GPU; ``None`` if it has none."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    gpu = find_gpu(str(properties.uuid))
+    return gpu.energy_j if gpu is not None and gpu.energy_j() is not None else None
+
+
+@dataclass
+class Energy:
+    """The meter of ``energy``.
+
+    Attributes:
+        device, plan: where, and how long a replay takes.
+        counter, fence: see ``run_train``.
+        trusted: see ``lockstep.timing.interleave.compare``.
+    """
+
+    device: Device
+    plan: Plan
+    counter: Counter
+    fence: Fence
+    trusted: Trusted
+    name: str = field(default="energy", init=False)
+    _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
+    _failures: dict[str, Exception] = field(default_factory=dict, init=False)
+    _per_call: dict[str, float] = field(default_factory=dict, init=False)
+
+    def epoch(
+        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
+    ) -> dict[str, float]:
+        """Return the joules of a call by arm.
+
+        Raises:
+            DeviceLost: an arm broke the device.
+        """
+        if restore is not None:
+            self._failures |= {arm.name: NoEnergy("its calls write their inputs") for arm in arms}
+        left = [arm for arm in arms if arm.name not in self._failures]
+        replay_s = self.plan.replay_s
+        captured = capture_arms(left, self.device, replay_s, self._per_call, self._failures, self.trusted, listener)
+        found = {}
+        for arm in captured:
+            listener("time", arm.name)
+            try:
+                found[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.fence).joules
+            except NoEnergy as error:
+                self._failures[arm.name] = error
+        return found
+
+    def add(self, measured: Mapping[str, float]) -> None:
+        """Count an epoch."""
+        for name, joules in measured.items():
+            self._logs.setdefault(name, []).append(math.log(joules))
+
+    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
+        """Return ``energy`` in joules."""
+        usable = arm in self._logs and arm not in self._failures
+        return {"energy": estimated(self._logs[arm])} if usable else {}
+
+    def reason(self, arm: str) -> str:
+        """Return why the arm has no energy."""
+        if arm in self._failures:
+            return str(self._failures[arm])
+        return "" if arm in self._logs else "it was not measured"
