@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.asv.compile_costs import CompileCosts
 from lockstep.machine_code.precompile import precompile
 from lockstep.processes.watched import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
@@ -71,6 +72,7 @@ class Recorder:
         self._before: Provenance | None = None
         self._host: Mapping[str, str] = {}
         self._controls: Mapping[str, Mapping[str, float | str]] = {}
+        self._compile_costs = CompileCosts(spec)
         self._stillborn = ""
         self._unimportable: dict[str, WorkerDied] = {}
         self._compiled = not ahead
@@ -112,7 +114,8 @@ class Recorder:
         return {**self._stages, "rest": max(0.0, rest)}
 
     def close(self) -> None:
-        """End the worker; the next request starts another one."""
+        """End the worker and the compiler; the next request starts others."""
+        self._compile_costs.close()
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -193,7 +196,13 @@ class Recorder:
                 if record.variant not in taken or taken[record.variant].state == "failed":
                     taken[record.variant] = record
         self._reference_clocks.learn(taken.values())
-        return list(taken.values())
+        records = list(taken.values())
+        if "compile" not in costs:
+            return records
+        started = time.monotonic()
+        records = self._compile_costs.added(self._host, suite, case, records)
+        self._count({"cold compile": time.monotonic() - started})
+        return records
 
     def _up(self) -> Worker:
         """Return the worker; start it if needed.

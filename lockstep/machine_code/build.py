@@ -5,12 +5,17 @@ A request holds Triton's own objects, which cannot be sent between processes; a 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
@@ -22,6 +27,9 @@ from lockstep.processes.children import pool
 
 #: Maximum number of kernels in one task.
 BATCH = 12
+
+#: Variable that names the folder of Triton's disk cache.
+_CACHE = "TRITON_CACHE_DIR"
 
 #: Compile options of a kernel that reports show.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -80,6 +88,53 @@ def fill_cache(requests: Sequence[Request], processes: int) -> None:
         processes: maximum number of processes to start.
     """
     _spread(_compile_each, requests, processes, BATCH)
+
+
+def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[float] | None]:
+    """Return the seconds that each kernel takes to compile, one after another in one process, each time anew.
+
+    Imports and the start of the compiler are not part of it.
+
+    Args:
+        requests: distinct requests, all for one target.
+        repeats: times that each is compiled, each with an empty cache.
+
+    Returns:
+        Seconds of each time; ``None`` for a kernel that does not compile.
+    """
+    clocked = _spread(functools.partial(_clock_each, repeats), requests, 1, len(requests))
+    return [None if isinstance(one, Exception) else one for one in clocked]
+
+
+def _clock_each(repeats: int, requests: Sequence[Request]) -> list[Any]:
+    with _empty_cache():
+        _attempt(_compile, requests[0])  # starts the compiler
+    return [_attempt(functools.partial(_clock, repeats), request) for request in requests]
+
+
+def _clock(repeats: int, request: Request) -> list[float]:
+    seconds = []
+    for _ in range(repeats):
+        with _empty_cache():
+            began = perf_counter()
+            _compile(request)
+            seconds.append(perf_counter() - began)
+    return seconds
+
+
+@contextlib.contextmanager
+def _empty_cache() -> Iterator[None]:
+    """Give Triton an empty disk cache within the block."""
+    before = os.environ.get(_CACHE)
+    with tempfile.TemporaryDirectory(prefix="lockstep-cold-") as folder:
+        os.environ[_CACHE] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_CACHE]
+            else:
+                os.environ[_CACHE] = before
 
 
 def _compile_each(requests: Sequence[Request]) -> list[Any]:

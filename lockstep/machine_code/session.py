@@ -62,10 +62,18 @@ class Session:
     """Traces and compiles one tree. The worker process starts on demand; ``close`` ends it."""
 
     def __init__(
-        self, tree: Tree, benchmark_dir: Path, processes: int, cases: Mapping[str, Sequence[str]] | None = None
+        self,
+        tree: Tree,
+        benchmark_dir: Path,
+        processes: int,
+        cases: Mapping[str, Sequence[str]] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Args: the tree; today's suites; maximum number of compiling processes; case labels by suite, or all cases."""
+        """Args: the tree; today's suites; maximum number of compiling processes; case labels by suite, or all cases;
+        environment variables of the process besides those of this one.
+        """
         self.tree = tree
+        self._variables = variables or {}
         self._cases = cases
         self._benchmark_dir = benchmark_dir
         self._processes = processes
@@ -80,8 +88,10 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def trace(self, suites: Iterable[str], target: Target) -> dict[CaseKey, CaseCode]:
-        """Return the code of these suites' cases, with no kernel compiled.
+    def trace(
+        self, suites: Iterable[str], target: Target, cases: Mapping[str, Sequence[str]] | None = None
+    ) -> dict[CaseKey, CaseCode]:
+        """Return the code of these suites' cases, or of those that ``cases`` names, with no kernel compiled.
 
         Raises:
             TracingFailed: the worker does not start.
@@ -91,7 +101,7 @@ class Session:
             self.close()  # modules may have stored answers of the other target when they were imported
         while True:
             try:
-                event = self._ask({"trace": {**asked, "skip": self._skip, "cases": self._cases}}, "traced")
+                event = self._ask({"trace": {**asked, "skip": self._skip, "cases": cases or self._cases}}, "traced")
             except WorkerDied as died:
                 self.close()
                 if not died.variant:
@@ -141,6 +151,25 @@ class Session:
             self.close()
             raise TracingFailed(f"{self.tree.label}: {died.how}") from died
 
+    def clock(self, identities: Sequence[str], target: Target, repeats: int) -> dict[str, tuple[float, ...]]:
+        """Return the seconds that each kernel takes to compile, by identity; those that do not compile are left out.
+
+        Args:
+            identities: identities of kernels that this session traced last.
+            target: the target that they were traced for.
+            repeats: number of times that each is compiled, each with an empty cache.
+
+        Raises:
+            TracingFailed: the worker dies.
+        """
+        asked = {"target": target.spell(), "identities": list(identities), "repeats": repeats}
+        try:
+            seconds = self._ask({"clock": asked}, "clocked")["seconds"]
+        except WorkerDied as died:
+            self.close()
+            raise TracingFailed(f"{self.tree.label}: {died.how}") from died
+        return {one: tuple(taken) for one, taken in zip(identities, seconds, strict=True) if taken}
+
     def stop(self) -> None:
         """Make another thread's request, and every later request, fail at once; ``close`` must still be called."""
         self._stopped = True
@@ -161,7 +190,7 @@ class Session:
         arguments += ["--trusted", *self.tree.trusted]
         # Triton's interpreter compiles nothing, and a CUDA context would take memory on the GPU.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+        environment |= {**self._variables, "CUDA_VISIBLE_DEVICES": ""}
         chosen = self.tree.toolchain
         if chosen != INSTALLED and environment.get(ASSEMBLER) == str(own_assembler()):
             del environment[ASSEMBLER]  # ``keep_toolchain`` of this process set it to the installed Triton's

@@ -1,8 +1,9 @@
 """The process that traces and compiles one tree; ``lockstep.machine_code.session`` is the parent's side.
 
 ``lockstep.processes.worker`` describes the protocol. Requests: ``{"trace": {"suites", "target", "skip", "cases"}}``,
-``{"build": {"target", "identities"}}``, ``{"describe": {"target"}}``. Events: ``ready``, ``stage`` (before a variant is
-traced), ``traced``, ``built``, ``described``.
+``{"build": {"target", "identities"}}``, ``{"clock": {"target", "identities", "repeats"}}`` and
+``{"describe": {"target"}}``. Events: ``ready``, ``stage`` (before a variant is traced), ``traced``, ``built``,
+``clocked``, ``described``.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def main() -> int:
             tracer.trace(**request["trace"])
         elif "describe" in request:
             process.emit("described", **asdict(compiler_facts(Target.spelled(request["describe"]["target"]))))
+        elif "clock" in request:
+            tracer.clock(**request["clock"])
         else:
             tracer.build(**request["build"])
     return 0
@@ -134,6 +137,14 @@ class Tracer:
         pairs = [self._requests[target, identity] for identity in identities]
         built = build([request for request, _ in pairs], [kernel for _, kernel in pairs], self._processes)
         self._process.emit("built", kernels=[asdict(kernel) for kernel in built])
+
+    def clock(self, target: str, identities: Iterable[str], repeats: int) -> None:
+        """Compile kernels that this process has traced, and report how long each takes."""
+        # Start-up: torch and Triton, after the process is tied to its parent.
+        from lockstep.machine_code.build import compile_seconds
+
+        requests = [self._requests[target, identity][0] for identity in identities]
+        self._process.emit("clocked", seconds=compile_seconds(requests, repeats))
 
     def _answer_as(self, target: str) -> None:
         """Make torch and Triton answer as the target, also to modules that ask while they are imported."""

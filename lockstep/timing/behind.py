@@ -19,10 +19,10 @@ from lockstep.record.model import TWIN, CostEstimate
 from lockstep.timing.arms import Arm, BoundCall
 from lockstep.timing.captured_arms import capture_arms
 from lockstep.timing.clock_correction import Pair, midmean
-from lockstep.timing.cost_meters import estimated
 from lockstep.timing.device import Device, Timing
 from lockstep.timing.estimates import Series
 from lockstep.timing.interleave import Plan, rival_of, rounds_that_fit, time_rounds
+from lockstep.timing.intervals import estimated
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.trusted import Trusted
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from lockstep.record.model import CostEstimate
 from lockstep.timing.arms import Arm
-from lockstep.timing.intervals import exponential, log_interval
 
 #: Number of epochs, of those that a comparison takes at least, in which a cost is measured. More take longer than a
 #: history has.
@@ -71,12 +70,6 @@ class Unavailable:
     def reason(self, arm: str) -> str:
         """Return why this machine cannot measure it."""
         return self.why
-
-
-def estimated(logs: Sequence[float]) -> CostEstimate:
-    """Return the estimate from the natural logs of independent values, at least one."""
-    found = exponential(log_interval(logs))
-    return CostEstimate(found.value, found.low, found.high, len(logs))
 
 
 def is_measured(epoch: int, epochs: int) -> bool:

@@ -19,9 +19,9 @@ from lockstep.gpu.nvml import find_gpu
 from lockstep.record.model import CostEstimate
 from lockstep.timing.arms import Arm
 from lockstep.timing.captured_arms import capture_arms
-from lockstep.timing.cost_meters import estimated
 from lockstep.timing.device import Device, Replay
 from lockstep.timing.interleave import Plan
+from lockstep.timing.intervals import estimated
 from lockstep.timing.trusted import Trusted
 
 #: Seconds between the first and the last step of the counter in a train, and most seconds to wait for them besides.

@@ -20,8 +20,8 @@ import torch
 from lockstep.record.model import CostEstimate
 from lockstep.timing.arms import Arm
 from lockstep.timing.check import brief
-from lockstep.timing.cost_meters import estimated
 from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.intervals import estimated
 
 #: Calls of a batch, and batches of an epoch. A stream takes about a thousand launches; then the host waits.
 CALLS, BATCHES = 32, 3

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.record.model import Estimate
+from lockstep.record.model import CostEstimate, Estimate
 
 CONFIDENCE = 0.95
 
@@ -76,6 +76,12 @@ def standard_error(
 def exponential(estimate: Estimate) -> Estimate:
     """Convert an estimate from log units to a ratio or to seconds."""
     return Estimate(math.exp(estimate.value), _exp(estimate.low), _exp(estimate.high))
+
+
+def estimated(logs: Sequence[float]) -> CostEstimate:
+    """Return the estimate from the natural logs of independent values, at least one."""
+    found = exponential(log_interval(logs))
+    return CostEstimate(found.value, found.low, found.high, len(logs))
 
 
 @cache

@@ -20,6 +20,7 @@ STAGES = {
 #: The stages of costs, where a suite or a command asks for them.
 COST_STAGES = {
     "behind": "calls behind a fixed kernel",
+    "cold compile": "the compiler, with an empty cache",
     "energy": "trains of replays between two steps of the energy counter",
     "host": "the host's time of calls outside a graph",
 }

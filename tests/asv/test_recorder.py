@@ -267,3 +267,12 @@ def test_an_ordinary_benchmark_runs_in_the_worker_and_its_death_is_told(make):
     assert recorder.run(["die"], "/here") == (1, "worker: killed by SIGSEGV")
     assert recorder.run(["x"], "/here")[0] == 0
     assert fleet.started == 2
+
+
+def test_compile_times_are_added_where_they_are_asked_for(make):
+    recorder = make(Fleet())
+    [asked, *_] = recorder.measure("s", "M=1", "warm", [BASE], "v1", costs=["compile"])
+    assert asked.note == "no compile: no GPU here to compile for"
+    assert recorder.spent()["cold compile"] >= 0
+    [silent, *_] = recorder.measure("s", "M=2", "warm", [BASE], "v1")
+    assert silent.note == ""

@@ -1,0 +1,63 @@
+"""Add the time to compile to the records of a case, where it is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lockstep.asv.client import WorkerSpec
+from lockstep.machine_code.compile_time import CompileClock
+from lockstep.machine_code.session import TracingFailed, Tree
+from lockstep.machine_code.targets import Target
+from lockstep.record.model import Record
+from lockstep.timing.intervals import estimated
+
+
+class CompileCosts:
+    """Clocks the compiler for one commit, on the machine that measures it.
+
+    Args:
+        spec: what is measured.
+    """
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._spec = spec
+        self._clock: CompileClock | None = None
+
+    def added(self, host: Mapping[str, str], suite: str, case: str, records: Sequence[Record]) -> list[Record]:
+        """Return the records of a case with the cost ``compile``, or with a note that says why there is none.
+
+        A variant that launches no Triton kernel has neither.
+
+        Args:
+            host: facts of the machine, see ``lockstep.record.provenance.host_facts``.
+            suite, case: the case.
+            records: its records.
+        """
+        if host.get("device") != "cuda":
+            return [_noted(record, "no compile: no GPU here to compile for") for record in records]
+        if self._clock is None:
+            tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
+            self._clock = CompileClock(tree, self._spec.benchmark_dir, Target.of_host(host))
+        try:
+            taken = self._clock.seconds(suite, case, [record.variant for record in records])
+        except TracingFailed as error:
+            return [_noted(record, f"no compile: {error}") for record in records]
+        return [_with_seconds(record, taken.get(record.variant, ())) for record in records]
+
+    def close(self) -> None:
+        """End the compiler, if it was started."""
+        if self._clock is not None:
+            self._clock.close()
+            self._clock = None
+
+
+def _with_seconds(record: Record, seconds: Sequence[float]) -> Record:
+    if record.state != "ok" or not seconds:
+        return record
+    return replace(record, costs={**record.costs, "compile": estimated([math.log(one) for one in seconds])})
+
+
+def _noted(record: Record, note: str) -> Record:
+    return replace(record, note="; ".join(filter(None, (record.note, note)))) if record.state == "ok" else record

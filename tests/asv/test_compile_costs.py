@@ -1,0 +1,53 @@
+"""The time to compile, by the real compiler for a GPU that this machine lacks."""
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.asv.client import WorkerSpec
+from lockstep.asv.compile_costs import CompileCosts
+from lockstep.machine_code.compile_time import REPEATS
+from lockstep.record.model import CostEstimate, Estimate, Record
+
+ROOT = Path(__file__).parents[2]
+SUITE, CASE = "linear", "M=1,K=4096,N=2048"
+HOST = {"device": "cuda", "gpu": "NVIDIA H200", "capability": "9.0", "sm_count": "132"}
+
+
+def records(*variants, state="ok"):
+    return [Record(SUITE, one, CASE, "cold", state, "v1", latency=Estimate(1e-5, 1e-5, 1e-5)) for one in variants]
+
+
+@pytest.fixture
+def costs():
+    made = CompileCosts(WorkerSpec(ROOT, ("kernels",), ROOT / "benchmarks"))
+    yield made
+    made.close()
+
+
+def test_a_variant_costs_what_its_kernels_take_with_an_empty_cache(costs, monkeypatch, tmp_path):
+    # Whatever a user's cache holds.
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    measured = [*records("torch", "gemv"), *records("stream", state="failed")]
+    first, again = (costs.added(HOST, SUITE, CASE, measured) for _ in range(2))
+    for torch, gemv, failed in (first, again):
+        assert torch.costs == failed.costs == {}
+        assert gemv.costs["compile"].epochs == REPEATS
+        # A kernel from a cache takes some milliseconds.
+        assert gemv.costs["compile"].value > 0.05
+        assert gemv.note == ""
+    assert not list((tmp_path / "cache").rglob("*.cubin"))
+
+
+def test_what_was_measured_before_stays(costs):
+    [before] = records("gemv")
+    host = CostEstimate(1e-5, 1e-5, 1e-5, 5)
+    [after] = costs.added({"device": "cpu"}, SUITE, CASE, [Record(**{**vars(before), "costs": {"host": host}})])
+    assert (after.costs, after.note) == ({"host": host}, "no compile: no GPU here to compile for")
+
+
+def test_a_tree_that_cannot_be_traced_says_why(tmp_path):
+    lost = CompileCosts(WorkerSpec(tmp_path, ("kernels",), tmp_path / "benchmarks"))
+    [record] = lost.added(HOST, SUITE, CASE, records("gemv"))
+    assert record.note.startswith("no compile: this commit: ")
+    lost.close()
