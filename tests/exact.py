@@ -9,10 +9,13 @@ from history import DAY_MS, START_MS
 
 from lockstep.asv.exact_results import write_exact
 from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode, Target
+from lockstep.machine_code.compiler_facts import CompilerFacts
 from lockstep.machine_code.model import Memory
 from lockstep.suite.discovery import load_suites
+from lockstep.toolchain import INSTALLED
 
 SM90 = Target.parse("sm_90")
+FACTS = CompilerFacts({"triton": "3.7.1", "torch": "2.13.0", "python": "3.11.7", "ptxas": "12.8"}, {})
 KEY = CaseKey("linear", "stream", "M=8,K=4096,N=2048")
 
 
@@ -27,4 +30,4 @@ def write_exact_history(results: Path, commits: Sequence[str], plan: Callable[[i
     suite = load_suites(Path(__file__).parents[1] / "benchmarks")[KEY.suite]
     for number, commit in enumerate(commits):
         if here := plan(number):
-            write_exact(results, SM90, commit, START_MS + number * DAY_MS, "", [suite], {KEY: here})
+            write_exact(results, SM90, commit, START_MS + number * DAY_MS, "", [suite], {KEY: here}, INSTALLED, FACTS)

@@ -1,17 +1,16 @@
 """Exact quantities as asv's results: a benchmark for each suite and quantity, a file for each commit and target.
 
 The machine of these results is a target, ``sm_90-compiled``. Its strings name nothing of the computer that compiled, so
-any computer continues its series.
+any computer continues its series. A toolchain that is not the installed one has a machine of its own,
+``sm_90-compiled@triton-3.6.0``, so that two toolchains compare as two machines do.
 """
 
 from __future__ import annotations
 
 import math
-import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,35 @@ from asv.runner import BenchmarkResult
 from asv.util import write_json
 
 from lockstep.asv.benchmarks_table import add_entries
-from lockstep.gpu.toolchain import assembler_version
 from lockstep.machine_code import CaseCode, CaseKey, Target
+from lockstep.machine_code.compiler_facts import CompilerFacts
 from lockstep.machine_code.exact import exact_quantities
 from lockstep.record.file import SUFFIX, write_records
 from lockstep.record.model import Provenance
 from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
 from lockstep.suite.model import PROTOCOL_VERSION, Suite
+from lockstep.toolchain import INSTALLED, Toolchain
 
 #: asv's name of the environment, the same as for ``lockstep run``.
 ENVIRONMENT = "lockstep"
 
 
-def machine_name(target: Target) -> str:
-    """Return the machine of a target's results: ``sm_90-compiled``."""
-    return f"{target.name.replace(':', '-')}-compiled"
+def machine_name(target: Target, toolchain: Toolchain) -> str:
+    """Return the machine of the results of a target and a toolchain.
+
+    It names Triton's version, and torch's if it is not the installed one.
+    """
+    name = f"{target.name.replace(':', '-')}-compiled"
+    if toolchain == INSTALLED:
+        return name
+    versions, installed = toolchain.versions(), INSTALLED.versions()
+    named = ["triton", *(["torch"] if versions.get("torch") != installed.get("torch") else [])]
+    return "@".join([name, *(f"{package}-{versions[package]}" for package in named if package in versions)])
 
 
-def result_file(folder: Path, target: Target, commit: str) -> Path:
+def result_file(folder: Path, target: Target, toolchain: Toolchain, commit: str) -> Path:
     """Return asv's file of a commit."""
-    return folder / str(get_filename(machine_name(target), commit, ENVIRONMENT))
+    return folder / str(get_filename(machine_name(target, toolchain), commit, ENVIRONMENT))
 
 
 def write_exact(
@@ -51,6 +59,8 @@ def write_exact(
     harness: str,
     suites: Iterable[Suite],
     codes: Mapping[CaseKey, CaseCode],
+    toolchain: Toolchain,
+    compiler: CompilerFacts,
 ) -> int:
     """Write asv's file of a commit, its provenance, and the tables that asv needs beside them.
 
@@ -62,11 +72,12 @@ def write_exact(
         harness: see ``Provenance``.
         suites: the suites as defined today.
         codes: the compiled code of the cases at that commit.
+        toolchain: the packages that compiled it; compiler: their facts, for the provenance.
 
     Returns:
         The number of written numbers; if it is 0, no file is written.
     """
-    machine, python = machine_name(target), f"{sys.version_info[0]}.{sys.version_info[1]}"
+    machine, python = machine_name(target, toolchain), f"{sys.version_info[0]}.{sys.version_info[1]}"
     strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), "machine": machine, "gpu": target.name}
     now = datetime.now(UTC)
     results = Results({**strings, "python": python}, {}, commit, date, python, ENVIRONMENT, {})
@@ -82,12 +93,11 @@ def write_exact(
             count += sum(not math.isnan(value) for value in values)
     if not count:
         return 0
-    host = {name: version(name) for name in ("torch", "triton")}
-    host |= {"python": platform.python_version(), "ptxas": assembler_version(target.arch), "device": "none"}
+    host = {**compiler.versions, "device": "none"}
     provenance = Provenance(
         commit, ENVIRONMENT, machine, now.isoformat(), harness, "compiled", host, {}, PROTOCOL_VERSION
     )
-    write_records(result_file(folder, target, commit).with_suffix("").with_suffix(SUFFIX), provenance, [])
+    write_records(result_file(folder, target, toolchain, commit).with_suffix("").with_suffix(SUFFIX), provenance, [])
     results.save(str(folder))
     write_json(str(folder / machine / "machine.json"), strings, Machine.api_version)
     add_entries(folder, entries)

@@ -11,14 +11,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 
-from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff, say
+from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff
 from lockstep.commands.code_history import Packages, add_history, run_history
+from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK, USAGE
 from lockstep.record.terminal import wide_console
 from lockstep.suite.model import Suite, SuiteError
@@ -54,6 +55,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
             "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these values; may repeat"
         )
 
+        add_toolchain(show)
         diff = add_diff(actions)
         for action in (show, diff):
             action.add_argument("--json", action="store_true", help="JSON on stdout")
@@ -114,7 +116,8 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     _refuse_unknown(suites, args.variant)
     labels = match_labels(suites, args.case)
     out = wide_console()
-    with sources(args.ref, *packages) as tree:
+    with sources(args.ref, *packages) as at_ref:
+        tree = replace(at_ref, toolchain=chosen_toolchain(args.toolchain, args))
         if absent := absent_families(suites, tree.root):
             return fail(BROKEN, f"{args.ref} has no family {absent}")
         for target in targets:
@@ -127,7 +130,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
                 for key, code in codes.items():
                     print(json.dumps(_row(target, key, code)))
                 continue
-            out.print(code_table(codes, f"{args.ref} for {target.name}"))
+            out.print(code_table(codes, f"{tree.label} for {target.name}"))
             if len(codes) <= 2:
                 for line in host_lines(codes):
                     out.print(line, markup=False, highlight=False, soft_wrap=True)

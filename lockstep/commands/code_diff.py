@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.code_history import Packages
+from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.terminal import wide_console
 from lockstep.suite.model import Suite
-from lockstep.toolchain import toolchain_of
 
 if TYPE_CHECKING:
     from lockstep.machine_code import Comparison, Target, Tree
@@ -32,26 +32,18 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
         "working tree) under two versions of Triton or torch.",
     )
     diff.add_argument("base", metavar="BASE", nargs="?", help="a commit")
-    diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
+    diff.add_argument("head", metavar="HEAD", nargs="?", help="a commit, or . (default)")
     diff.add_argument(
         "--toolchain",
         nargs=2,
         metavar=("BASE", "HEAD"),
-        help="compile BASE, or the working tree, under two toolchains: each exact versions (triton==3.6.0; several "
-        'joined by commas), the path of a wheel, the folder of a Python environment, or "installed"',
+        help=f"compile BASE, or the working tree, under two toolchains; each is {FORMS}",
     )
     add_find_links(diff)
     diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
     diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity of a call is worse")
     diff.add_argument("--markdown", type=Path, metavar="FILE", help="append the differences to FILE as Markdown")
     return diff
-
-
-def add_find_links(parser: argparse.ArgumentParser) -> None:
-    """Add the folder of wheels from which toolchains are installed too."""
-    parser.add_argument(
-        "--find-links", type=Path, metavar="FOLDER", help="a folder of wheels for toolchains; pip's PIP_… settings hold"
-    )
 
 
 def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
@@ -81,8 +73,8 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
                 out.file.flush()
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]
-        one, other = args.toolchain or (args.base, args.head)
-        at = {"commit": _commit(args)} if args.toolchain else {}
+        one, other = _names(args)
+        at = {"commit": _commit(args)} if _of_toolchains(args) else {}
         print(json.dumps({"base": one, "head": other, **at, "targets": rows}, indent=2))
     _summarize(comparisons, args)
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
@@ -108,14 +100,23 @@ def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tu
     if not args.toolchain:
         if args.base is None:
             raise UsageError("name a commit to compare with, or two toolchains (--toolchain BASE HEAD)")
-        base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
+        base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head or "."))
         return base, head
-    if args.head != ".":
+    one, other = args.toolchain
+    refs = (_commit(args),) if _of_toolchains(args) else (args.base, args.head)
+    if len(refs) == 2 and one != other:
         raise UsageError(f"two toolchains are compared at one commit: leave out {args.base} or {args.head}")
-    chosen = [toolchain_of(text, find_links=args.find_links, say=say) for text in args.toolchain]
-    tree = trees.enter_context(sources(_commit(args), *packages))
-    base, head = (replace(tree, toolchain=one) for one in chosen)
+    found = [trees.enter_context(sources(ref, *packages)) for ref in refs]
+    base, head = (
+        replace(tree, toolchain=chosen_toolchain(text, args))
+        for tree, text in zip((found[0], found[-1]), args.toolchain, strict=True)
+    )
     return base, head
+
+
+def _of_toolchains(args: argparse.Namespace) -> bool:
+    """Return whether two toolchains are compared; otherwise two commits are, perhaps under another toolchain."""
+    return bool(args.toolchain) and args.head is None
 
 
 def _commit(args: argparse.Namespace) -> str:
@@ -123,15 +124,21 @@ def _commit(args: argparse.Namespace) -> str:
     return args.base or "."
 
 
+def _names(args: argparse.Namespace) -> tuple[str, str]:
+    """Return the names of the two sides: toolchains, or commits."""
+    one, other = args.toolchain if _of_toolchains(args) else (args.base, args.head or ".")
+    return one, other
+
+
 def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code.report import diff_lines
     from lockstep.machine_code.toolchain_report import toolchain_lines
 
-    if args.toolchain:
-        one, other = args.toolchain
+    one, other = _names(args)
+    if _of_toolchains(args):
         return toolchain_lines(comparison, one, other, _commit(args))
-    return diff_lines(comparison, args.base, args.head)
+    return diff_lines(comparison, one, other)
 
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
@@ -143,11 +150,11 @@ def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> N
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
         with path.open("a", encoding="utf-8") as file:
-            if args.toolchain:
-                one, other = args.toolchain
+            one, other = _names(args)
+            if _of_toolchains(args):
                 file.write(toolchain_markdown(comparisons, one, other, _commit(args)))
             else:
-                file.write(to_markdown(comparisons, args.base, args.head))
+                file.write(to_markdown(comparisons, one, other))
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, Any]:
@@ -197,13 +204,6 @@ def absent_families(suites: Sequence[Suite], *roots: Path) -> str:
     from lockstep.suite.discovery import has_family
 
     return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))
-
-
-def say(line: str) -> None:
-    """Print a line of progress."""
-    # A single write: two trees are traced in two threads, and print writes the end of a line separately.
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 def fail(code: int, message: str) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK
 from lockstep.processes.git import Git, GitError
 from lockstep.suite.model import Suite
@@ -26,11 +27,13 @@ def add_history(actions: Any) -> argparse.ArgumentParser:
         "history",
         help="Store launches, device memory, registers, spills … of every commit of a range as asv results",
         description="Trace and compile every commit of a range that touches the packages under test, and store the "
-        "exact quantities as results of the machine sm_90-compiled. A commit that has results is skipped.",
+        "exact quantities as results of the machine sm_90-compiled; with --toolchain of another machine, "
+        "sm_90-compiled@triton-3.6.0. A commit that has results is skipped.",
     )
     parser.add_argument("range", metavar="RANGE", help="as for git rev-list: main~50..main, or main for all commits")
     parser.add_argument("--again", action="store_true", help="include commits that have results")
     parser.add_argument("--most", type=int, metavar="N", help="N commits at most, spread evenly over the range")
+    add_toolchain(parser)
     return parser
 
 
@@ -41,37 +44,40 @@ def run_history(
 
     Raises:
         RefError: git does not know the range.
+        UnknownToolchain, ToolchainError: the toolchain cannot be used.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.asv.exact_results import followed_cases, machine_name, result_file, write_exact
     from lockstep.machine_code import TracingFailed, codes_of
     from lockstep.machine_code.commit_sources import sources
+    from lockstep.machine_code.compiled_tree import compiler_of
     from lockstep.record.provenance import harness_commit
 
     folder = Path(conf.results_dir)
     commits = list(_spread(_commits(args.range, packages), args.most))
     harness = harness_commit(Path(conf.benchmark_dir), folder)
     cases = {suite.name: followed_cases(suite) for suite in suites}
+    chosen = chosen_toolchain(args.toolchain, args)
     failed = written = 0
     for number, (commit, date) in enumerate(commits, 1):
-        wanted = [one for one in targets if args.again or not result_file(folder, one, commit).exists()]
+        wanted = [one for one in targets if args.again or not result_file(folder, one, chosen, commit).exists()]
         if not wanted:
             continue
-        with sources(commit, *packages) as tree:
+        with sources(commit, *packages) as at_commit:
+            tree = replace(at_commit, toolchain=chosen)
             for target in wanted:
                 started = time.monotonic()
                 try:
                     codes = codes_of(tree, suites, target, cases=cases)
-                    count = write_exact(folder, target, commit, date, harness, suites, codes)
+                    compiler = compiler_of(tree, suites, target)
+                    count = write_exact(folder, target, commit, date, harness, suites, codes, chosen, compiler)
                     said = f"{count} numbers" if count else "has none of the families"
                 except TracingFailed as error:
                     failed, said, count = failed + 1, f"cannot be traced: {error}", 0
                 written += bool(count)
                 spent = time.monotonic() - started
                 place = f"{number} of {len(commits)}"
-                print(
-                    f"{machine_name(target)} {commit[:8]} ({place}): {said}, {spent:.1f} s", file=sys.stderr, flush=True
-                )
+                say(f"{machine_name(target, chosen)} {commit[:8]} ({place}): {said}, {spent:.1f} s")
     print(f"{len(commits)} commits touch {', '.join(packages[1])}; {written} files written to {folder}")
     return BROKEN if failed else OK
 

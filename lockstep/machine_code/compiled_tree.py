@@ -66,6 +66,12 @@ def kept_codes(
     return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
 
 
+def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None) -> CompilerFacts:
+    """Return the versions and the default options of the compiler of a tree. Raises as ``codes_of``."""
+    with Reader(tree, list(suites), 1, cache or Cache(), lambda line: None) as reader:
+        return reader.described(target)
+
+
 class Reader:
     """Returns the code of one tree, from the cache or from a process of its own."""
 

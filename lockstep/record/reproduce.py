@@ -17,7 +17,7 @@ _DIGITS = 12
 _LOCK = re.compile(r"(?:^|-)(?:locked[@-](?P<mhz>\d+)|(?P<base>base))(?:[+-]mem(?P<memory>\d+))?(?= \(|$)")
 
 #: The machine of exact results, see ``lockstep.asv.exact_results.machine_name``.
-_COMPILED = re.compile(r"(?P<arch>sm_\d+)(?:-(?P<processors>\d+))?-compiled")
+_COMPILED = re.compile(r"(?P<arch>sm_\d+)(?:-(?P<processors>\d+))?-compiled(?P<toolchain>(?:@\w+-[\w.+-]+)*)")
 
 #: Facts of a run that a reader who measures again must match, in this order.
 _TOOLS = ("python", "torch", "triton", "cuda", "driver", "ptxas")
@@ -112,7 +112,9 @@ def between(subject: Subject, good: str, bad: str) -> str:
     if subject.foreign:
         return _join("asv", "continuous", *ends, "--bench", selection(subject))
     if subject.exact:
-        return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject))
+        chosen = _toolchain(subject)
+        both = ("--toolchain", chosen, chosen) if chosen else ()
+        return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject), *both)
     if subject.cost:
         return _join("lockstep", "run", f"{ends[0]}^..{ends[1]}", "--dry-run", "--bench", selection(subject))
     return gate(subject, *ends)
@@ -198,7 +200,9 @@ def selection(subject: Subject) -> str:
 
 def _show(subject: Subject, ref: str) -> str:
     chosen = ("--family", subject.suite, "--variant", subject.variant, "--case", subject.case)
-    return _join("lockstep", "code", "show", ref, *chosen, *_target(subject))
+    toolchain = _toolchain(subject)
+    under = ("--toolchain", toolchain) if toolchain else ()
+    return _join("lockstep", "code", "show", ref, *chosen, *_target(subject), *under)
 
 
 def _target(subject: Subject) -> tuple[str, ...]:
@@ -207,6 +211,13 @@ def _target(subject: Subject) -> tuple[str, ...]:
     if found is None:
         return ()
     return "--target", f"{found['arch']}:{found['processors']}" if found["processors"] else found["arch"]
+
+
+def _toolchain(subject: Subject) -> str:
+    """Return the toolchain of a machine of exact results, "triton==3.6.0", or "" for whichever is installed."""
+    found = _COMPILED.search(subject.machine)
+    parts = found["toolchain"].split("@")[1:] if found else []
+    return ",".join(part.replace("-", "==", 1) for part in parts)
 
 
 def _join(*words: str) -> str:

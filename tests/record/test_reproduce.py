@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import shlex
+from dataclasses import replace
 from importlib.metadata import entry_points
 
 import asv.commands
@@ -60,6 +61,16 @@ def test_exact_quantities_are_compiled_for_the_target_of_their_machine(parse):
     args = parse(between(COMPILED, GOOD, BAD))
     assert (args.action, args.base, args.head) == ("diff", "0123456789ab", "fedcba987654")
     assert (args.family, args.target) == (["grouped.mlp"], ["sm_90:114"])
+
+
+def test_exact_quantities_of_another_toolchain_are_compiled_with_it(parse):
+    subject = replace(COMPILED, machine="sm_90-compiled@triton-3.9.0+git1a@torch-2.11.0 (windows)")
+    args = parse(at(subject, BAD))
+    assert (args.target, args.toolchain) == (["sm_90"], "triton==3.9.0+git1a,torch==2.11.0")
+    args = parse(between(subject, GOOD, BAD))
+    assert args.toolchain == ["triton==3.9.0+git1a,torch==2.11.0"] * 2
+    assert (args.base, args.head) == ("0123456789ab", "fedcba987654")
+    assert parse(at(COMPILED, BAD)).toolchain == "installed"
 
 
 def test_another_projects_benchmark_is_measured_by_asv(parse):

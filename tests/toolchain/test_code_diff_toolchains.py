@@ -2,10 +2,16 @@
 
 import json
 import os
+import textwrap
+from importlib.metadata import version
 
 import pytest
 from project import KERNELS, make_project
 from wheels import make_environment, other_triton
+
+from lockstep.compare.sides import Side, compare, differing, run_of
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
 
 KERNEL = """
 import triton
@@ -32,7 +38,7 @@ def launch(x, weight):
     return out
 
 
-VARIANTS["launch"] = launch
+VARIANTS = {"plain": plain, "twice": twice, "launch": launch}
 """
 
 
@@ -40,9 +46,9 @@ VARIANTS["launch"] = launch
 def project(tmp_path_factory):
     room = tmp_path_factory.mktemp("toolchains")
     project = make_project(room / "project")
-    project.write("toy/product.py", KERNELS)
-    with (project.root / "toy/product.py").open("a") as file:
-        file.write(KERNEL)
+    listed = 'VARIANTS = {"plain": plain, "twice": twice}\n'
+    assert listed in KERNELS
+    project.write("toy/product.py", textwrap.dedent(KERNELS).replace(listed, KERNEL))
     project.commit("Launch kernels")
     packages = make_environment(room / "unfused")
     old, new = '"TRITON_DEFAULT_FP_FUSION", True', '"TRITON_DEFAULT_FP_FUSION", False'
@@ -105,10 +111,41 @@ def test_a_triton_that_cannot_be_traced_is_named(project):
     assert "Triton 3.3.1 cannot be traced: tracing needs Triton 3.5 or later" in shown
 
 
+def test_two_commits_are_compared_under_another_toolchain(project):
+    code, shown = diff(project, "../unfused", "../unfused", "HEAD~1", "HEAD")
+    assert code == 0, shown
+    assert "sm_90: HEAD~1 → HEAD" in shown
+    assert "compiling " not in shown, "the variant is new"
+    assert "tracing product of HEAD with ../unfused for sm_90" in shown
+
+
+def test_each_toolchain_is_a_machine_that_compares_with_the_other(project, tmp_path):
+    commit = project.git("rev-parse", "HEAD")
+    for toolchain in ("installed", "../unfused"):
+        done = project.lockstep("code", "history", "HEAD^!", "--target", "sm_90", "--toolchain", toolchain)
+        assert "; 1 files written" in done.stdout, done.stdout
+    results = Store.open(project.root / "results", cache=tmp_path / "cache").current()
+    names = "sm_90-compiled", "sm_90-compiled@triton-99.1"
+    assert tuple(sorted(results.machines)) == names
+    sides = [Side(name, commit) for name in names]
+    runs = [run_of(results, side) for side in sides]
+    assert [run.toolchain["triton"] for run in runs] == [version("triton"), "99.1"]
+    assert "triton" in {what for what, *_ in differing(*runs)}
+    found = compare(results, *sides, "latency", Thresholds())
+    case = {pair.suite: pair for pair in found.pairs if pair.base_variant == "launch"}
+    assert case["product.instructions"].verdict == "slower"
+    assert case["product.instructions"].head > case["product.instructions"].base
+    assert case["product.launches"].verdict == "same"
+    shown = project.lockstep("code", "show", "HEAD", "--toolchain", "../unfused", "--target", "sm_90",
+                             "--variant", "launch", "--case", "M=2", "--json")  # fmt: skip
+    [row] = [json.loads(line) for line in shown.stdout.splitlines() if line.startswith("{")]
+    assert row["quantities"]["instructions"] == case["product.instructions"].head
+
+
 def test_wrong_words_are_usage(project):
     for arguments, said in (
         (("triton", "installed"), "'triton' is not a toolchain"),
-        (("installed", "installed", "HEAD~1", "HEAD"), "two toolchains are compared at one commit"),
+        (("installed", "../unfused", "HEAD~1", "HEAD"), "two toolchains are compared at one commit"),
         (("installed", "installed", "nowhere"), "no commit 'nowhere'"),
     ):
         code, shown = diff(project, *arguments)

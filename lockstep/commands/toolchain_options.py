@@ -1,0 +1,46 @@
+"""Options that choose the Triton, or other packages, of the processes that compile and measure."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from lockstep.toolchain import INSTALLED, Toolchain, toolchain_of
+
+#: What a toolchain may be, for the help of options.
+FORMS = (
+    "exact versions (triton==3.6.0; several joined by commas), the path of a wheel, the folder of a Python environment "
+    f'or "{INSTALLED.name}"'
+)
+
+
+def add_toolchain(parser: argparse.ArgumentParser) -> None:
+    """Add the toolchain that compiles, and where it is installed from."""
+    parser.add_argument(
+        "--toolchain", default=INSTALLED.name, metavar="triton==3.6.0", help=f"compile with {FORMS} (default)"
+    )
+    add_find_links(parser)
+
+
+def add_find_links(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of wheels from which toolchains are installed too."""
+    parser.add_argument(
+        "--find-links", type=Path, metavar="FOLDER", help="a folder of wheels for toolchains; pip's PIP_… settings hold"
+    )
+
+
+def chosen_toolchain(text: str, args: argparse.Namespace) -> Toolchain:
+    """Return a toolchain; install it first if necessary.
+
+    Raises:
+        UnknownToolchain, ToolchainError: the text names none, or pip does not install it.
+    """
+    return toolchain_of(text, find_links=args.find_links, say=say)
+
+
+def say(line: str) -> None:
+    """Print a line of progress."""
+    # A single write: two trees are traced in two threads, and print writes the end of a line separately.
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
