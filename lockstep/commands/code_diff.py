@@ -59,7 +59,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     with ExitStack() as trees:
         base, head = _sides(args, packages, trees)
         if absent := absent_families(suites, base.root, head.root):
-            which = f"neither {base.name} nor {head.name} has" if base.name != head.name else f"{base.name} lacks"
+            which = f"{base.name} lacks" if _of_toolchains(args) else f"neither {base.name} nor {head.name} has"
             return fail(BROKEN, f"nothing to compare: {which} the family {absent}")
         out = wide_console()
         comparisons = []

@@ -142,6 +142,11 @@ def test_each_toolchain_is_a_machine_that_compares_with_the_other(project, tmp_p
     assert row["quantities"]["instructions"] == case["product.instructions"].head
 
 
+def test_a_commit_without_the_family_is_named(project):
+    code, shown = diff(project, "installed", "../unfused", "HEAD~2")
+    assert (code, "nothing to compare: HEAD~2 lacks the family product" in shown) == (3, True), shown
+
+
 def test_wrong_words_are_usage(project):
     for arguments, said in (
         (("triton", "installed"), "'triton' is not a toolchain"),
