@@ -18,7 +18,7 @@ from lockstep.alerts.findings import Findings
 from lockstep.compare.number_format import whole
 from lockstep.compare.rows import suites
 from lockstep.compare.sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
-from lockstep.compare.verdict import LOUDEST, SIGNS
+from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.display_names import natural
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -202,10 +202,15 @@ def variants(results: Results, machine: str) -> list[str]:
 
 
 def _said(found: Comparison) -> str:
-    counts = found.counts
-    said = [f"{SIGNS[one]} {whole(counts[one])} {one}" for one in LOUDEST if counts[one]]
-    if math.isfinite(found.geomean):
-        said.append(minus(f"geometric mean of the time {100 * math.expm1(found.geomean):+z.2f} %"))
+    counts, units = found.counts, found.pairs.units
+    # Of exact quantities alone the words are theirs; of several units a mean says nothing.
+    exact = len(found) > 0 and found.pairs.exact
+    said = [
+        f"{SIGNS[one]} {whole(counts[one])} {word(one, units[0]) if exact else one}" for one in LOUDEST if counts[one]
+    ]
+    if math.isfinite(found.geomean) and not (exact and len(units) > 1):
+        what = units[0] if exact else "time"
+        said.append(minus(f"geometric mean of the {what} {100 * math.expm1(found.geomean):+z.2f} %"))
     if found.other_ruler:
         said.append(f"{whole(found.other_ruler)} measured with another ruler, not compared")
     if found.one_sided:

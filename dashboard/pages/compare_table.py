@@ -11,10 +11,14 @@ from dash import dcc, html
 from dashboard.address import FamilyAddress
 from dashboard.pages.parts import change_cell, table
 from lockstep.alerts.text import change, span
-from lockstep.compare.number_format import significant
+from lockstep.compare.number_format import significant, whole
 from lockstep.compare.rows import SHOWN_AS
 from lockstep.compare.sides import Pair, Side
 from lockstep.compare.verdict import SIGNS, word
+from lockstep.record.quantity import EXACT, QUANTITIES
+
+#: Units of exact quantities that count something.
+_COUNTED = {QUANTITIES[name].unit for name in EXACT} - {"bytes"}
 
 
 def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
@@ -39,10 +43,10 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
     if pair.verdict == "baseline moved" and pair.times:
         verdict.append(html.Div(pair.times.text, className="behind"))
     loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
-    unit, factor = SHOWN_AS.get(pair.unit, (pair.unit, 1.0))
+    unit = SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0]
     behind = f" {unit}" if with_unit else ""
     numbers = [
-        html.Td("–" if one is None else f"{significant(factor * one, 4)}{behind}", className="number")
+        html.Td("–" if one is None else f"{_number(one, pair.unit)}{behind}", className="number")
         for one in (pair.base, pair.head)
     ]
     cells = [
@@ -57,6 +61,13 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
         html.Td(html.Div(pair.code or "–", className="clamped", title=pair.code), className="dim code"),
     ]
     return html.Tr(cells)
+
+
+def _number(value: float, unit: str) -> str:
+    """Return a number in the unit that is shown: a count of registers has no decimals, a time has four digits."""
+    _, factor = SHOWN_AS.get(unit, (unit, 1.0))
+    counted = unit in _COUNTED and float(value).is_integer()
+    return whole(value) if counted else significant(factor * value, 4)
 
 
 def _change(pair: Pair) -> Any:

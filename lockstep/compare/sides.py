@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -112,6 +113,18 @@ class Pairs(Sequence[Pair]):
         """Indices of the pairs whose number is a time."""
         part = self._base.series_keys.part_at[self._base.columns["rank"]]
         return np.flatnonzero(part == PARTS.index("latency"))
+
+    @cached_property
+    def units(self) -> tuple[str, ...]:
+        """Units of the pairs, each once: "seconds" of a time, else that of a benchmark."""
+        # One place of each series: all rows of a series have one benchmark.
+        _, places = np.unique(self._base.columns["rank"], return_index=True)
+        return tuple(sorted({self._base.benchmark(place).unit for place in places.tolist()}))
+
+    @property
+    def exact(self) -> bool:
+        """Whether every pair is an exact quantity."""
+        return bool(self._base.exact.all())
 
     def _pair(self, place: int) -> Pair:
         sides = (self._base, self._head)

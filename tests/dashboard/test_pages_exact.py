@@ -9,6 +9,7 @@ from served import words
 from trees import MACHINE, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, SeriesAddress
+from dashboard.pages import compare as compare_page
 from dashboard.pages import family, series
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.overview_machine import opening_machine
@@ -61,3 +62,16 @@ def test_more_registers_are_worse_and_not_slower(history):
     sides = [Side(COMPILED, commit) for commit in commits]
     text = words(compare_table(compare(results, *sides, "latency", Thresholds()).pairs, sides[1]))
     assert [json.dumps(said)[1:-1] in text for said in ("▼ worse", "▼ slower")] == [True, False]
+
+
+def test_a_comparison_of_exact_quantities_has_no_time_and_whole_numbers(history):
+    results, (base, head) = history
+    asks = dict.fromkeys(compare_page.KEYS, "") | {"bm": COMPILED, "bc": base, "hm": COMPILED, "hc": head}
+    text = words(compare_page.body(results, asks, "light", Thresholds()))
+    assert json.dumps("▼ 2 worse")[1:-1] in text
+    assert "geometric mean" not in text, "registers and bytes have none in common"
+    assert "2 slower" not in text
+    assert '"129 registers"' in text
+    one = words(compare_page.body(results, asks | {"suite": "linear.registers"}, "light", Thresholds()))
+    assert "geometric mean of the registers +0.78 %" in one
+    assert '"129"' in one
