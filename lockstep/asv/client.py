@@ -26,6 +26,7 @@ class WorkerSpec:
         history: whether to leave out cases that a history does not measure.
         seed: seed of checked inputs, placement and order; ``None`` for a history's seeds.
         check_s: minimum seconds that a check may take; see ``lockstep.processes.watched.Watched``.
+        folders: folders of packages that precede the installed ones (``lockstep.toolchain``).
     """
 
     checkout: Path
@@ -35,6 +36,7 @@ class WorkerSpec:
     history: bool = True
     seed: int | None = None
     check_s: float = 0.0
+    folders: tuple[Path, ...] = ()
 
 
 class Worker(Watched):
@@ -54,7 +56,7 @@ class Worker(Watched):
         arguments += ["--packages", *spec.packages, *(["--quick"] if spec.quick else [])]
         arguments += [] if spec.history else ["--all-variants"]
         arguments += [] if spec.seed is None else ["--seed", str(spec.seed)]
-        super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s)
+        super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s, folders=spec.folders)
         try:
             self.host: dict[str, str] = self.wait("ready")["host"]
         except BaseException:

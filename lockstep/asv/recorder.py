@@ -47,6 +47,8 @@ class Recorder:
         say: called with each line of progress.
         worker: creates a worker (tests pass their own).
         ahead: whether to compile all kernels of the commit in parallel before the first case.
+        reference_clocks: clocks of each series' first measurement, shared with other recorders; by default those beside
+            the file.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Recorder:
         say: Callable[[str], None] = print,
         worker: Callable[[WorkerSpec, float], Worker] = Worker,
         ahead: bool = True,
+        reference_clocks: ReferenceClocks | None = None,
     ) -> None:
         self.target = target
         self._spec = spec
@@ -79,7 +82,8 @@ class Recorder:
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
-        self._reference_clocks = ReferenceClocks(target.path.with_name(NAME) if target.path is not None else None)
+        beside = target.path.with_name(NAME) if target.path is not None else None
+        self._reference_clocks = reference_clocks or ReferenceClocks(beside)
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:

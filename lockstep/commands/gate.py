@@ -19,16 +19,18 @@ from rich.console import Console
 
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
+from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.model import EXIT, Report
 from lockstep.gate.report.terminal import show
 from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
-from lockstep.processes.exit_status import USAGE
+from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.model import CACHE_STATES
 from lockstep.suite.thresholds import FILE, read_thresholds
+from lockstep.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.
 SILENCE_S = 60.0
@@ -51,6 +53,13 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--head", default=WORKING_TREE, metavar="REF", help="version to test (default: ., the working tree)"
         )
+        for side in ("base", "head"):
+            parser.add_argument(
+                f"--{side}-env",
+                metavar="triton==3.6.0",
+                help=f"toolchain of {side}, in processes of its own: {FORMS}",
+            )
+        add_find_links(parser)
         parser.add_argument(
             "--budget",
             type=_seconds,
@@ -90,6 +99,12 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         former = signal.signal(signal.SIGTERM, _interrupt)
         try:
             report = run(_request(conf, args), lambda line: console.print(line, markup=False))
+        except UnknownToolchain as error:
+            console.print(str(error), markup=False)
+            return USAGE
+        except ToolchainError as error:
+            console.print(str(error), markup=False)
+            return BROKEN
         except RefError as error:
             console.print(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)", markup=False)
             return USAGE
@@ -126,7 +141,20 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
         need_lock=args.require_locked,
         lock=args.lock,
         quick=args.quick,
+        toolchains=_toolchains(args),
     )
+
+
+def _toolchains(args: argparse.Namespace) -> tuple[Toolchain, Toolchain] | None:
+    """Return the toolchains of base and head; ``None`` if neither is named.
+
+    Raises:
+        UnknownToolchain, ToolchainError: one of them cannot be used.
+    """
+    if args.base_env is None and args.head_env is None:
+        return None
+    base, head = (chosen_toolchain(text or INSTALLED.name, args) for text in (args.base_env, args.head_env))
+    return base, head
 
 
 def _tell(report: Report, args: argparse.Namespace) -> None:

@@ -8,20 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lockstep.asv.client import WorkerSpec
 from lockstep.gate.client import Setup
 from lockstep.gate.coordinator import Coordinator, Terms
 from lockstep.gate.plan import Selection, select
+from lockstep.gate.process_pairs import ProcessPairs
 from lockstep.gate.proof import Proof, prove
 from lockstep.gate.report.model import Report
 from lockstep.gate.trees import Version, commits_between, version
 from lockstep.gate.verdict import UNREACHED
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
 from lockstep.gpu.nvml import Target as ClockTarget
-from lockstep.machine_code import Target, TracingFailed, codes_of
+from lockstep.machine_code import Target, TracingFailed, codes_of, compare
 from lockstep.processes.watched import WorkerDied
 from lockstep.suite.discovery import nearest
 from lockstep.suite.model import Suite, SuiteError
 from lockstep.suite.thresholds import Thresholds
+from lockstep.toolchain import INSTALLED, Toolchain
+
+#: Minimum seconds that a check in a process of one toolchain may take: it compiles what was not compiled ahead.
+LEAST_CHECK_S = 300.0
 
 #: Minimum seconds for comparing the code, even if the budget is smaller.
 LEAST_COMPARISON_S = 60.0
@@ -52,6 +58,7 @@ class Request:
         need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
         lock: clocks to lock during the run; ``None`` leaves them unchanged.
         quick: whether epochs are short, only to find errors.
+        toolchains: toolchains of base and head; ``None`` to compare both in one process.
     """
 
     repository: Path
@@ -76,6 +83,7 @@ class Request:
     need_lock: bool = False
     lock: ClockTarget | None = None
     quick: bool = False
+    toolchains: tuple[Toolchain, Toolchain] | None = None
 
 
 def run(request: Request, say: Callable[[str], None]) -> Report:
@@ -88,8 +96,10 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
     started = time.monotonic()
     with contextlib.ExitStack() as folders:
         base, head = (
-            folders.enter_context(version(request.repository, name, request.packages, request.trusted))
-            for name in (request.base, request.head)
+            folders.enter_context(version(request.repository, name, request.packages, request.trusted, toolchain))
+            for name, toolchain in zip(
+                (request.base, request.head), request.toolchains or (INSTALLED, INSTALLED), strict=True
+            )
         )
         setup = Setup(
             base=base.tree.root,
@@ -108,10 +118,15 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             results=request.results_dir,
             about=(*request.about, *commits_between(request.repository, base, head)),
         )
-        coordinator = Coordinator(setup, terms, say)
+        coordinator: Coordinator | ProcessPairs
+        if request.toolchains:
+            coordinator = ProcessPairs(base, head, _spec(request), terms, say)
+        else:
+            coordinator = Coordinator(setup, terms, say)
         blank = Report(
             base=base.label,
             head=head.label,
+            toolchains=tuple(one.name for one in request.toolchains or ()),
             min_effect=request.thresholds.default.min_effect if request.min_effect is None else request.min_effect,
             confidence=request.thresholds.default.confidence,
             budget_s=request.budget_s,
@@ -119,7 +134,10 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         )
         try:
             with _locked(request.lock):
-                trouble = _judge(request, coordinator, base, head, say)
+                if isinstance(coordinator, ProcessPairs):
+                    trouble = _judge_pairs(request, coordinator, base, head, say)
+                else:
+                    trouble = _judge(request, coordinator, base, head, say)
         except WorkerDied as died:
             trouble = f"the worker does not start: {died.how}"
         except (NoGpu, Refused) as refused:
@@ -164,6 +182,38 @@ def _judge(request: Request, coordinator: Coordinator, base: Version, head: Vers
     return coordinator.trouble()
 
 
+def _judge_pairs(
+    request: Request, pairs: ProcessPairs, base: Version, head: Version, say: Callable[[str], None]
+) -> str:
+    """Compare the requested cases under two toolchains; return why this machine cannot, or ""."""
+    machine = pairs.start()
+    known = dict.fromkeys(name for suite in request.suites.values() for name in suite.variants())
+    _refuse_unlisted(request.variants, known)
+    selection = _select(request, machine)
+    if trouble := _unfit(request, machine, selection):
+        return trouble
+    started = time.monotonic()
+    proof = Proof()
+    if machine["device"] == "cuda":
+        try:
+            _compile(request, machine, (base, head), say)
+            compared = compare(base.tree, head.tree, request.suites.values(), Target.of_host(machine), say=say)
+            # Equal machine code proves nothing here: torch's own kernels and the driver's compiler may differ too.
+            proof = Proof(comparison=compared, measure_all=True)
+        except TracingFailed as failed:
+            pairs.notes.append(f"the code could not be compared ({failed})")
+    pairs.compared_s = time.monotonic() - started
+    pairs.judge(selection, request.seed, request.budget_s, proof.reasons)
+    return ""
+
+
+def _spec(request: Request) -> WorkerSpec:
+    """Return how a process of one side starts; its tree, toolchain and seed are set for each process."""
+    return WorkerSpec(
+        Path(), request.packages, request.benchmark_dir, quick=request.quick, history=False, check_s=LEAST_CHECK_S
+    )
+
+
 def _prove(
     request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]
 ) -> Proof:
@@ -202,9 +252,13 @@ def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinato
     known |= dict.fromkeys(
         name for sides in coordinator.found.values() for facts in sides.values() for name in facts.variants
     )
+    _refuse_unlisted(variants, known)
+
+
+def _refuse_unlisted(variants: Sequence[str], known: Mapping[str, object]) -> None:
     for name in variants:
         if name not in known:
-            raise SuiteError(f"--variant {name}: no suite has it{nearest(name, known)}")
+            raise SuiteError(f"--variant {name}: no suite has it{nearest(name, list(known))}")
 
 
 def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:

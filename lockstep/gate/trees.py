@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.machine_code import Tree
 from lockstep.machine_code.commit_sources import WORKING_TREE, sources
 from lockstep.processes.git import Git
+from lockstep.toolchain import INSTALLED, Toolchain
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class Version:
 
 
 @contextlib.contextmanager
-def version(repository: Path, name: str, packages: Sequence[str], trusted: Sequence[str]) -> Iterator[Version]:
+def version(
+    repository: Path, name: str, packages: Sequence[str], trusted: Sequence[str], toolchain: Toolchain = INSTALLED
+) -> Iterator[Version]:
     """Yield a version for the block. A commit's packages are in a temporary folder, the working tree's in place.
 
     Args:
@@ -42,6 +45,7 @@ def version(repository: Path, name: str, packages: Sequence[str], trusted: Seque
         name: a name that git resolves to a commit, or ".".
         packages: top-level packages under test.
         trusted: see ``lockstep.machine_code.Tree``.
+        toolchain: the packages that compile and run the version.
 
     Raises:
         RefError: there is no such commit, or no repository.
@@ -50,7 +54,7 @@ def version(repository: Path, name: str, packages: Sequence[str], trusted: Seque
         git = Git(repository)
         commit = git.try_line("rev-parse", "--verify", f"{'HEAD' if name == WORKING_TREE else name}^{{commit}}")
         changed = name == WORKING_TREE and git.try_lines("status", "--porcelain", "--", *packages)
-        yield Version(name, f"{commit}+dirty" if changed else commit, tree)
+        yield Version(name, f"{commit}+dirty" if changed else commit, replace(tree, toolchain=toolchain))
 
 
 def commits_between(repository: Path, base: Version, head: Version) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lockstep.record.quantity import COST_QUANTITIES, EXACT, benchmark_name, cost_of
@@ -120,18 +120,20 @@ def between(subject: Subject, good: str, bad: str) -> str:
     return gate(subject, *ends)
 
 
-def gate(subject: Subject, base: str, head: str, clock_state: str = "") -> str:
+def gate(subject: Subject, base: str, head: str, clock_state: str = "", toolchains: Sequence[str] = ()) -> str:
     """Return the command that judges one case of a change.
 
     Args:
         subject: the variant, case and cache state.
         base, head: git's names of the commits; "." is the working tree.
         clock_state: clock state as in the provenance; "" to take it from the machine's name.
+        toolchains: toolchains of base and head; empty for the installed one.
     """
     case = ("--case", subject.case, "--variant", subject.variant, "--l2", subject.l2)
     found = _LOCK.search(clock_state or subject.machine)
     lock = ("--lock", found["mhz"] or found["base"]) if found else ()
-    return _join("lockstep", "gate", "--base", base, "--head", head, "--family", subject.suite, *case, *lock)
+    under = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
+    return _join("lockstep", "gate", "--base", base, "--head", head, "--family", subject.suite, *case, *lock, *under)
 
 
 def script(subject: Subject, measured: Measured) -> tuple[str, ...]:

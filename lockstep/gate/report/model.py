@@ -43,6 +43,7 @@ class Report:
         controls: result of ``Controls.summary``.
         absent: requested suites whose family exists in neither version.
         compared_s: seconds of ``wall_s`` for comparing the code; not part of the budget.
+        toolchains: toolchains of base and head, if each side has its own processes; otherwise empty.
     """
 
     base: str
@@ -61,6 +62,7 @@ class Report:
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     compared_s: float = 0.0
+    toolchains: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:

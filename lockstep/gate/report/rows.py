@@ -59,8 +59,13 @@ def remarks(report: Report) -> list[str]:
     machine = report.machine
     name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
+    base, head = (
+        (" under ".join(both) for both in zip((report.base, report.head), report.toolchains, strict=True))
+        if report.toolchains
+        else (report.base, report.head)
+    )
     shown_rows = [
-        f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
+        f"{base} against {head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
         f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
         f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
         f"seed {report.seed}; "
@@ -86,7 +91,9 @@ def again(report: Report) -> str:
         return ""
     key = blocking[0].key
     worst = Subject(key.suite, key.variant, key.case, key.l2, "latency")
-    command = gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
+    command = gate(
+        worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""), report.toolchains
+    )
     return f"{AGAIN}{command}"
 
 

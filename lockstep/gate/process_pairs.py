@@ -1,0 +1,273 @@
+"""Compare two toolchains, of which one process holds only one: pairs of processes in place of pairs of replays.
+
+Each side is measured by processes of its own, as ``lockstep measure`` does, and the two sides take turns. A process
+places its code and its buffers once, and two processes with the same code differ by that alone, on an unlocked H200 by
+2 to 5 %. So a pair of processes is the independent unit: it gives one ratio a case, and the tests of
+``lockstep.gate.sequential`` count pairs where they otherwise count epochs. Their error rates hold; far larger changes
+are needed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, geometric_mean, median, stdev
+
+from lockstep.asv.client import WorkerSpec
+from lockstep.asv.recorder import Recorder, Target
+from lockstep.gate.coordinator import Terms
+from lockstep.gate.plan import Selection, groups
+from lockstep.gate.report.model import percent
+from lockstep.gate.sequential import LOOKS, MOST_SAME, Decision, Test, found_twice, interval, relative
+from lockstep.gate.trees import Version
+from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, SeriesKey, SideFacts, Verdict
+from lockstep.processes.watched import WorkerDied
+from lockstep.record.model import Record
+from lockstep.record.provenance import clocks_of
+from lockstep.timing.reference_clocks import ReferenceClocks
+
+#: Versions that the report shows for both sides where they differ.
+_TOOLS = ("driver", "torch", "triton", "ptxas", "python")
+
+
+@dataclass
+class Trial:
+    """The pairs of processes of one case so far, in one round or two.
+
+    Attributes:
+        test: the test of the case.
+        rounds: log ratios head / base, one a pair; the second round begins when the first finds a difference.
+        seconds: seconds a call of base and of head, one pair of processes each.
+        refusal: the verdict on a case that cannot be compared.
+    """
+
+    test: Test
+    rounds: list[list[float]] = field(default_factory=lambda: [[]])
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+    refusal: Verdict | None = None
+    decisions: list[Decision] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        """Return whether further pairs would tell nothing more."""
+        ratios = self.rounds[-1]
+        undecidable = len(ratios) >= LOOKS[-1] or self.test.hopeless(ratios)
+        return self.refusal is not None or undecidable or len(self.decisions) == len(self.rounds)
+
+    def add(self, key: SeriesKey, base: Record, head: Record) -> None:
+        """Add one pair, and begin the second round where the first finds a difference."""
+        if base.latency is None or head.latency is None:
+            self.refusal = _refused(key, base, head)
+            return
+        self.rounds[-1].append(math.log(head.latency.value / base.latency.value))
+        self.seconds.append((base.latency.value, head.latency.value))
+        decision = self.test.decide(self.rounds[-1])
+        if decision is not None:
+            self.decisions.append(decision)
+            if decision != "same" and len(self.rounds) == 1:
+                self.rounds.append([])
+
+    def verdict(self, key: SeriesKey) -> Verdict:
+        """Return the verdict on the case; the numbers are those of the last round."""
+        if self.refusal is not None:
+            return self.refusal
+        first, *more = self.rounds
+        shown = more[0] if more and more[0] else first
+        pairs = len(self.seconds)
+        if not pairs:
+            return Verdict(key, "unsure", UNREACHED, min_effect=self.test.min_effect, shared=False)
+        last = self.seconds[-len(shown) :]
+        found = Verdict(
+            key,
+            "unsure",
+            change=relative(interval(shown, self.test.alpha)),
+            min_effect=self.test.min_effect,
+            base_s=geometric_mean(base for base, _ in last),
+            head_s=geometric_mean(head for _, head in last),
+            epochs=pairs,
+        )
+        match self.decisions:
+            case ["same"] | [_, "same"]:
+                return replace(found, outcome="same", min_effect=self.test.same_bound)
+            case [one, other] if one == other:
+                twice = relative(found_twice(first, more[0], self.test))
+                return replace(found, outcome=one, confirmed=True, change=twice)
+            case [_, _]:
+                return replace(found, reason="slower in one round and faster in the other")
+            case [_]:
+                seen = f"{math.expm1(fmean(first)):+.2%} in a first round"
+                return replace(found, reason=f"{seen}, not confirmed by a second: {self._undecided(shown)}")
+        return replace(found, reason=self._undecided(shown))
+
+    def _undecided(self, ratios: Sequence[float]) -> str:
+        if self.test.hopeless(ratios):
+            return f"too noisy: {stdev(ratios):.1%} from one pair of processes to the next, {len(ratios)} pairs"
+        if len(ratios) >= LOOKS[-1]:
+            return f"too close to call after {len(ratios)} pairs of processes"
+        return f"{OUT_OF_TIME} after {len(self.seconds)} pairs of processes"
+
+
+class ProcessPairs:
+    """Compares the selected cases in alternating processes, one toolchain each.
+
+    Args:
+        base, head: the versions, with their toolchains.
+        spec: how to start a process; the tree, the toolchain and the seed are those of each process.
+        terms: thresholds and limits; the deadline is that of ``judge``.
+        say: called with each line of progress.
+    """
+
+    def __init__(
+        self, base: Version, head: Version, spec: WorkerSpec, terms: Terms, say: Callable[[str], None]
+    ) -> None:
+        self._versions = {"base": base, "head": head}
+        self._spec = spec
+        self._terms = terms
+        self._say = say
+        self._clocks = ReferenceClocks()
+        self._open: Recorder | None = None
+        self.machine: dict[str, str] = {}
+        self.verdicts: dict[SeriesKey, Verdict] = {}
+        self.notes: list[str] = []
+        # What one process for both versions would tell besides.
+        self.aa_verdicts: list[Verdict] = []
+        self.controls: Mapping[str, Mapping[str, float | str]] = {}
+        self.absent: tuple[str, ...] = ()
+        self.compared_s = 0.0
+
+    def start(self) -> Mapping[str, str]:
+        """Start a process of each side and return facts of the machine; versions that differ show both.
+
+        Raises:
+            WorkerDied: a process does not start.
+        """
+        hosts = {side: self._host(side) for side in self._versions}
+        facts = hosts["head"]
+        self.machine = {**facts, "clock_state": "cpu" if facts["device"] == "cpu" else clocks_of(facts).label}
+        for name in _TOOLS:
+            before, after = (hosts[side].get(name, "") for side in ("base", "head"))
+            if before != after:
+                self.machine[name] = f"{before or 'none'} → {after or 'none'}"
+        return self.machine
+
+    def judge(
+        self, selection: Selection, seed: int, budget_s: float, reasons: Callable[[SeriesKey], tuple[str, ...]]
+    ) -> None:
+        """Fill ``verdicts``; cases that the budget does not decide stay unsure.
+
+        Args:
+            selection: the cases.
+            seed: seed of buffers and order; each pair has its own.
+            budget_s: seconds after which no further case is measured.
+            reasons: what differs in the code of a case.
+        """
+        here = {name: dict.fromkeys(suite.variants(), ("", 0)) for name, suite in selection.suites.items()}
+        keys = list(selection.keys({name: {"head": SideFacts(variants)} for name, variants in here.items()}))
+        trials = {key: Trial(self._test(key, len(keys))) for key in keys}
+        versions = {name: suite.digest() for name, suite in selection.suites.items()}
+        until, chance, number = time.monotonic() + budget_s, random.Random(seed), 0
+        self.verdicts = {key: trial.verdict(key) for key, trial in trials.items()}
+        while (live := [key for key in keys if not trials[key].over]) and time.monotonic() < until:
+            taken: dict[str, dict[SeriesKey, Record]] = {}
+            # The order alternates, so that each side is as often the first.
+            sides = ("base", "head") if number % 2 else ("head", "base")
+            place = chance.getrandbits(48)
+            for side in sides:
+                taken[side] = dict(self._process(side, live, versions, place, until))
+            for key in live:
+                if key in taken["base"] and key in taken["head"]:
+                    trials[key].add(key, taken["base"][key], taken["head"][key])
+                    self.verdicts[key] = self._dressed(replace(trials[key].verdict(key), code=reasons(key)))
+            number += 1
+            self._say(f"pair {number} of processes: {sum(not trials[key].over for key in keys)} cases undecided")
+        self._note([trial for trial in trials.values() if len(trial.seconds) > 1], number)
+
+    def close(self) -> None:
+        """End the process that runs."""
+        if self._open is not None:
+            self._open.close()
+
+    def _host(self, side: str) -> Mapping[str, str]:
+        with_host = self._recorder(side, 0)
+        try:
+            return with_host.host
+        except WorkerDied as died:
+            raise WorkerDied("", f"{side} under {self._name(side)}: {died.how}", at_start=True) from died
+        finally:
+            self.close()
+
+    def _process(
+        self, side: str, live: Sequence[SeriesKey], versions: Mapping[str, str], seed: int, until: float
+    ) -> Iterator[tuple[SeriesKey, Record]]:
+        """Yield the record of each case from one process of a side, as far as the time reaches."""
+        recorder = self._recorder(side, seed)
+        try:
+            for group in groups(live):
+                if time.monotonic() >= until:
+                    return
+                found = recorder.measure(group.suite, group.case, group.l2, list(group.variants), versions[group.suite])
+                records = {record.variant: record for record in found}
+                yield from ((key, records[key.variant]) for key in group.cases() if key.variant in records)
+        finally:
+            self.close()
+
+    def _recorder(self, side: str, seed: int) -> Recorder:
+        version = self._versions[side]
+        folders = version.tree.toolchain.folders
+        spec = replace(self._spec, checkout=version.tree.root, folders=folders, seed=seed)
+        nowhere = Target(version.commit, "lockstep", "", "", "", None)
+        self._open = Recorder(
+            nowhere, spec, self._terms.silence_s, say=self._say, ahead=False, reference_clocks=self._clocks
+        )
+        return self._open
+
+    def _name(self, side: str) -> str:
+        return self._versions[side].tree.toolchain.name
+
+    def _test(self, key: SeriesKey, cases: int) -> Test:
+        threshold = self._terms.thresholds.of(key.suite, key.variant, key.case, key.l2)
+        least = threshold.min_effect if self._terms.min_effect is None else self._terms.min_effect
+        return Test(least, 1 - threshold.confidence, cases, max(MOST_SAME, least))
+
+    def _dressed(self, verdict: Verdict) -> Verdict:
+        """Add why thresholds.toml accepts a slowdown."""
+        if verdict.outcome != "slower" or verdict.change is None:
+            return verdict
+        key, terms = verdict.key, self._terms
+        accepted = terms.thresholds.accepted(
+            key.suite, key.variant, key.case, key.l2, verdict.change.value, terms.about
+        )
+        return replace(verdict, accepted=accepted.because if accepted else "")
+
+    def _note(self, trials: Sequence[Trial], pairs: int) -> None:
+        self.notes.append(
+            f"base ran under {self._name('base')}, head under {self._name('head')}, in {pairs} pairs of processes: "
+            "one process holds one toolchain, and a pair gives one ratio a case"
+        )
+        if not trials:
+            return
+        scatter = median(stdev(ratios) for trial in trials for ratios in trial.rounds if len(ratios) > 1)
+        reach = median(
+            (change.high - change.low) / 2
+            for trial in trials
+            if (change := relative(interval(trial.rounds[0], trial.test.alpha)))
+        )
+        self.notes.append(
+            f"ratios scatter by {percent(scatter)} from one pair of processes to the next, and intervals reach "
+            f"± {percent(reach)} (medians of the cases)"
+        )
+
+
+def _refused(key: SeriesKey, base: Record, head: Record) -> Verdict:
+    """Return the verdict on a case that one side or both cannot run."""
+    if head.state == "na":
+        outcome, reason = ("na", head.reason) if base.state != "ok" else ("removed", f"head: {head.reason}")
+        return Verdict(key, "na" if outcome == "na" else "removed", reason)
+    if head.state == "failed":
+        return Verdict(key, "failed", head.reason, in_base=base.state == "failed")
+    if base.state == "na":
+        return Verdict(key, "new", base.reason or "base does not support it")
+    return Verdict(key, "new", f"nothing to compare with, base failed: {base.reason}")
