@@ -1,1 +1,1 @@
-"""What is shown and decided: results, then pages. Reads files, never a GPU."""
+"""The dashboard: pages, charts and an API on the results. It reads files and never uses a GPU."""

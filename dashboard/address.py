@@ -1,4 +1,4 @@
-"""Addresses of pages: built and read in one place, so that a permalink restores what it was taken from."""
+"""Build and parse the addresses of pages in one place, so that a permalink restores its page."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
-#: Values of one key; more in an address is no link of ours.
+#: Maximum values of one key. An address with more values was not made by the dashboard.
 _MOST = 50
 
 
 @dataclass(frozen=True)
 class FamilyAddress:
-    """A family page: machine and suite, and what is chosen on it (empty: the page's own choice).
+    """A family page: machine, suite and the choices on the page (empty: the page's default).
 
-    ``zoom`` is that of its trends: first and last commit shown, as ordinals with fractions; () all.
+    ``zoom`` is the zoom of the page's trends: first and last commit shown, as ordinals with fractions; () for all.
     """
 
     machine: str
@@ -26,7 +26,7 @@ class FamilyAddress:
     zoom: tuple[float, ...] = ()
 
     def link(self) -> str:
-        """The address, from the root of the site."""
+        """Return the address, from the root of the site."""
         several = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
         query = [(key, value) for key, values in several for value in values]
         query += [(key, text) for key, text in (("l2", self.l2), ("zoom", zoom_text(self.zoom))) if text]
@@ -35,7 +35,7 @@ class FamilyAddress:
 
 
 def parse_family(path: str, search: str) -> FamilyAddress | None:
-    """The family page that an address means; ``None`` if it means none."""
+    """Return the family page of an address; ``None`` if the address has another form."""
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "family":
         return None
@@ -53,22 +53,25 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
 
 
 def asked(search: str, *keys: str) -> dict[str, str]:
-    """The first value of each key in an address's query; "" of those that it has not."""
+    """Return the first value of each key in an address's query; "" for missing keys."""
     query = _query(search)
     return {key: query.get(key, [""])[0] for key in keys}
 
 
 def link(path: str, **query: str) -> str:
-    """An address with those of the query's keys that have a value."""
+    """Return an address with the query's keys that have a value."""
     told = {key: value for key, value in query.items() if value}
     return f"{path}?{urlencode(told, quote_via=quote)}" if told else path
 
 
 @dataclass(frozen=True)
 class OverviewAddress:
-    """The overview: what is chosen on it (empty: the page's own choice).
+    """The overview page with its choices (empty: the page's default).
 
-    ``since`` is "visit", "7d", "all" or a commit's full hash; ``show`` what the heatmap has; ``search`` the table's.
+    Attributes:
+        since: "visit", "7d", "all" or a commit's full hash.
+        show: the content of the heatmap.
+        search: the search text of the table.
     """
 
     machine: str = ""
@@ -78,25 +81,27 @@ class OverviewAddress:
     search: str = ""
 
     def link(self) -> str:
-        """The address, from the root of the site."""
+        """Return the address, from the root of the site."""
         return link("/", **_given(self))
 
 
 @lru_cache(maxsize=20_000)
 def _series_link(address: SeriesAddress) -> str:
-    """Kept: a table has thousands, and has them again with every look."""
+    """Return the address of a series page. Cached, because a table has thousands of them and is drawn again and
+    again.
+    """
     query = {name: text for name, text in _given(address).items() if name not in ("machine", "suite")}
     return link(f"/series/{quote(address.machine, safe='')}/{quote(address.suite, safe='')}", **query)
 
 
 @dataclass(frozen=True)
 class SeriesAddress:
-    """One series: a row of the overview's table.
+    """A series page: one row of the overview's table.
 
     Attributes:
-        machine, suite, variant, case, l2: which.
-        quantity: shown on it; "" the one that is followed.
-        zoom: first and last commit shown, as ordinals with fractions; () all.
+        machine, suite, variant, case, l2: the series.
+        quantity: the quantity that the page shows; "" for the quantity that the detector follows.
+        zoom: first and last commit shown, as ordinals with fractions; () for all.
     """
 
     machine: str
@@ -108,29 +113,29 @@ class SeriesAddress:
     zoom: tuple[float, ...] = ()
 
     def link(self) -> str:
-        """The address, from the root of the site."""
+        """Return the address, from the root of the site."""
         return _series_link(self)
 
 
 @dataclass(frozen=True)
 class CommitAddress:
-    """Everything that was measured at one commit; ``machine`` "" is the first that measured it."""
+    """A commit page. With ``machine`` "", the page shows the first machine that measured the commit."""
 
     commit: str
     machine: str = ""
 
     def link(self) -> str:
-        """The address, from the root of the site."""
+        """Return the address, from the root of the site."""
         return link(f"/commit/{quote(self.commit, safe='')}", machine=self.machine)
 
 
 def parse_overview(search: str) -> OverviewAddress:
-    """The overview that an address means."""
+    """Return the overview page of an address."""
     return OverviewAddress(**asked(search, "machine", "l2", "since", "show", "search"))
 
 
 def parse_series(path: str, search: str) -> SeriesAddress | None:
-    """The series page that an address means; ``None`` if it means none."""
+    """Return the series page of an address; ``None`` if the address has another form."""
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "series":
         return None
@@ -140,7 +145,7 @@ def parse_series(path: str, search: str) -> SeriesAddress | None:
 
 
 def parse_commit(path: str, search: str) -> CommitAddress | None:
-    """The commit page that an address means; ``None`` if it means none."""
+    """Return the commit page of an address; ``None`` if the address has another form."""
     parts = path.strip("/").split("/")
     if len(parts) != 2 or parts[0] != "commit":
         return None
@@ -148,7 +153,7 @@ def parse_commit(path: str, search: str) -> CommitAddress | None:
 
 
 def zoom_of(text: str) -> tuple[float, ...]:
-    """``-0.5,12`` as two numbers, the smaller first; () if it is no such thing."""
+    """Parse ``-0.5,12`` into two numbers, the smaller first; () for any other text."""
     try:
         ends = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -157,7 +162,7 @@ def zoom_of(text: str) -> tuple[float, ...]:
 
 
 def zoom_text(zoom: tuple[float, ...]) -> str:
-    """What ``zoom_of`` reads."""
+    """Return the text of a zoom, which ``zoom_of`` parses."""
     return ",".join(f"{end:g}" for end in zoom)
 
 
@@ -167,7 +172,7 @@ def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
 
 
 def _query(search: str) -> dict[str, list[str]]:
-    """Keys and values of an address's query; none of one that is no link of ours."""
+    """Return keys and values of an address's query; {} for a query that the dashboard did not make."""
     try:
         return parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST)
     except ValueError:

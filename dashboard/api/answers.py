@@ -1,4 +1,4 @@
-"""Answers of the API to a query: plain data, ready for JSON."""
+"""Answers of the API to a query, as plain data for JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_ALERTS = 100
 
 
 class NotFound(ValueError):
-    """The requested thing does not exist; the message names it."""
+    """The requested thing does not exist. The message names it."""
 
 
 def machines(results: Results) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
 
 
 def points(results: Results, machine: str, commit: str) -> Part:
-    """Return everything measured at a commit, by its full hash, a beginning of it, or ``latest``."""
+    """Return everything measured at a commit, given by its full hash, the beginning of the hash, or ``latest``."""
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     found, total = results.page(machine, _commit(results, machine, commit), start, most)
@@ -93,12 +93,12 @@ def points(results: Results, machine: str, commit: str) -> Part:
 
 
 def problems(results: Results) -> Part:
-    """Return what could not be read: path, sentence, reason and weight."""
+    """Return the files and parts that could not be read: path, sentence, reason and weight."""
     return part_of(results.problems, problem_json)
 
 
 def notes(results: Results) -> Part:
-    """Return what was read but differs from what asv writes, in the form of ``problems``."""
+    """Return the accepted differences from asv's format, in the form of ``problems``."""
     return part_of(results.notes, problem_json)
 
 
@@ -155,7 +155,7 @@ def _known(results: Results, machine: str) -> None:
 
 
 def _commit(results: Results, machine: str, commit: str) -> str:
-    """Return the full hash of a machine's commit from a beginning of it, or from "latest"."""
+    """Return the full hash of a machine's commit, given by the beginning of the hash or "latest"."""
     _known(results, machine)
     every = [name.hash for name in results.commits(machine)]
     found = [name for name in every if commit and name.startswith(commit)]
@@ -180,7 +180,7 @@ def _point(results: Results, point: Point) -> dict[str, Any]:
 
 
 def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> float | None:
-    """Return the geometric mean over the cases at their newest commits; ``None`` if there is none."""
+    """Return the geometric mean over the cases at their newest commits; ``None`` without numbers."""
     wanted = results.series(machine=machine, suite=suite, quantity="speedup", axes={"variant": variant})
     newest = [trend.value[np.isfinite(trend.value) & (trend.value > 0)][-1:] for trend in results.trends(wanted)]
     values = np.concatenate([np.empty(0), *newest])
@@ -188,12 +188,12 @@ def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> fl
 
 
 def analysis_state(status: AnalysisStatus) -> str:
-    """Return "failing", "stale" (no success for two hours), "ok" or "pending" (none so far)."""
+    """Return "failing", "stale" (no success for two hours), "ok" or "pending" (no analysis so far)."""
     return "failing" if status.failing else "stale" if status.stale() else "ok" if status.succeeded else "pending"
 
 
 def analysis_health(status: AnalysisStatus) -> dict[str, Any]:
-    """Return what ``/healthz`` says of the analysis. Pages work without one, so the answer's status stays 200."""
+    """Return the state of the analysis for ``/healthz``. Pages work without an analysis, so the status stays 200."""
     state = analysis_state(status)
     at = datetime.fromtimestamp(status.succeeded, UTC).isoformat(timespec="seconds") if status.succeeded else None
     analysis = {"state": state, "last_success": at, "failures": status.failures, "reason": status.reason}

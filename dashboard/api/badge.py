@@ -7,15 +7,15 @@ from typing import Literal
 
 Kind = Literal["good", "bad", "plain"]
 
-#: Contrast with white text is at least 4.5:1. Orange and blue as in the charts, never red and green.
+#: Contrast with white text is at least 4.5:1. Orange and blue are the charts' colours; red and green are avoided.
 _COLOURS: dict[Kind, str] = {"good": "#0B62A8", "bad": "#B04A00", "plain": "#5A6570"}
 
-#: Width of a letter in pixels at 11 px; ``textLength`` fits the text to the estimate.
+#: Width of a letter in pixels at 11 px. ``textLength`` fits the text to this estimate.
 _LETTER, _MARGIN, _MOST = 6.6, 6, 60
 
 
 def badge(label: str, value: str, kind: Kind) -> str:
-    """Return the badge as SVG text; ``kind`` is its colour."""
+    """Return the badge as SVG text. ``kind`` decides its colour."""
     left, right = label[:_MOST], value[:_MOST]
     widths = [round(_LETTER * len(text)) for text in (left, right)]
     first, second = (width + 2 * _MARGIN for width in widths)

@@ -25,7 +25,7 @@ class Health(Collector):
         self._service = service
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return nothing: reading the results at start-up just to name the gauges would be slow."""
+        """Return no gauges: reading the results at start-up only for the names of the gauges would be slow."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -1,4 +1,4 @@
-"""Paging of long lists: ``limit`` items from ``cursor`` on, and a link to the next items."""
+"""Split long lists into pages: ``limit`` items from ``cursor`` on, and a link to the next items."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_ITEMS = 10_000
 
 
 class WrongQuery(ValueError):
-    """A value of the query is wrong; the message says which one and what to write."""
+    """A value of the query is wrong. The message names the key and a valid value."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Part:
     """A page of a list.
 
     Attributes:
-        items: ready for JSON.
+        items: the items in the form of JSON.
         next: cursor of the next items; "" if there are none.
     """
 
@@ -39,7 +39,7 @@ class Part:
 
 
 def part_of(items: Sequence[T], as_json: Callable[[T], dict[str, Any]]) -> Part:
-    """Return the items that the query asks for; the cursor is the index of the first one."""
+    """Return the items that the query requests. The cursor is the index of the first item."""
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     following = str(start + most) if start + most < len(items) else ""
@@ -50,7 +50,7 @@ def limit_and_cursor(usual: int) -> tuple[int, int | None]:
     """Return limit and cursor of the query.
 
     Raises:
-        WrongQuery: one is not a number, or the limit is out of its range.
+        WrongQuery: limit or cursor is not a number, or the limit is out of its range.
     """
     limit, cursor = request.args.get("limit", str(usual)), request.args.get("cursor", "")
     if not (limit.isdecimal() and len(limit) < 9 and 1 <= int(limit) <= MOST_ITEMS):

@@ -1,6 +1,6 @@
-"""Routes for programs: JSON under ``/api/v1/``, the alerts' feed, badges, health and metrics. None of them writes.
+"""Routes for programs: JSON under ``/api/v1/``, the alerts' feed, badges, health and metrics. All routes only read.
 
-``docs/api.md`` describes them; version 1 remains compatible.
+``docs/api.md`` describes the routes. Version 1 remains compatible.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from lockstep.history.store import Store, StoreError
 from lockstep.history.unread import tally
 from lockstep.notify.feed import MOST_ENTRIES, atom
 
-#: Other servers fetch badges and feeds; they may cache them for this time.
+#: Other servers fetch badges and feeds, and may cache them for this time.
 _KEEP = "max-age=60"
 
 
 def create_api(store: Store, service: AlertService | None, limiter: Limiter, findings: Findings) -> Blueprint:
-    """Return the blueprint of everything that is not a page.
+    """Return the blueprint of all routes that are not pages.
 
     Args:
         store: the store of the results.
-        service: the alerts; ``None`` for none.
+        service: the alerts; ``None`` if there are none.
         limiter: the limiter of the server.
         findings: the findings of the analysis.
     """
@@ -73,7 +73,9 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
 
     @api.after_request
     def say_analysis(response: Response) -> Response:
-        """Name the state of the analysis: before the first one, an empty list of alerts means nothing."""
+        """Add the state of the analysis to the headers: before the first analysis, an empty list of alerts means
+        nothing.
+        """
         if runner and request.path.startswith("/api/v1/alerts"):
             response.headers["Lockstep-Analysis"] = answers.analysis_state(runner.status)
         return response
@@ -150,7 +152,7 @@ def _plain(value: Any) -> Any:
 
 
 def _svg(text: str) -> Response:
-    # A browser that opens an SVG by itself treats it as a page: nothing in it may run.
+    # A browser treats an SVG that it opens directly as a page, and no script in this page may run.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     headers = {
         "Content-Security-Policy": policy,

@@ -1,1 +1,1 @@
-"""Identify who sends a request, decide what it may do, and set the headers of every answer."""
+"""Identify the sender of a request, decide what the request may do, and set the headers of every answer."""

@@ -19,7 +19,7 @@ _UNDECLARED = "The request's inputs, state or outputs are not those that this ca
 
 
 def add_checks(app: Dash) -> None:
-    """Answer 400 to a callback request whose form or types match none of the app's callbacks."""
+    """Answer 400 to a callback request that does not match the form and types of any of the app's callbacks."""
 
     def check() -> None:
         if request.path == PATH and request.method == "POST":
@@ -29,7 +29,7 @@ def add_checks(app: Dash) -> None:
                 body = None
             if not isinstance(body, dict):
                 raise BadRequest("A callback takes one JSON object.")
-            # Before the first page, Dash keeps its registered callbacks elsewhere.
+            # Before the first page, Dash keeps its callbacks elsewhere.
             known = getattr(app, "callback_map", {})
             callback = known.get(body["output"]) if isinstance(body.get("output"), str) else None
             if callback is None and known:
@@ -41,7 +41,7 @@ def add_checks(app: Dash) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Return whether a JSON value has a type; text must be encodable, which lone surrogates are not."""
+    """Return whether a JSON value has a type. Text must be encodable, which lone surrogates are not."""
     kind, arguments = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return _encodable(value)
@@ -93,7 +93,7 @@ def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]])
 
 @cache
 def _hints(function: Any) -> tuple[Any, ...]:
-    """Return the types of the positional parameters, the last one repeated for ``*parts``."""
+    """Return the types of the positional parameters. The last type is repeated for ``*parts``."""
     hints = get_type_hints(function)
     found: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():

@@ -1,4 +1,4 @@
-"""Identify the person behind a request: by an authenticating proxy or by a token. Nobody else may write."""
+"""Identify the person behind a request, by an authenticating proxy or by a token. Other people cannot write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Shorter tokens can be guessed.
+#: Minimum length of a token, because shorter tokens can be guessed.
 LEAST_TOKEN = 16
 
 #: The header that oauth2-proxy sets with --pass-user-headers.
@@ -21,7 +21,7 @@ _LONGEST_NAME = 80
 
 
 class AccessError(ValueError):
-    """An option or file about access is wrong; the message says which one, and what to do."""
+    """An option or file for access is wrong. The message names it and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Access:
         proxies: networks from which ``header`` is trusted; from other networks the header is ignored.
         header: the name of the header that holds the person's name.
         tokens: the name of each token's holder, by token.
-        hosts: host names that the dashboard answers to, () for any. They prevent DNS rebinding: a page of another site
-            whose name is made to point here could otherwise read with the reader's access.
+        hosts: accepted host names, () for any. They prevent DNS rebinding: another site's name could otherwise be made
+            to point here, and a page of that site could read with the reader's access.
     """
 
     proxies: tuple[Network, ...] = ()
@@ -47,7 +47,7 @@ class Access:
         return bool(self.proxies or self.tokens)
 
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
-        """Return the name that a proxy vouches for; "" if none does.
+        """Return the name that a proxy states; "" without a trusted proxy.
 
         Args:
             address: the address of the connection.
@@ -64,14 +64,14 @@ class Access:
         return any(asking in network for network in self.proxies)
 
     def client(self, address: str | None, headers: Mapping[str, str]) -> str:
-        """Return the address at which a request began: the last of ``X-Forwarded-For`` that is not a proxy's.
+        """Return the address at which a request began: the last address in ``X-Forwarded-For`` that is not a proxy's.
 
         Args:
-            address: of the connection; unless it is a proxy's, the header is ignored.
+            address: the address of the connection; unless it is a proxy's, the header is ignored.
             headers: the headers of the request, looked up regardless of case.
         """
         found = address or "unknown"
-        # Each proxy appends the address of its client; what stands before may be made up.
+        # Each proxy appends the address of its client. Earlier addresses may be forged.
         for hop in reversed(headers.get("X-Forwarded-For", "").split(",")):
             if not self.is_proxy(found):
                 break
@@ -91,10 +91,10 @@ class Access:
 
 
 def read_networks(texts: list[str]) -> tuple[Network, ...]:
-    """Read addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
+    """Parse addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
 
     Raises:
-        AccessError: a text is neither.
+        AccessError: a text is neither an address nor a network.
     """
     try:
         return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
@@ -103,7 +103,7 @@ def read_networks(texts: list[str]) -> tuple[Network, ...]:
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """Read names by token from a file with one ``NAME TOKEN`` a line; # begins a comment.
+    """Read names by token from a file with one ``NAME TOKEN`` per line; # begins a comment.
 
     Raises:
         AccessError: others can read the file, a line has another form, or a token is short or used twice.

@@ -1,4 +1,4 @@
-"""Give each request an id: in its answer, in the log, and in the answer to a failed request."""
+"""Give each request an id. The id is in the answer, in the log, and in the answer to a failed request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ID = re.compile(r"[\w.+/=-]{1,64}", re.ASCII)
 
 
 def add_request_ids(server: Flask, access: Access) -> None:
-    """Give each request an id, and write errors with it to standard error.
+    """Give each request an id, and log errors with the id to standard error.
 
     Args:
         server: the server of the application.

@@ -1,4 +1,4 @@
-"""Checks of every request, and headers of every answer: rates, identity, and protection of writes."""
+"""Check every request and set the headers of every answer: rates, identity, and protection of writes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per min
 #: Maximum bytes of a request's body.
 MOST_BODY = 1 << 20
 
-#: Dash's renderer sends this cookie's value back as the header X-CSRFToken.
+#: Dash's renderer returns this cookie's value in the header X-CSRFToken.
 CSRF_COOKIE = "_csrf_token"
 
 _WRITES = parse(RATES["write"])
 
 
 class WriteError(ValueError):
-    """This request may not write; the message is for the person who sent it."""
+    """The request may not write. The message is for the person who sent the request."""
 
 
 class RequestSecurity:
@@ -52,13 +52,13 @@ class RequestSecurity:
         self._policy = ""
         server: Flask = app.server
         server.config |= {
-            # Sessions end with the process: they hold a name and a CSRF token, and signing in again is cheap.
+            # Sessions end with the process: a session holds a name and a CSRF token, and signing in again is cheap.
             "SECRET_KEY": secrets.token_bytes(32),
             "SESSION_COOKIE_NAME": "lockstep",
             "SESSION_COOKIE_HTTPONLY": True,
             "SESSION_COOKIE_SAMESITE": "Strict",
             "PERMANENT_SESSION_LIFETIME": timedelta(days=7),
-            # A page sends many requests at once: an answer with the old session would undo another answer's change.
+            # A page sends many requests at once. An answer with the old session would undo another answer's change.
             "SESSION_REFRESH_EACH_REQUEST": False,
             # Reading needs no CSRF token; ``writer`` checks requests that write.
             "WTF_CSRF_CHECK_DEFAULT": False,
@@ -88,13 +88,13 @@ class RequestSecurity:
 
     @property
     def who(self) -> str:
-        """Name of the person who sends the request; "" for a stranger."""
+        """Name of the person who sends the request; "" for an unknown person."""
         forwarded = self._access.forwarded(request.remote_addr, request.headers)  # type: ignore[arg-type]
         return forwarded or (str(session.get("who", "")) if self._access.tokens else "")
 
     @property
     def sign_in_hint(self) -> str:
-        """What a stranger has to do to be allowed to write."""
+        """Advice on how an unknown person gets permission to write."""
         if self._access.tokens:
             return "sign in"
         if self._access.proxies:
@@ -107,7 +107,7 @@ class RequestSecurity:
         return bool(self._access.tokens)
 
     def writer(self) -> str:
-        """Return the name of the person who writes by this request.
+        """Return the name of the person who writes with this request.
 
         Raises:
             WriteError: the person is unknown, the request is not from one of our pages, or the rate is exceeded.
@@ -159,7 +159,7 @@ class RequestSecurity:
 
 
 class RequestCounts(MemoryStorage):
-    """limits' ``MemoryStorage``, counting one request at a time; named ``one-by-one://``."""
+    """limits' ``MemoryStorage`` that counts one request at a time. Its name is ``one-by-one://``."""
 
     STORAGE_SCHEME = ["one-by-one"]  # noqa: RUF012  # as its parent declares it
 
@@ -168,6 +168,6 @@ class RequestCounts(MemoryStorage):
         super().__init__(uri, wrap_exceptions, **options)
 
     def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """Add to the count and return it; ``expiry`` is in seconds."""
+        """Add to the count and return the count. ``expiry`` is in seconds."""
         with self._one:
             return super().incr(key, expiry, amount)

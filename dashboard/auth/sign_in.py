@@ -34,10 +34,10 @@ _TOKEN = """<label for="token">Token</label>
 
 
 class Sessions(SecureCookieSessionInterface):
-    """Session cookies that are Secure if the browser came by https.
+    """Session cookies that are Secure if the browser uses https.
 
     Args:
-        access: behind proxies every request counts as https.
+        access: with proxies, every request counts as https.
     """
 
     def __init__(self, access: Access) -> None:
@@ -49,7 +49,7 @@ class Sessions(SecureCookieSessionInterface):
 
 
 def over_https(access: Access) -> bool:
-    """Return whether the browser came by https. A forged header harms only its sender."""
+    """Return whether the browser uses https. A forged header harms only its sender."""
     forwarded = request.headers.get("X-Forwarded-Proto", "").lower()
     origin = request.headers.get("Origin", "").lower()
     return bool(access.proxies) or request.is_secure or "https" in forwarded or origin.startswith("https://")
@@ -77,7 +77,7 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
         csrf.protect()
         name = access.holder(request.form.get("token", ""))
         if name:
-            # Even if others failed at the same address.
+            # The session is cleared even if other people failed at the same address.
             session.clear()
             session["who"] = name
             session.permanent = True

@@ -1,1 +1,1 @@
-"""Charts as plain Plotly dictionaries, and the theme that they share."""
+"""Charts as plain Plotly dictionaries, and their common theme."""

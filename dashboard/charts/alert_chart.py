@@ -1,6 +1,6 @@
-"""The chart of an alert: its worst series over the commits, each against its level before the change.
+"""The chart of an alert: its worst series over the commits, each relative to its level before the change.
 
-The level is the detector's, so that the chart and the table of the changes have the same zero.
+The detector gives the levels, so that the chart and the table of changes have the same zero.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lockstep.alerts.steps import SeriesName
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
 
-#: Series drawn; commits shown before and after the range; points that tell the level before.
+#: Maximum series drawn; commits shown before and after the range; points of the median level before the change.
 _MOST, _BEFORE, _LEVEL = 6, 60, 5
 
 
 def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
-    """Say what the chart's zero is."""
+    """Return the name of the chart's zero."""
     drawn = alert.members[:_MOST]
     if all(one.series in levels for one in drawn):
         return "the level before the change"
@@ -35,13 +35,13 @@ def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
 def member_chart(
     results: Results, alert: Alert, scheme: Scheme, levels: Mapping[SeriesName, MemberLevel]
 ) -> Figure | None:
-    """Return time in per cent against ``zero``, up is slower; ``None`` if no point of the series is there any more.
+    """Return time in per cent relative to ``zero``; up is slower. ``None`` if the results have no point of the series.
 
     Args:
-        results: the points.
+        results: the results with the points.
         alert: the alert whose worst series are drawn.
         scheme: "light" or "dark".
-        levels: before the change. If any series that is drawn lacks its level, medians are the zeros of all of them.
+        levels: the levels before the change. If a drawn series lacks its level, medians are the zeros of all series.
     """
     commits = results.commits(alert.machine)
     place = {commit.hash: at for at, commit in enumerate(commits)}
@@ -101,7 +101,7 @@ def member_chart(
 
 
 def _trends(results: Results, machine: str, wanted: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:
-    """The series of these names, in their order."""
+    """Return the series of these names with their trends, in the order of the names."""
     names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=machine)}
     series = {names[name]: name for name in wanted if name in names}
     found = {series[trend.series]: trend for trend in results.trends(series)}

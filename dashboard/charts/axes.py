@@ -9,20 +9,21 @@ from typing import Any
 from lockstep.compare.number_format import whole
 from lockstep.history.model import Commit
 
-#: A trend is drawn over at least this relative range, or the noise of a quiet series fills the chart.
+#: Minimum relative range of a trend, because otherwise the noise of a quiet series would fill the chart.
 LEAST_RANGE = 0.10
 
-#: Above this ratio of largest to smallest value the axis is logarithmic: a step of 5 % is as high everywhere.
+#: Ratio of largest to smallest value above which the axis is logarithmic: a step of 5 % then has the same height
+#: anywhere.
 LOG_FROM = 2.5
 
 
 def within(place: int, zoom: tuple[float, ...]) -> bool:
-    """Whether a commit's place is in what a trend shows; () is all."""
+    """Return whether the zoom includes a commit's place; () includes all."""
     return not zoom or zoom[0] <= place <= zoom[1]
 
 
 def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: int = 0) -> dict[str, Any]:
-    """Ordinals, labelled with at most six hashes; the last one that is shown always.
+    """Return an axis of commit ordinals, with at most six hashes as labels. The last visible commit always has a label.
 
     Args:
         commits: the axis, oldest first.
@@ -32,7 +33,7 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: 
     last = len(commits) - 1
     first, end = zoom or (begin, last)
     shown = range(max(math.ceil(first), 0), min(math.floor(end), last) + 1)
-    # Six labels fit a phone only where nothing stands left of the chart.
+    # Six labels fit on a phone only if nothing stands left of the chart.
     step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
     at = list(shown[::-1][::step][::-1])
     return {
@@ -46,7 +47,7 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: 
 
 
 def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
-    """A vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
+    """Return a vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
     if high / low > LOG_FROM:
         return log_axis(low / 1.08, high * 1.08, unit)
     middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
@@ -54,14 +55,16 @@ def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
 
 
 def scientific(axis: dict[str, Any]) -> None:
-    """Label an axis in powers of ten, as errors are written; Plotly's own labels are ``500μ``."""
+    """Label an axis in powers of ten, the usual notation of errors. Plotly's own labels look like ``500μ``."""
     axis["exponentformat"], axis["minexponent"] = "e", 2
     if "ticktext" in axis:
         axis["ticktext"] = [f"{tick:.1e}".replace(".0e", "e") for tick in axis["tickvals"]]
 
 
 def log_axis(low: float, high: float, unit: str = "") -> dict[str, Any]:
-    """A logarithmic axis between two positive ends, labelled at 1, 2, 5 (and between, within less than a decade)."""
+    """Return a logarithmic axis between two positive ends, with labels at 1, 2, 5, and more labels within one
+    decade.
+    """
     steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]

@@ -1,11 +1,11 @@
-"""Colours of what changes are put down to."""
+"""Colours of the causes of changes."""
 
 from __future__ import annotations
 
 from dashboard.charts.theme import Scheme
 from lockstep.alerts.attribution import Kind
 
-#: Colours of what a change is put down to: what somebody has to look at is orange, what came from outside is not.
+#: Colour of each cause: causes that need a look are orange, external causes are not.
 CAUSES: dict[Kind, tuple[str, str]] = {
     "own commit": ("#B04A00", "#FF9A5C"),
     "unknown range": ("#B04A00", "#FF9A5C"),
@@ -19,11 +19,11 @@ CAUSES: dict[Kind, tuple[str, str]] = {
 
 
 def cause_colour(kind: Kind, scheme: Scheme) -> str:
-    """Colour of a change's marker."""
+    """Return the colour of a change's marker."""
     return CAUSES[kind][scheme == "dark"]
 
 
 def cause_text(kind: Kind) -> str:
-    """The same for words, which follow the scheme by themselves."""
+    """Return the cause's colour for text. The text follows the colour scheme by itself."""
     light, dark = CAUSES[kind]
     return f"light-dark({light}, {dark})"

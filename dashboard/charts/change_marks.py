@@ -1,4 +1,4 @@
-"""Changes of several series as marks on the chart that shows them together."""
+"""Draw the changes of several series as marks on their common chart."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lockstep.history.model import Commit
 def marks(
     changes: Sequence[tuple[str, Finding]], commits: Sequence[Commit], place: Mapping[str, int], scheme: Scheme
 ) -> list[Mark]:
-    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to.
+    """Return the changes of several variants as marks: one per commit and direction, in the colour of the cause.
 
-    ``place``: of each commit's hash among ``commits``.
+    ``place`` is the index of each commit's hash in ``commits``.
     """
     gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, one in changes:

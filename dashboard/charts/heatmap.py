@@ -1,4 +1,4 @@
-"""Family × shape at a glance: one row a suite, one column a shape from small to large."""
+"""The heatmap of families and shapes: one row per suite, one column per shape from small to large."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
 from lockstep.history.display_names import natural
 from lockstep.history.model import STATES
 
-#: What the heatmap can show, and how it is called.
+#: The values that the heatmap can show, with their names.
 SHOWN: dict[str, str] = {"change": "Change", "speedup": "Speedup", "floor": "% of floor"}
 
-#: Colours end here: log₂ of the change (0.3 is 23 %) and of the speedup, and percent of the floor.
+#: Limits of the colour scale: log₂ of the change (0.3 is 23 %), log₂ of the speedup, and percent of the floor.
 _CLIP = {"change": 0.3, "speedup": 1.0}
 
-#: Orange is worse, blue is better; ink stays readable on all of them.
+#: Orange is worse, blue is better. Text stays readable on all of these colours.
 _DIVERGING: dict[Scheme, tuple[str, str, str]] = {
     "light": ("#F0A05A", "#F1F3F5", "#7DB8E8"),
     "dark": ("#A04E12", "#22282E", "#1F659C"),
 }
 _ONE_WAY: dict[Scheme, tuple[str, str]] = {"light": ("#F1F3F5", "#7DB8E8"), "dark": ("#22282E", "#1F659C")}
 
-#: Families and shapes that a heatmap shows at most.
+#: Maximum families and shapes of a heatmap.
 MOST_SUITES, MOST_SHAPES = 60, 200
 
 _ROW_PX, _LEAST_PX = 30, 12
 
-#: Columns that there is room for at least: a cell of a few shapes is no banner.
+#: Minimum columns of the layout, so that the cells of a few shapes do not become very wide.
 _LEAST_WIDE = 12
 
-#: The verdict that stands for several variants of a shape; a baseline that moved tells least of them.
+#: The order in which a verdict represents several variants of a shape; "baseline moved" represents them last.
 _LOUDEST: tuple[Verdict, ...] = (
     "failed",
     "slower",
@@ -59,7 +59,7 @@ def heatmap(every: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
 
     Args:
         every: the statuses of the series of one machine and one cache state.
-        show: what the cells show, see ``SHOWN``.
+        show: the value in the cells, see ``SHOWN``.
         scheme: "light" or "dark".
     """
     cells = {(one.row.suite, one.row.case): one for one in _chosen(_loudest(every), show)}
@@ -109,17 +109,17 @@ def heatmap(every: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
 
 
 def _loudest(every: Statuses) -> Statuses:
-    """Return the series of the suites and shapes that there is room for: those whose verdict is loudest."""
+    """Return the series of the suites and shapes that fit into the heatmap: those with the loudest verdicts."""
     every = every.select(np.flatnonzero(every.rows.columns["state"] != STATES.index("na")))
     index, key = every.rows.series_keys, every.rows.columns["key"]
     suites, suite = np.unique(index.suite[key], return_inverse=True)
-    # A shape has one column, whatever its cache states.
+    # A shape has one column for all of its cache states.
     shapes, shape = np.unique(np.stack([suite, index.case[key]]), axis=1, return_inverse=True)
     loud = np.full(shapes.shape[1], len(LOUDEST))
     np.minimum.at(loud, shape, _LOUDNESS[every.verdict])
     size = np.zeros(shapes.shape[1])
     np.maximum.at(size, shape, np.where(every.beyond_noise & ~np.isnan(every.worse), np.abs(every.worse), 0.0))
-    # Shapes by suite, the loudest first, of equals the first: the first of each suite tells how loud it is.
+    # Shapes by suite, the loudest first. The first shape of a suite gives the suite's loudness.
     order = np.lexsort((np.arange(len(loud)), -size, loud, shapes[0]))
     start = np.searchsorted(shapes[0][order], np.arange(len(suites)))
     rank = np.empty(len(loud), dtype=np.intp)
@@ -137,7 +137,7 @@ def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chosen(every: Statuses, show: str) -> Statuses:
-    """Return one series of each shape: the one that changed most, or the best one; of equals the first."""
+    """Return one series of each shape: the series that changed most, or the best series. The first wins a tie."""
     index, key = every.rows.series_keys, every.rows.columns["key"]
     shape = index.suite[key].astype(np.int64) << 32 | index.case[key]
     if show == "change":
@@ -156,7 +156,7 @@ def _number(one: Status, show: str) -> float | None:
 
 
 def _colour(one: Status, show: str) -> float | None:
-    """Return what the colour shows; 0, which has none, for what the noise explains."""
+    """Return the value for the colour; 0, which has no colour, if noise explains the change."""
     if show == "change":
         return 0.0 if one.worse is None or not one.beyond_noise else -one.worse / math.log(2)
     measured = one.row.measured(show)
@@ -171,7 +171,7 @@ def _colour(one: Status, show: str) -> float | None:
 def _text(one: Status, show: str, wide: int) -> str:
     if show == "change":
         sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict in ("failed", "not measured") else ""
-        # A change from zero or to it has no size.
+        # A change from or to zero has no size.
         sized = one.beyond_noise and one.verdict != "failed" and one.worse is not None
         change_text = f" {_percent(one)}" if sized and wide <= 24 else ""
         return sign + change_text or ("·" if one.verdict == "new" else "")

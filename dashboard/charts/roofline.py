@@ -1,7 +1,7 @@
-"""The roofline: what each case reaches, against what the machine's own controls reached in the same run.
+"""The roofline: the rates of each case, and the rates of the machine's controls in the same run.
 
 Williams, Waterman and Patterson 2009, "Roofline: an insightful visual performance model for multicore architectures":
-attainable FLOP/s = min(peak FLOP/s, intensity · peak B/s). The peaks here are measured, not a datasheet's.
+attainable FLOP/s = min(peak FLOP/s, intensity · peak B/s). The peaks here are measured, not taken from a datasheet.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lockstep.history.model import Control
 def roofline(
     rows: Sequence[Row], controls: Mapping[str, Control], drawn: Mapping[str, Style], scheme: Scheme
 ) -> dict[str, Any] | None:
-    """TFLOP/s against FLOP per byte, log-log; ``None`` where costs or the controls' rates are not known.
+    """Return TFLOP/s against FLOP per byte, log-log; ``None`` if costs or the controls' rates are unknown.
 
     Args:
         rows: the rows of one machine at one commit.
         controls: the controls of the run at that commit.
-        drawn: the variants to draw, and how.
+        drawn: the style of each variant to draw.
         scheme: "light" or "dark".
     """
     known = [row for row in rows if row.variant in drawn and row.flops > 0 and row.bytes > 0 and row.latency]

@@ -1,4 +1,4 @@
-"""One series with everything that was measured beside it: value, clock, temperature, machine code; one x axis."""
+"""The chart of one series with all related measurements on one x axis: value, clock, temperature, machine code."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from lockstep.history.model import Commit, Point
 
 Figure = dict[str, Any]
 
-#: Points up to which samples are drawn, and up to which each has its own marker.
+#: Maximum number of points for which samples are drawn, and for which each point has its own marker.
 _SAMPLED, _MARKED = 150, 400
 
-#: Share of the height of the main part and of each part below it, and of the gaps.
+#: Height of the main part, of each part below, and of the gaps, as shares.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
 
 
@@ -42,16 +42,17 @@ def series_figure(
     scheme: Scheme,
     zoom: tuple[float, ...] = (),
 ) -> Figure:
-    """The chart.
+    """Return the chart.
 
     Args:
-        points: of one series, oldest first, and the number of each in the unit of ``what``.
-        commits: of the machine: the x axis.
+        points: the points of one series, oldest first, each with its number in the unit of ``what``.
+        commits: the commits of the machine: the x axis.
         what: the quantity.
         found: changes to mark.
-        analysis: of these numbers, for the levels; ``None`` where the detector follows another quantity.
-        style, scheme: of the line.
-        zoom: range of the x axis, () from the first point of the series on; the other axis fits what is in it.
+        analysis: the analysis of these numbers, for the levels; ``None`` if the detector follows another quantity.
+        style: the style of the line.
+        scheme: "light" or "dark".
+        zoom: range of the x axis, () from the first point of the series on. The other axis fits the visible points.
     """
     shown = [(point, number) for point, number in points if number is not None]
     layout = chart_layout(scheme)
@@ -87,12 +88,12 @@ def series_figure(
 
 
 def _first(points: Sequence[tuple[Point, Measured | None]]) -> int:
-    """Return the place of the first point that is drawn: a number or a failure; 0 if there is none."""
+    """Return the commit index of the first drawn point, which is a number or a failure; 0 if there is none."""
     return next((point.commit for point, one in points if one is not None or point.state == "failed"), 0)
 
 
 def figure_height(figure: Mapping[str, Any]) -> int:
-    """Pixels that the chart needs."""
+    """Return the chart's height in pixels."""
     below = [name for name in figure["layout"] if name.startswith("yaxis") and name not in ("yaxis", "yaxis9")]
     return 340 + 95 * len(below)
 
@@ -139,7 +140,7 @@ def _main(
 
 
 def packed(values: Sequence[float]) -> Any:
-    """A long list of numbers as Plotly's typed array: 4 bytes a number in place of 18."""
+    """Return a long list of numbers as Plotly's typed array, which takes 4 bytes per number instead of 18."""
     if len(values) <= _MARKED:
         return list(values)
     raw = np.asarray(values, dtype="<f4").tobytes()
@@ -152,7 +153,7 @@ def _places(at: Sequence[int]) -> Figure:
 
 
 def _runs(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Measured]]]:
-    """Stretches of one ruler: those that compare."""
+    """Split the points into runs of one benchmark version. Points of different versions do not compare."""
     runs: list[list[tuple[Point, Measured]]] = []
     for place, one in enumerate(shown):
         if not place or one[0].version != shown[place - 1][0].version:
@@ -162,7 +163,7 @@ def _runs(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Mea
 
 
 def _samples(point: Point, number: Measured) -> list[float]:
-    """The point's samples in the unit of its number; ratios and times alike are scaled by one factor."""
+    """Return the point's samples in the unit of its number. Ratios and times are scaled by one factor."""
     if not point.value:
         return []
     return [sample * number.value / point.value for sample in point.samples]
@@ -184,21 +185,21 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
             "y": [value * factor] * 2,
         }
         for level in analysis.levels
-        # Points that agree on no level lie between two.
+        # Unsettled points lie between two lines.
         for value in ((level.low, level.high) if level.unsettled else (level.value,))
         if math.isfinite(value)
     ]
 
 
 def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Figure:
-    """Marks as parts of a layout, their words on the side where there is room in what is in view."""
+    """Return marks as parts of a layout. The text of each mark is on the side with more room in the visible range."""
     low, high = view
     notes = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
     return {"shapes": [shape for shape, _ in marks], "annotations": notes}
 
 
 def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
-    """The commits that the analysis counts from 0; none where it is of other points."""
+    """Return the commits that the analysis counts from 0; [] if the analysis belongs to other points."""
     own = [point.commit for point, _ in _last_ruler(shown)]
     return own if analysis.levels and analysis.levels[-1].stop == len(own) else []
 
@@ -218,7 +219,7 @@ def _toolchain(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) 
 
 
 def toolchain_change(before: Point, after: Point) -> list[str]:
-    """``triton 3.6.0 → 3.7.1`` for everything below the code that differs."""
+    """Return ``triton 3.6.0 → 3.7.1`` for each toolchain version that differs."""
     if before.run is after.run:
         return []
     old, new = before.run.toolchain, after.run.toolchain
@@ -246,7 +247,9 @@ def _upright(x: float, text: str, colour: str, dash: str, top: float) -> tuple[F
 
 
 def _inward(share: float) -> Figure:
-    """The side on which there is room for the words of a mark, this share of the width from the left."""
+    """Return the side with room for a mark's text. ``share`` is the mark's position as a share of the width from the
+    left.
+    """
     return {"xanchor": "right", "xshift": 2} if share > 0.6 else {"xanchor": "left", "xshift": -2}
 
 
@@ -272,7 +275,7 @@ def _hover(point: Point, number: Measured, what: Quantity, commit: Commit) -> st
 
 
 def _domains(below: int) -> list[list[float]]:
-    """Parts of the height from the top: the main one, then the others."""
+    """Return the parts of the height from the top: the main part, then the others."""
     whole = _MAIN + below * (_BELOW + _GAP)
     tops, top = [[1 - _MAIN / whole, 1.0]], 1 - _MAIN / whole
     for _ in range(below):

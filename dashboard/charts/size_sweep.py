@@ -12,12 +12,12 @@ from dashboard.charts.trend import Figure, hover_text, stroke
 from lockstep.compare.number_format import whole
 from lockstep.compare.rows import QUANTITIES, Row, axes_of
 
-#: Labels of the axis that a phone has room for; every size has its line.
+#: Maximum number of labels on the axis, for a phone. Every size has a grid line.
 _MOST_LABELS = 8
 
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
-    """Latency in µs against a numeric axis of the case, one line a variant, with the floor; log-log."""
+    """Return latency in µs against a numeric axis of the case, one line per variant, with the floor; log-log."""
     at = {row.case: float(axes_of(row.case)[axis]) for row in rows}
     data: list[Figure] = []
     latency = QUANTITIES["latency"]
@@ -53,7 +53,7 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
     }
     values = [y for trace in data for y in trace["y"]]
     if values:
-        # Below the floor there is room for its name.
+        # The name of the floor is written below the floor's line.
         layout["yaxis"] |= log_axis(min(values) / (1.5 if floors else 1.15), max(values) * 1.15)
     if floors:
         end = {"x": math.log10(floors[0][0]), "y": math.log10(floors[0][1])}
@@ -63,9 +63,9 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
 
 
 def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | None:
-    """The first numeric axis that varies among the cases equal to ``chosen`` in all others, and those cases.
+    """Return the first numeric axis that varies among the cases, and the cases that equal ``chosen`` in all other axes.
 
-    ``None`` if there is none: a single case, or labels that are not of axes.
+    ``None`` if no such axis exists: there is a single case, or the labels have no axes.
     """
     wanted = axes_of(chosen)
     for axis, value in wanted.items():
@@ -79,7 +79,7 @@ def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | Non
 
 
 def _without(case: str, axis: str) -> dict[str, str] | None:
-    """A case's other axes; ``None`` if it has no such axis with a number."""
+    """Return a case's other axes; ``None`` if the case has no numeric value for this axis."""
     axes = axes_of(case)
     value = axes.pop(axis, "")
     return axes if _is_positive_number(value) else None

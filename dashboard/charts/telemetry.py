@@ -1,4 +1,4 @@
-"""What was measured beside a series, for the charts below it: clock, temperature, machine code."""
+"""Charts of the measurements that accompany a series: clock, temperature, machine code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dashboard.charts.trend import Figure, wrapped
 from lockstep.compare.rows import Measured
 from lockstep.history.model import Point
 
-#: Points of a series, oldest first, and the number of each.
+#: The points of a series, oldest first, each with its number.
 Points = Sequence[tuple[Point, Measured | None]]
 
 
 def beside(points: Points, scheme: Scheme) -> list[tuple[str, list[Figure]]]:
-    """Title and lines of each chart that there is something for, from top to bottom."""
+    """Return title and lines of each chart that has data, from top to bottom."""
     every = (_clock(points, scheme), _heat(points, scheme), _code(points, scheme))
     return [part for part in every if part]
 
@@ -32,7 +32,7 @@ def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
         + (f"<br>{wrapped(', '.join(p.clock_reasons))}" if p.clock_reasons else "")
         for p in known
     ]
-    # Hollow where something held the clock back.
+    # Hollow if the clock was held back.
     symbols = ["circle-open" if p.clock_reasons else "circle" for p in known]
     low = _line([p.commit for p in known], [p.sm_mhz_low for p in known], scheme) | {"hoverinfo": "skip"}
     main = _line([p.commit for p in known], [p.sm_mhz for p in known], scheme, symbols)
@@ -72,7 +72,7 @@ def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
 
 
 def kernels_of(point: Point) -> list[Mapping[str, Any]]:
-    """Kernels that a point's record holds; [] without one."""
+    """Return the kernels in a point's record; [] if there is no record."""
     try:
         code = json.loads(point.code) if point.code else {}
     except ValueError:
@@ -82,7 +82,7 @@ def kernels_of(point: Point) -> list[Mapping[str, Any]]:
 
 
 def code_words(kernels: Sequence[Mapping[str, Any]]) -> str:
-    """``matmul: 168 registers, 0 B spilled, 48 kB shared``, a line a kernel, escaped."""
+    """Return ``matmul: 168 registers, 0 B spilled, 48 kB shared``, one line per kernel, escaped."""
     lines = []
     for kernel in kernels[:8]:
         facts = [

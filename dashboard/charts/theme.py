@@ -1,8 +1,8 @@
-"""Colours, type and chart defaults, one place for both colour schemes.
+"""Colours, fonts and chart defaults for both colour schemes.
 
-Lines are told apart by colour and by marker, so that neither colour blindness nor print loses one. The
-colours are Okabe and Ito's (https://jfly.uni-koeln.de/color), darkened on light and lightened on dark
-until each has a contrast of at least 3:1 with the page; their black and yellow would not.
+Lines differ by colour and by marker, so that no line is lost to colour blindness or in print. The colours are Okabe and
+Ito's (https://jfly.uni-koeln.de/color), darkened on light and lightened on dark until each has a contrast of at least
+3:1 with the page. Their black and yellow would not reach this contrast.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ MANTINE: dict[str, Any] = {
     "headings": {"fontWeight": "600"},
 }
 
-#: Plotly's own buttons would lie on the lines, and its defaults upload the chart to its makers at a click. Without them
-#: a drag zooms, with shift it moves, and a double click shows all again.
+#: Plotly's own buttons would cover the lines, and by default a click uploads the chart to Plotly. Without the buttons a
+#: drag zooms, a drag with shift moves, and a double click shows everything again.
 GRAPH_CONFIG: dict[str, Any] = {
     "showSendToCloud": False,
     "plotlyServerURL": "",
@@ -58,15 +58,15 @@ GRAPH_CONFIG: dict[str, Any] = {
 }
 
 
-#: The variant that a family's public function is.
+#: The variant that a family's public function selects.
 BEST = "best"
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one variant is drawn: the same on every chart of its suite, whatever else is chosen.
+    """The style of one variant: the same on every chart of its suite, for any choice on the page.
 
-    ``glyph`` is the marker as a character, for legends in text; ``width`` is the line's, in pixels.
+    ``glyph`` is the marker as a character, for legends in text. ``width`` is the line's width in pixels.
     """
 
     light: str
@@ -77,26 +77,28 @@ class Style:
     width: float = 1.75
 
     def colour(self, scheme: Scheme) -> str:
-        """The line's colour, ``#rrggbb``."""
+        """Return the line's colour, ``#rrggbb``."""
         return self.dark if scheme == "dark" else self.light
 
     def band(self, scheme: Scheme) -> str:
-        """The interval's fill: the line's colour, mostly transparent."""
+        """Return the interval's fill: the line's colour, mostly transparent."""
         red, green, blue = (int(self.colour(scheme)[at : at + 2], 16) for at in (1, 3, 5))
         return f"rgba({red},{green},{blue},0.16)"
 
 
 def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
-    """A style a variant; baselines are grey and dashed, the others take the palette in the order of their names.
+    """Return a style for each variant. Baselines are grey and dashed; other variants take palette colours in order of
+    name.
 
-    What a family takes by itself, ``best``, has the same colour in every family, and a wide line: it lies on another's.
+    A family's public function, ``best``, has the same colour in every family. Its line is wide, because it lies on the
+    line of another variant.
     """
     coloured = sorted({*variants} - baselines, key=lambda variant: (variant != BEST, variant))
     drawn = {
         variant: Style(
             _LINES["light"][place],
             _LINES["dark"][place],
-            # After one round of the palette another marker and dash tell the second round from the first.
+            # After one round through the palette, marker and dash differ from the first round.
             *_MARKERS[(place + 3 * rounds) % len(_MARKERS)],
             ("solid", "dot", "dashdot")[rounds % 3],
             3.5 if variant == BEST else 1.75,
@@ -110,12 +112,12 @@ def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
 
 
 def neutral(scheme: Scheme) -> str:
-    """Colour of what is no variant: floors, reference lines, marks of what failed."""
+    """Return the colour for everything that is not a variant: floors, reference lines, marks of failures."""
     return _NEUTRAL[scheme]
 
 
 def chart_layout(scheme: Scheme) -> dict[str, Any]:
-    """Plotly layout shared by all charts of a scheme."""
+    """Return the Plotly layout that all charts of a scheme share."""
     axis = {
         "gridcolor": _GRID[scheme],
         "linecolor": _GRID[scheme],

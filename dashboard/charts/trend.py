@@ -1,4 +1,4 @@
-"""The chart of a trend, as a plain Plotly dictionary (``plotly.graph_objects`` would check it for 30 ms)."""
+"""The chart of a trend, as a plain Plotly dictionary (``plotly.graph_objects`` would validate it for 30 ms)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Mark:
-    """A change on a trend: before which commit's place, ▼ or ▲, in which colour, and its hover (escaped)."""
+    """A change on a trend.
+
+    Attributes:
+        place: index of the commit before which the mark is drawn.
+        sign: ▼ or ▲.
+        colour: the colour of the mark.
+        hover: the hover text, escaped.
+    """
 
     place: int
     sign: str
@@ -49,20 +56,20 @@ def trend(
 ) -> Figure:
     """Return the chart of one quantity of one case over the commits of a machine.
 
-    Each variant has a line, and its interval is a band.
-
-    Twenty series of two thousand commits are forty thousand points. With a marker and a hover each they take the server
-    seconds and the browser longer, so ``columns`` thins them out (``dashboard.charts.thinning``).
+    Each variant has a line, and its interval is a band. Twenty series of two thousand commits are forty thousand
+    points. With a marker and a hover for each point, they take the server seconds and the browser longer. So
+    ``columns`` thins out the points (``dashboard.charts.thinning``).
 
     Args:
         rows: the rows of one machine, suite, case and cache state.
         commits: the x axis, oldest first.
         what: the quantity.
-        drawn: the variants to draw, in order, and how.
+        drawn: the style of each variant to draw, in order.
         scheme: "light" or "dark".
         marks: changes to mark.
-        zoom: range of the x axis, () all; the other axis fits what is in it.
-        columns: of pixels that the chart has about: a line has at most two points in each; 0 draws every point.
+        zoom: range of the x axis, () for all. The other axis fits the visible points.
+        columns: approximate number of the chart's pixel columns: a line has at most two points per column; 0 draws
+            every point.
     """
     first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
     thinned = _Thinned(first, last, (last - first) / columns) if columns else None
@@ -93,14 +100,16 @@ def trend(
 
 @dataclass(frozen=True)
 class _Thinned:
-    """How many points a chart has pixels for: commits from ``first`` to ``last``, in columns of so many commits."""
+    """The range and resolution of a thinned chart: commits from ``first`` to ``last``, in columns of ``width``
+    commits.
+    """
 
     first: float
     last: float
     width: float
 
     def near(self, x: Ints, run: Places) -> Places:
-        """Return the points in view, and as far away as a drag of the whole chart leads."""
+        """Return the visible points, and the points that a drag over the whole chart can reach."""
         near = (x[run] >= 2 * self.first - self.last) & (x[run] <= 2 * self.last - self.first)
         return run[near]
 
@@ -115,21 +124,22 @@ def finished(
     marks: Sequence[Mark],
     zoom: tuple[float, ...] = (),
 ) -> Figure:
-    """Lines over commits as a chart: axes, failures, the marks of changes.
+    """Return lines over commits as a chart with axes, failures and the marks of changes.
 
     Args:
         data: the lines.
         commits: the x axis, oldest first.
         what: the quantity.
-        ends: lowest and highest value within ``zoom``; ``None`` there is none.
-        failed: place and hover (escaped) of each cross at the foot.
+        ends: lowest and highest value within ``zoom``; ``None`` if there is none.
+        failed: commit index and hover text (escaped) of each cross at the foot.
         scheme: "light" or "dark".
         marks: changes to mark.
-        zoom: range of the x axis, () all.
+        zoom: range of the x axis, () for all.
     """
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits, zoom)
-    # Room for every label, half the newest commit's on the right: where Plotly has to make some, it draws all again.
+    # Room for every label, and on the right for half of the newest commit's label. Otherwise Plotly draws everything
+    # twice.
     layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
     layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
@@ -145,9 +155,10 @@ def finished(
 
 
 def _height(layout: Figure, share: float, count: int) -> Figure:
-    """Where in a chart of a known range stands what has no value: this share of the height.
+    """Return the vertical position of marks without a value, at this share of the chart's height.
 
-    Else an axis of its own is laid over it, which takes a browser as long as half a chart.
+    If the chart has no fixed range, a second axis is laid over it. A second axis takes a browser as long as half a
+    chart.
     """
     axis = layout["yaxis"]
     if "range" not in axis:
@@ -165,7 +176,7 @@ def _upright(mark: Mark) -> Figure:
 
 
 def _signs(marks: Sequence[Mark]) -> Figure:
-    """Signs at the top of the lines, which have the hover."""
+    """Return the signs above the lines. The signs have the hover texts of the changes."""
     colours = [mark.colour for mark in marks]
     return {
         "type": "scatter",
@@ -179,7 +190,7 @@ def _signs(marks: Sequence[Mark]) -> Figure:
 
 
 def _runs(y: Floats, version: Ints) -> list[Places]:
-    """Return the places of stretches that compare: a new version, or a commit without a number, begins another."""
+    """Return the indices of comparable runs. A new version, or a commit without a number, starts a new run."""
     places = np.flatnonzero(~np.isnan(y))
     turn = (np.diff(places) > 1) | (np.diff(version[places]) != 0)
     return np.split(places, np.flatnonzero(turn) + 1) if len(places) else []
@@ -221,13 +232,13 @@ def _line(
 
 
 def packed(values: Floats | Ints) -> dict[str, str]:
-    """Return numbers as Plotly's typed array: 4 bytes each in place of 18."""
+    """Return numbers as Plotly's typed array, which takes 4 bytes per number instead of 18."""
     kind = "i4" if values.dtype.kind == "i" else "f4"
     return {"dtype": kind, "bdata": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
 
 
 def stroke(style: Style, scheme: Scheme) -> Figure:
-    """How the line of a variant is drawn."""
+    """Return the line style of a variant."""
     colour = style.colour(scheme)
     return {
         "type": "scatter",
@@ -244,14 +255,14 @@ def _failed_text(row: Row, commit: Commit) -> str:
 
 
 def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:
-    """Crosses where a series failed, with the reason in the hover."""
+    """Return crosses at the failures of a series, with the reason in the hover."""
     marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
     points = {"x": [place for place, _ in failed], "text": [hover for _, hover in failed]}
     return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
 
 
 def hover_text(row: Row, value: Measured, what: Quantity, where: str) -> str:
-    """What stands beside the pointer at a point; ``where`` (escaped) says which it is."""
+    """Return the hover text of a point. ``where`` (escaped) names the point."""
     digits = decimals(value.value, 4) if value.value else 0
     interval = f" [{value.low:,.{digits}f} … {value.high:,.{digits}f}]" if value.low and value.high else ""
     number = f"<b>{value.value:,.{digits}f} {what.unit}</b>{interval}".replace(",", THIN)
@@ -269,13 +280,13 @@ def hover_text(row: Row, value: Measured, what: Quantity, where: str) -> str:
 
 
 def wrapped(text: str, width: int = 60) -> str:
-    """Text of a hover: escaped, in lines of some letters, and no more than 300 of them."""
+    """Return a hover text: escaped, cut at 300 characters, in lines of ``width`` characters."""
     return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
 
 
 @lru_cache(maxsize=10_000)
 def commit_line(commit: Commit) -> str:
-    """Hash, date and subject of a commit for a hover."""
+    """Return hash, date and subject of a commit for a hover."""
     day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
     return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"
 

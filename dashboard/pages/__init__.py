@@ -1,1 +1,1 @@
-"""One module a page: what it shows, and its callbacks."""
+"""One module per page: its layout, and its callbacks."""

@@ -1,4 +1,4 @@
-"""One alert: what became slower, why, since which commit, and what was done about it."""
+"""The page of one alert: what became slower, why, since which commit, and what people did about it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
-#: Series and commits that are listed.
+#: Maximum numbers of listed series and commits.
 MOST_SERIES, MOST_COMMITS = 100, 30
 
 _HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause", "Of")
 
 
 def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:
-    """The page of an alert's number, as it stands in an address."""
+    """Return the page of an alert. ``number`` is the alert's number as text, from the address."""
     back = html.P(dcc.Link("Alerts", href="/alerts", className="link"))
     if service is None or not number.isdecimal() or len(number) > 9:
         return notice("There is no such alert", back)
@@ -108,7 +108,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         try:
             return do(store.current(), service, security.writer(), number, doing, because or "", until or ""), ""
         except (LifecycleError, NoSuchAlert, WriteError) as error:
-            # What follows is how to say it on the command line.
+            # The rest of the message describes the command line.
             return str(error).partition(": --")[0], no_update
 
 
@@ -119,14 +119,14 @@ def body(
     archived: Sequence[Tracked] = (),
     levels: Mapping[SeriesName, MemberLevel] = MappingProxyType({}),
 ) -> list[Any]:
-    """Return all that the data say.
+    """Return everything that the data show about the alert.
 
     Args:
         one: the alert.
-        results: that it was found in.
+        results: the results that the alert was found in.
         scheme: "light" or "dark".
         archived: alerts that wait for a silent machine to report again.
-        levels: of the alert's series before the change, see ``member_levels``.
+        levels: the levels of the alert's series before the change, see ``member_levels``.
     """
     alert = one.alert
     subjects = {commit.hash: commit for commit in results.commits()}
@@ -152,7 +152,7 @@ def body(
         evidence = [
             html.Tr([html.Td(e.what), html.Td(e.before or "–", className="mono"), html.Td(e.after, className="mono")])
             for e in alert.cause.evidence
-            # The list of commits below has them, with a mark at those that touch the packages under test.
+            # The list of commits below already shows these, and marks commits that touch the packages under test.
             if e.what != "commit" or not alert.commits
         ]
         if evidence:
@@ -177,12 +177,12 @@ def body(
 
 
 def alert_link(one: Tracked) -> Any:
-    """The headline of an alert as a link to its page."""
+    """Return the headline of an alert as a link to its page."""
     return dcc.Link(headline(one.alert), href=f"/alert/{one.id}", className="link")
 
 
 def history(events: list[Event]) -> list[Any]:
-    """Everything that happened to the alert, the newest first."""
+    """Return the alert's events, the newest first."""
     rows = [
         html.Tr(
             [
@@ -211,13 +211,13 @@ def _range(alert: Alert) -> list[Any]:
 
 
 def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey | None:
-    """Return the series on whose page a member is shown: what a check says stands on that of the time."""
+    """Return the series whose page shows a member. The page of a time also shows the results of its check."""
     return keys.get(replace(name, quantity="latency") if name.checked else name)
 
 
 def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> Any:
     name = member.series
-    # An alert may outlive its results; then no page shows the series.
+    # An alert may outlive its results. Then no page shows the series.
     label = (
         dcc.Link(
             name.label, href=SeriesAddress(*key, "error" if name.checked else "").link(), className="link mono row"
@@ -246,7 +246,7 @@ def _sure(confidence: float) -> str:
 def _commits(alert: Alert, known: Mapping[str, Commit]) -> Any:
     suspects = set(alert.suspects) if len(alert.suspects) < len(alert.commits) else set()
     items = []
-    # Where the range is not known, the end before it is as much of a fact as those after it.
+    # If the range is unknown, the commit before the range is as certain as the listed commits, so it is listed too.
     listed = alert.commits if alert.known or not alert.before else (alert.before, *alert.commits)
     for commit in listed[-MOST_COMMITS:][::-1]:
         told = known.get(commit)

@@ -1,4 +1,4 @@
-"""What people do to an alert on its page: acknowledge, mute, resolve, reopen, comment."""
+"""Actions of people on an alert's page: acknowledge, mute, resolve, reopen, comment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockstep.alerts.stored_alert import today_utc
 from lockstep.alerts.text import status
 from lockstep.history.snapshot import Results
 
-#: Days that a mute lasts if nothing else is said.
+#: Default number of days of a mute.
 MUTE_DAYS = 14
 
 DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
@@ -30,11 +30,11 @@ _HINTS = {
 
 
 def do(results: Results, service: AlertService, who: str, number: int, doing: str, because: str, until: str) -> str:
-    """Do what a button says, and say that it was done.
+    """Do the action of a button, and return a confirmation.
 
     Raises:
-        LifecycleError: it cannot be done to an alert in its state, or something is missing.
-        NoSuchAlert: there is none of this number.
+        LifecycleError: the alert's state does not allow the action, or something is missing.
+        NoSuchAlert: no alert has this number.
     """
     because = because.strip()[:2000]
     if doing == "comment":
@@ -62,7 +62,9 @@ def do(results: Results, service: AlertService, who: str, number: int, doing: st
 
 
 def form(security: RequestSecurity) -> Any:
-    """What an identified person can do; for others how to become one. The parts are there either way."""
+    """Return the form with an identified person's actions. Other people see how to sign in; the hidden form still
+    exists.
+    """
     who = security.who
     way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
     if not security.can_sign_in:

@@ -1,4 +1,4 @@
-"""All alerts: what is open first, by state, family, machine and owner, a page at a time."""
+"""The page of all alerts, open alerts first, filtered by state, family, machine and owner, in pages."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from lockstep.alerts.stored_alert import Tracked, now_ms
 from lockstep.alerts.text import archive, headline, numbers, status, where
 from lockstep.history.store import Store
 
-#: Rows of a page.
+#: Rows per page.
 MOST = 100
 
-#: Seconds between two looks for news.
+#: Seconds between two polls for changes.
 POLL = 10
 
 KEYS = ("state", "family", "machine", "owner", "search", "sort", "page")
@@ -40,7 +40,7 @@ _HEAD = ("No.", "What", "Size", "Series", "Range", "Cause", "Owner", "Age", "Sta
 
 
 def layout(service: AlertService | None, search: str) -> Any:
-    """The page of an address."""
+    """Return the page of an address."""
     if service is None:
         return notice("No alerts are kept here", html.P(["Start it with ", html.Code("lockstep dashboard"), "."]))
     chosen = asked(search, *KEYS)
@@ -96,7 +96,7 @@ def layout(service: AlertService | None, search: str) -> Any:
                 className="crumbs",
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
-            # As of now: the list is read later, and an older number only has it read once more.
+            # The version at this moment. The list is read later; an older version only causes one more read.
             dcc.Store(id="alerts-version", data=version(service, "")),
             dcc.Interval(id="alerts-tick", interval=1000 * POLL),
             html.Div(controls, className="controls"),
@@ -144,7 +144,7 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
     ) -> Any:
         choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
         order = cast("Order", sort if sort in get_args(Order) else "urgent")
-        # Another choice begins at its first page; an address, and news, stay where they are.
+        # Another choice starts at its first page. A change of the address or of the alerts keeps the page.
         moved = {one["prop_id"].partition(".")[0] for one in ctx.triggered} - {""}
         chose = len(moved) == 1 and not moved & {"alerts-page", "alerts-version"}
         start = 0 if chose else max(at or 1, 1) - 1
@@ -163,13 +163,13 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
 
 
 def version(service: AlertService, said: str) -> str:
-    """Return a short text that differs when an alert, or what is said of the analysis, differs."""
+    """Return a short text that changes with the alerts, and with the notice on the analysis."""
     digest = blake2b(said.encode("utf-8", "replace"), digest_size=4).hexdigest() if said else ""
     return f"{service.alerts.version()}.{digest}"
 
 
 def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "") -> Choice:
-    """Return the choice of the page's controls; ``state`` is "open" and so on, "" stands for any elsewhere."""
+    """Return the filter that the page's controls select. ``state`` is "open" and so on; "" means any for the others."""
     states = {"open": OPEN, "all": None}.get(state, frozenset({cast("Life", state)}))
     return Choice(states, family, machine, owner, search)
 
@@ -188,11 +188,11 @@ def listed(
 
     Args:
         page: the alerts.
-        order: of the alerts; "family" puts a line above each family.
-        state: that was chosen: "open" and so on.
-        start: number of the page, 0 is the first.
-        everything: number of all alerts, chosen or not.
-        said: of the analysis.
+        order: the order of the alerts; "family" puts a line above each family.
+        state: the selected state: "open" and so on.
+        start: index of the page, from 0.
+        everything: number of all alerts, without filters.
+        said: the notice on the analysis.
         now: ms since 1970.
         archived: number of archived alerts by machine.
     """
@@ -239,7 +239,7 @@ def _row(one: Tracked, now: int, archived: Mapping[str, int]) -> Any:
 
 
 def summary(one: Tracked) -> str:
-    """Which family, machine and series, without the numbers that stand beside it."""
+    """Return family, machine and series of an alert. Other columns show the numbers."""
     alert = one.alert
     if alert.topic == "silent":
         return alert.text

@@ -1,4 +1,4 @@
-"""Everything that one machine measured at one commit, against the commit that it measured before."""
+"""The page of one commit: everything that one machine measured, compared with the previous measured commit."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from lockstep.history.model import Commit, Run
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
-#: Families that have a card of their own.
+#: Maximum number of families that have a card.
 MOST_FAMILIES = 60
 
 
 def layout(results: Results, address: CommitAddress) -> Any:
-    """The page that an address asks for; a hash may be shortened."""
+    """Return the page of an address. A hash may be shortened."""
     commit = find(results, address.commit)
     if commit is None:
         return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
@@ -93,7 +93,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     )
     def fill(kept: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str]:
         found = compared(kept)
-        # A long table is asked for by the grid, which has to ask again.
+        # The grid requests the rows of a long table, and must request them again.
         rows = no_update if model == "infinite" else [_cells(one) for one in found]
         return families(found), rows, f"{kept['commit']} {version}"
 
@@ -118,20 +118,20 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def find(results: Results, text: str) -> Commit | None:
-    """The commit of a hash, or of at least seven of its digits."""
+    """Return the commit of a hash, or of at least seven digits of a hash."""
     if len(text) < 7:
         return None
     return next((one for one in results.commits() if one.hash.startswith(text)), None)
 
 
 def families(found: CommitComparison) -> list[Any]:
-    """Return a card for each suite: how much faster it became on the whole, and how many series have each verdict.
+    """Return a card for each suite: its overall change, and the number of series with each verdict.
 
-    Of more than ``MOST_FAMILIES`` suites, those that hold the loudest series have a card; the others are counted.
+    With more than ``MOST_FAMILIES`` suites, the suites with the loudest series have a card. Other suites are counted.
     """
     rank = found.rows.series_keys.suite[found.rows.columns["key"]]
     suites, first = np.unique(rank, return_index=True)
-    # The series come loudest first, and so do the suites.
+    # The series come loudest first, and therefore the suites as well.
     loudest = np.sort(first[np.argsort(first)[:MOST_FAMILIES]])
     shown = sorted(loudest.tolist(), key=lambda place: found.rows.key_at(place).suite)
     cards = [_family(found, np.flatnonzero(rank == rank[place])) for place in shown]
@@ -175,7 +175,7 @@ def _cells(one: Compared) -> dict[str, Any]:
 
     low, high, times = difference.low, difference.high, difference.times
     return {
-        # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
+        # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
         "id": "\n".join((*row.key[1:], difference.verdict)),
         "href": SeriesAddress(*row.key).link(),
         "family": row.suite,
@@ -199,7 +199,7 @@ def _cells(one: Compared) -> dict[str, Any]:
 
 
 def _run_facts(run: Run) -> Any:
-    """What the numbers were measured with."""
+    """Return the conditions under which the numbers were measured."""
     facts = {"clocks": run.clock_state, "gpu": run.host.get("gpu", ""), **run.toolchain}
     facts |= {name: f"{control.seconds * 1e6:.2f} µs" for name, control in run.controls.items() if control.seconds}
     texts = [[html.Span(f"{name} ", className="dim"), mono(text)] for name, text in facts.items() if text]
@@ -245,7 +245,7 @@ _COLUMNS = [
     number("now", "Now", 80, valueFormatter=drawn("general")),
     text("interval", "Interval %", 122, cellClass="number dim"),
     text("verdict", "Verdict", 126),
-    # Whether a ratio moved by its kernel or by its baseline.
+    # Shows whether a ratio moved because of its kernel or its baseline.
     number("own_change", "Own time %", 106, valueFormatter=drawn("signed"), cellClass="number dim"),
     number("baseline_change", "Baseline %", 98, valueFormatter=drawn("signed"), cellClass="number dim"),
     text("state", "State", 84, cellRenderer="State", tooltipField="why"),

@@ -1,4 +1,4 @@
-"""Two sides next to each other: commits, machines, variants or toolchains."""
+"""The page that compares two sides: commits, machines, variants or toolchains."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
-#: Rows of the table, and points of the chart.
+#: Maximum rows of the table, and points of the chart.
 MOST, MOST_POINTS = 200, 2000
 
-#: Suites that the menu offers at once; typing finds the others.
+#: Number of suites that the menu shows at once. Typing finds the others.
 OFFERED = 200
 
-#: Of each side machine, toolchain, commit and variant; then what is compared.
+#: Machine, toolchain, commit and variant of each side, then the compared quantity, suite and cache state.
 KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
 
 _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
 
 
 def layout(results: Results, search: str) -> Any:
-    """The page that an address asks for; the newest two commits of the newest machine where it asks for none."""
+    """Return the page of an address. The default compares the newest two commits of the newest machine."""
     if not results.machines:
         run = html.P(["Measure two commits with ", html.Code("lockstep run HEAD~2..HEAD"), " and reload this page."])
         return notice("Nothing to compare yet", run)
@@ -107,7 +107,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     )
     def offer(typed: str | None, suite: str | None) -> Any:
         results = store.current()
-        # With few suites the browser has them all.
+        # With few suites the browser holds all of them.
         few = len(suites(results)) <= OFFERED
         return no_update if few else suites_like(results, suite or "", typed or "")
 
@@ -124,13 +124,13 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: Thresholds) -> list[Any]:
-    """What the comparison says.
+    """Return the result of the comparison.
 
     Args:
-        results: a picture.
-        chosen: a value for each of ``KEYS``, "" none.
+        results: the results.
+        chosen: a value for each of ``KEYS``, "" for none.
         scheme: "light" or "dark".
-        thresholds: what counts as a change.
+        thresholds: how large a change must be to count.
     """
     base, head = (Side(chosen[f"{one}m"], chosen[f"{one}c"], chosen[f"{one}v"]) for one in "bh")
     ours, theirs = run_of(results, base), run_of(results, head)
@@ -163,7 +163,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
             right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
         caption = [html.Span("Change of time, % (up: head is slower)"), html.Span(right)]
         figure = scatter([found.pairs[place] for place in timed[:MOST_POINTS].tolist()], scheme)
-        # New results leave the reader where they were.
+        # New results keep the reader's zoom.
         figure["layout"]["uirevision"] = str(chosen)
         chart = graph(figure, "Change of every case against its latency")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
@@ -175,14 +175,14 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
 
 
 def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
-    """Return at most ``OFFERED`` suites that contain what was typed, and the chosen one, sorted."""
+    """Return at most ``OFFERED`` suites that contain the typed text, and the selected suite, sorted."""
     names = suites(results)
     found = heapq.nsmallest(OFFERED, (name for name in names if typed.lower() in name.lower()))
     return sorted({*found, *([chosen] if chosen in names else [])})
 
 
 def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:
-    """A machine's commits for a menu, the newest first; only those measured with a toolchain, "" any."""
+    """Return a machine's commits for a menu, the newest first, restricted to a toolchain ("" for any)."""
     runs = {run.commit: run for run in results.runs_of(machine)}
     return [
         {"value": one.hash, "label": " ".join(part for part in (one.short, day(one.date), one.subject[:60]) if part)}
@@ -192,12 +192,12 @@ def commit_options(results: Results, machine: str, toolchain: str = "") -> list[
 
 
 def toolchains(results: Results, machine: str) -> list[str]:
-    """Toolchains that a machine was measured with, the newest first."""
+    """Return the toolchains that a machine was measured with, the newest first."""
     return list(dict.fromkeys(toolchain_text(run) for run in reversed(results.runs_of(machine))))
 
 
 def variants(results: Results, machine: str) -> list[str]:
-    """Variants that a machine has measured."""
+    """Return the variants that a machine has measured."""
     return sorted({one.axis("variant") for one in results.series(machine=machine)} - {""}, key=natural)
 
 
@@ -223,7 +223,7 @@ def _side(results: Results, side: str, label: str, machine: str, chosen: dict[st
     commits = commit_options(results, machine, toolchain)
     values = [one["value"] for one in commits]
     first = values[min(1, len(values) - 1)] if side == "b" and values else values[0] if values else None
-    # Short hashes are what people type and paste.
+    # People type and paste short hashes.
     given = next((value for value in values if chosen[f"{side}c"] and value.startswith(chosen[f"{side}c"])), first)
     tools, own = toolchains(results, machine), variants(results, machine)
     common: dict[str, Any] = {"searchable": True, "limit": 100}

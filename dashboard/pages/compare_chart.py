@@ -1,4 +1,4 @@
-"""Cases of two sides as a chart: what changed against how long it takes."""
+"""The chart of a comparison: the change of each case against its time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SYMBOLS = {
 
 
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
-    """Every timed case's change in per cent against its time on the base's side, told apart by verdict."""
+    """Return each timed case's change in per cent against its time on the base side, with a marker per verdict."""
     data: list[Figure] = []
     for verdict in LOUDEST:
         own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
@@ -37,7 +37,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
             continue
         colour = _COLOURS[scheme].get(verdict, neutral(scheme))
         known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in own]
-        # A ratio's interval is longer upwards: drawn as long downwards it would end below -100 %.
+        # A ratio's interval is longer upwards. If it were drawn equally long downwards, it would end below -100 %.
         up = [100 * (math.expm1(p.high) - math.expm1(p.log)) for p in known]
         down = [100 * (math.expm1(p.log) - math.expm1(p.low)) for p in known]
         bars = {"type": "data", "array": up, "arrayminus": down, "color": colour, "thickness": 1, "width": 0}

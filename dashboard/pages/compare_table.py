@@ -1,4 +1,4 @@
-"""Cases of two sides next to each other, a line each."""
+"""The table of a comparison, one line per case."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _COUNTED = {QUANTITIES[name].unit for name in EXACT} - {"bytes"}
 
 
 def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
-    """The pairs in their order; a line leads to its family on head's machine."""
+    """Return the pairs in their order. A line links to its family on head's machine."""
     units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
     unit = units.pop() if len(units) == 1 else ""
     numbers = [f"{side} {unit}".strip() for side in ("Base", "Head")]
-    # The change beside the variant: a phone shows no more than the first columns.
+    # The change follows the variant, because a phone shows only the first columns.
     names = ["Suite", "Variant", "Change", "Case", "L2", "95 % interval", *numbers, "Verdict", "Machine code"]
     return table(names, [_row(pair, head, not unit) for pair in pairs], "Cases, the loudest first")
 

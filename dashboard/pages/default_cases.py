@@ -1,4 +1,4 @@
-"""Which shapes of a suite have most to tell: what a page shows before anybody has chosen."""
+"""Select the most informative shapes of a suite, which a page shows before the reader chooses."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
-#: Newest commits that count as history; more of them would tell no more of what happens now.
+#: Number of newest commits that count as history. Older commits say little about the current state.
 RECENT = 100
 
-#: Cases chosen on a page that no case was asked of.
+#: Number of cases selected on a page whose address names none.
 FIRST_CASES = 2
 
 
 @remembered
 def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str], ...]:
-    """Cases of a suite with their cache state, the most telling first; those without a number are left out.
+    """Return the cases of a suite with their cache state, the most informative first. Cases without numbers are left
+    out.
 
-    That is the longest recent history of any variant, and among equals the largest change from its first number to
-    its last: a curve before a point, a step before a flat line.
+    A case is more informative if any of its variants has a longer recent history. Among equals, the largest change from
+    first to last number wins. So a curve comes before a point, and a step before a flat line.
     """
     known_cases: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     series = [one for own in series_of(results, suite, machine).values() for one in own]
@@ -39,19 +40,23 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
 
 
 def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str], caches: Sequence[str]) -> str:
-    """The cache state with most to tell about the asked cases, or about any."""
+    """Return the most informative cache state of the requested cases, or of all cases."""
     known_cases = telling(results, machine, suite)
     asked = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
     return asked[0] if asked else caches[0]
 
 
 def first_cases(results: Results, machine: str, suite: str, l2: str, cases: Sequence[str]) -> list[str]:
-    """The cases with most to tell on this machine, small before large; a suite has shapes for others as well."""
+    """Return this machine's most informative cases, small before large. A suite may have shapes for other machines
+    too.
+    """
     known_cases = [case for case, state in telling(results, machine, suite) if case and state == l2]
     return sorted(known_cases[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
 
 
 def _history(trend: Trend) -> tuple[int, float]:
-    """Numbers of the newest ruler, and the log of the factor between the first and the last of them."""
+    """Return the count of numbers of the newest version, and the log of the factor between its first and last
+    number.
+    """
     values = trend.value[(trend.version == trend.version[-1]) & np.isfinite(trend.value) & (trend.value > 0)]
     return len(values), abs(math.log(values[-1] / values[0])) if len(values) else 0.0

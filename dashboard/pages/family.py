@@ -1,4 +1,4 @@
-"""A family on a machine: how each shape moved over the commits, and where its variants stand now."""
+"""The page of a family on a machine: the trend of each shape, and the newest numbers of its variants."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from lockstep.history.model import Commit, Series, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
-#: Cases drawn at once; a chart costs the browser about 10 ms.
+#: Maximum number of cases drawn at once; a chart takes the browser about 10 ms.
 MOST_CASES = 20
 
-#: Columns of pixels of a long trend, beside others and alone in its row.
+#: Pixel columns of a long trend, beside others and alone in its row.
 _COLUMNS, _COLUMNS_ALONE = 400, 800
 
-#: Points of a page from which its trends are thinned out.
+#: Number of points on a page above which its trends are thinned out.
 LONG = 3_000
 
 
@@ -46,7 +46,9 @@ _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
 
 def layout(results: Results, address: FamilyAddress) -> Any:
-    """The page that an address asks for; choices that it leaves open, or that do not exist, are made here."""
+    """Return the page of an address. Choices that the address leaves open, or that do not exist, get their defaults
+    here.
+    """
     keys = series_of(results, address.suite)
     machines = sorted({machine for machine, *_ in keys})
     if address.machine not in machines:
@@ -155,7 +157,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom)
         return trends(results, address, scheme, findings.of_machine(results, address.machine))
 
-    # On its own, so that a zoom or another quantity asks for nothing that it does not move.
+    # A separate callback, so that a zoom or another quantity does not request data that it does not change.
     @app.callback(
         Output("family-latest", "children"),
         *(one for one in chosen if one.component_id != "family-quantities"),
@@ -197,7 +199,7 @@ def _address(
     variants: Sequence[str] | None,
     zoom: str | None = "",
 ) -> FamilyAddress:
-    """What the controls say; an empty one says ``None``."""
+    """Return the address of the controls' values. An empty control has the value ``None``."""
     shown = {"quantities": tuple(quantities or ()), "variants": tuple(variants or ())}
     return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 
@@ -205,7 +207,7 @@ def _address(
 def trends(
     results: Results, address: FamilyAddress, scheme: Scheme, picture: MachineFindings | None = None
 ) -> list[Any]:
-    """A chart for each chosen case and quantity, with the changes that were found."""
+    """Return a chart for each selected case and quantity, with the detected changes."""
     keys, drawn = _chosen(results, address)
     commits = results.commits(address.machine)
     if not drawn or not address.quantities:
@@ -244,7 +246,7 @@ def trends(
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
-    """Latency over the shapes at the newest commit that measured the suite, and the numbers of the chosen cases."""
+    """Return latency over the shapes at the newest commit that measured the suite, and the selected cases' numbers."""
     keys, drawn = _chosen(results, address)
     commit = _newest(results, address.machine, keys)
     if commit is None or not drawn:
@@ -276,7 +278,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
 
 
 def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[SeriesKey, list[Series]], dict[str, Style]]:
-    """Series of the machine, suite and cache state by row, and the styles of the chosen variants."""
+    """Return the series of the machine, suite and cache state by key, and the styles of the selected variants."""
     drawn = {
         variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
     }
@@ -285,7 +287,7 @@ def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[SeriesKey, l
 
 
 def _newest(results: Results, machine: str, keys: Mapping[SeriesKey, Sequence[Series]]) -> Commit | None:
-    """The last commit at which one of these has a point."""
+    """Return the newest commit at which one of these series has a point."""
     rows = newest_rows(results, machine)
     found = [row for key in keys if (row := rows.find(key)) >= 0]
     places = rows.columns["commit"][found].tolist()
@@ -293,7 +295,7 @@ def _newest(results: Results, machine: str, keys: Mapping[SeriesKey, Sequence[Se
 
 
 def _cases(address: FamilyAddress, keys: Iterable[SeriesKey]) -> list[str]:
-    """The chosen cases; the nameless one of a benchmark without parameters needs no choosing."""
+    """Return the selected cases. A benchmark without parameters has one case "", which needs no selection."""
     existing = {case for _, _, _, case, _ in keys}
     return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
 

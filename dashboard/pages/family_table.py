@@ -1,4 +1,4 @@
-"""The numbers of a family's chosen cases at one commit, a line a series."""
+"""The table of a family's selected cases at one commit, one line per series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from lockstep.compare.rows import STATE_LABELS, Row
 
 
 def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
-    """By case, in it what cannot run here last; both in the order of ``cases`` and ``variants``."""
+    """Return the rows by case and variant, in the order of ``cases`` and ``variants``. Within a case, n/a comes
+    last.
+    """
     rows = sorted(rows, key=lambda row: (cases.index(row.case), row.state == "na", variants.index(row.variant)))
     if any(row.value for row in rows):
         return _value_table(rows)
@@ -24,7 +26,7 @@ def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[s
 
 
 def _value_table(rows: Sequence[Row]) -> Any:
-    # Other projects' benchmarks have no variants.
+    # Benchmarks of other projects have no variants.
     variants = any(row.variant for row in rows)
     body = [
         html.Tr(
@@ -54,7 +56,7 @@ def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
 
 
 def _plain(value: float) -> str:
-    """What is counted has no decimals."""
+    """Format a value. A whole number has no decimals."""
     return significant(value, 4) if value % 1 else whole(value)
 
 
@@ -65,7 +67,7 @@ def _table_cells(row: Row) -> list[Any]:
             return html.Td("–", className="number dim")
         text: list[Any] = [told(measured.value), " "]
         if interval:
-            # An empty one as well, or the numbers of a column would not stand below each other.
+            # The cell is added even if it is empty, so that the numbers of a column align.
             ends = measured.ends("–") if measured.low != measured.high else ""
             text.append(html.Span(ends, className="dim ends"))
         return html.Td(text, className="number")

@@ -1,4 +1,4 @@
-"""The table of series that pages narrow, sort and open rows of: its looks and its kinds of column."""
+"""The table of series on several pages: its looks, its kinds of column, and its search, sort and click."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from dash import Dash, Input, Output, State
 
 from dashboard.pages.parts import in_browser
 
-#: Rows up to which the table is as high as they are.
+#: Maximum number of rows for which the table is as high as its rows.
 FEW_ROWS = 40
 
 Column = dict[str, Any]
 
 
-#: Rows up to which a browser has the whole table; of a longer one it asks the server for what it shows.
+#: Maximum number of rows that the browser holds as a whole. For a longer table it requests visible rows from the
+#: server.
 WHOLE = 1000
 
-#: How AG Grid asks for the rows of a long table: blocks of 100, at most 30 of them in the browser.
+#: Settings with which AG Grid requests the rows of a long table: blocks of 100, at most 30 of them in the browser.
 _SERVED = {"cacheBlockSize": 100, "maxBlocksInCache": 30, "infiniteInitialRowCount": 100, "cacheOverflowSize": 2}
 
 
 def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: str = "") -> Any:
-    """An empty table.
+    """Return an empty table.
 
     Args:
-        name: its id.
+        name: the id of the table.
         columns: see ``text`` and ``number``.
-        rows: how many it will have at most; more than ``WHOLE`` come from the server, block by block.
-        empty: what it says if it has none.
-        search: text that rows must hold.
+        rows: maximum number of rows; more than ``WHOLE`` come from the server, block by block.
+        empty: the text of a table without rows.
+        search: text that rows must contain.
     """
     served = rows > WHOLE
     source: dict[str, Any] = {"rowModelType": "infinite"} if served else {"rowData": []}
@@ -57,11 +58,11 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: st
 
 
 def connect(app: Dash, page: str) -> None:
-    """Connect a page's table: a search narrows it, a click opens a row, and a long one asks again for its rows.
+    """Connect a page's table: a search filters it, a click opens a row, and a long table requests its rows again.
 
     Args:
         app: the application of the page.
-        page: prefix of the ids "…-grid", "…-search" and "…-told". The last one changes with the rows.
+        page: prefix of the ids "…-grid", "…-search" and "…-told". The last changes with the rows.
     """
     options, search, answer = f"{page}-grid", Input(f"{page}-search", "value"), f"{page}-told"
     in_browser(app, "search", Output(options, "dashGridOptions"), search, State(options, "dashGridOptions"))
@@ -70,20 +71,20 @@ def connect(app: Dash, page: str) -> None:
 
 
 def text(field: str, header: str, width: int, **more: Any) -> Column:
-    """A column of text, ``width`` pixels wide; ``more``: of AG Grid's column."""
+    """Return a column of text, ``width`` pixels wide. ``more`` are further options of AG Grid's column."""
     return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
 
 
 def number(field: str, header: str, width: int, **more: Any) -> Column:
-    """A column of numbers."""
+    """Return a column of numbers. ``more`` are further options of AG Grid's column."""
     column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "cellClass": "number"}
     return column | {"filter": "agNumberColumnFilter"} | more
 
 
 def drawn(name: str) -> dict[str, str]:
-    """One of the functions of ``assets/grid.js``, for a column's ``valueFormatter``."""
+    """Return a reference to a function in ``assets/grid.js``, for a column's ``valueFormatter``."""
     return {"function": f"{name}(params)"}
 
 
-#: A shape, in the order of its numbers.
+#: A column of shapes, sorted by the numbers in them.
 BY_SHAPE = {"cellClass": "mono", "comparator": {"function": "byShape"}, "tooltipField": "case"}

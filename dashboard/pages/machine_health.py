@@ -1,4 +1,4 @@
-"""How far a machine's numbers can be trusted: when it last reported, its clocks, noise, controls and toolchain."""
+"""The state of a machine, from which readers judge its numbers: last report, clocks, noise, controls and toolchain."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lockstep.history.series_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import once
 
-#: Points of a control's trend.
+#: Maximum points of a control's trend.
 TREND = 120
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A commit from which a machine was measured with something else: name, before, after."""
+    """A commit from which on the toolchain differs: name, value before, value after of each change."""
 
     commit: Commit
     changes: tuple[tuple[str, str, str], ...]
@@ -32,15 +32,19 @@ class Upkeep:
 
     Attributes:
         machine: the machine's name.
-        run: the machine's newest run; commit: the commit of that run.
-        commits, series: the machine's number of commits and series; failed: series that failed at the newest commit.
-        reported_at: when the newest number of any commit was measured, ms since 1970; 0 if unknown.
-        points: number of points of the newest commit that state clocks; throttled: how many of them were throttled.
-        reasons: the reasons for throttling, each with its number of points.
+        run: the machine's newest run.
+        commit: the commit of the newest run.
+        commits, series: the machine's number of commits and series.
+        failed: number of series that failed at the newest commit.
+        reported_at: time of the newest number of any commit, ms since 1970; 0 if unknown.
+        points: number of points of the newest commit that state clocks.
+        throttled: number of these points that were throttled.
+        reasons: number of points by reason for throttling.
         sm_mhz: the median clock of these points; ``None`` if unknown.
-        noise: median standard error of the logarithm of a time or other number, ratios apart, at the newest commit
-            (0.001 is 0.1 %); mde: median smallest detectable effect; ``None`` unknown.
-        controls: for each control, its rate (calls a second) at the last commits, oldest first, with the commit's
+        noise: median standard error of the logarithm of a number, without ratios, at the newest commit (0.001 is 0.1
+            %).
+        mde: median smallest detectable effect; ``None`` if unknown.
+        controls: for each control, its rate (calls per second) at the last commits, oldest first, with the commit's
             index.
         turns: the changes of the toolchain, the newest first.
     """
@@ -63,7 +67,7 @@ class Upkeep:
 
 
 def upkeep(results: Results, machine: str) -> Upkeep:
-    """The upkeep of a machine that the results know; worked out once for each picture."""
+    """Return the state of a known machine, computed once per snapshot of the results."""
     return once(results, "upkeep", machine, lambda: _upkeep(results, machine))
 
 
@@ -71,7 +75,7 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
     runs, commits = results.runs_of(machine), results.commits(machine)
     index = results.keys(machine)
     points = results.columns(machine, ("sm_mhz", "clock_reasons", "mde"), commits[-1].hash)
-    # A series is a row of the overview: its latency and its speedup are two points.
+    # The overview shows a series as one row, although latency and speedup are two points.
     failed = np.unique(index.key_at[points["rank"][points["state"] == STATES.index("failed")]])
     clocked = np.flatnonzero(points["sm_mhz"] > 0)
     texts = (text.split("\n") for text in points["clock_reasons"][clocked].tolist())

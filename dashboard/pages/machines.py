@@ -1,4 +1,4 @@
-"""The machines: whether each still reports, and how far its numbers can be trusted."""
+"""The page of the machines: whether each still reports, and the state from which readers judge its numbers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.history.unread import tally
 
-#: A machine that reported longer ago is silent (the alerts take the same), in days.
+#: Days without a report after which a machine is silent, the same as for alerts.
 SILENT = 7
 
-#: Turns of a machine's toolchain that are listed.
+#: Maximum number of listed changes of a machine's toolchain.
 MOST_TURNS = 20
 
-#: Seconds between two looks for news.
+#: Seconds between two polls for new results.
 POLL = 10
 
 _HEAD = (
@@ -56,7 +56,7 @@ _HEAD = (
 
 
 def layout(results: Results) -> Any:
-    """The page."""
+    """Return the page."""
     if not results.machines:
         trouble = [problem_list(results.problems)] if results.problems else []
         run = html.P(["Measure with ", html.Code("lockstep run HEAD"), " and reload this page."])
@@ -74,7 +74,7 @@ def layout(results: Results) -> Any:
 
 
 def register(app: Dash, store: Store) -> None:
-    """Have the page filled, and filled again when there are new results."""
+    """Register callbacks that fill the page, and fill it again when there are new results."""
 
     @app.callback(
         Output("machines-body", "children"),
@@ -92,7 +92,7 @@ def register(app: Dash, store: Store) -> None:
 
 
 def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
-    """All machines in a table, then what each has been through, then what could not be read."""
+    """Return all machines in a table, then the history of each, then the unreadable files."""
     every = [upkeep(results, machine) for machine in results.machines]
     every.sort(key=lambda one: -one.reported_at)
     parts: list[Any] = [table(_HEAD, [_row(one, now) for one in every], "Machines")]
@@ -106,7 +106,7 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
 
 
 def controls_chart(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
-    """The rate of each control over the commits, in per cent of its own median: down is a slower machine."""
+    """Return the rate of each control over the commits, in per cent of its own median; down is a slower machine."""
     drawn = styles(list(one.controls), set())
     data: list[dict[str, Any]] = []
     for name, points in one.controls.items():
@@ -200,5 +200,5 @@ def _unchanged(run: Run) -> str:
 
 
 def _anchor(one: Upkeep) -> str:
-    # Names of machines hold what an address has to escape.
+    # Machine names may contain characters that must not occur in an address.
     return "machine-" + "".join(letter if letter.isalnum() else "-" for letter in one.machine)

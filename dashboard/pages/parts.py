@@ -1,4 +1,4 @@
-"""Parts that several pages are made of."""
+"""Parts that several pages share."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit
 from lockstep.history.problems import Problem
 
-#: A list longer than this helps nobody; the rest is counted.
+#: Maximum number of listed problems; further problems are counted.
 MOST_PROBLEMS = 200
 
 
 @lru_cache(maxsize=10_000)
 def day(milliseconds: int) -> str:
-    """Date of a time in ms since 1970, UTC."""
+    """Return the date (UTC) of a time in ms since 1970."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def age(milliseconds: int, now: int) -> str:
-    """How long ago, in the largest unit that fits: ``3 d``; both in ms since 1970."""
+    """Return the age in the largest unit that fits: ``3 d``. Both times are in ms since 1970."""
     seconds = max(now - milliseconds, 0) // 1000
     for unit, size in (("y", 31_557_600), ("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
@@ -38,28 +38,28 @@ def age(milliseconds: int, now: int) -> str:
 
 
 def count(number: int, one: str) -> str:
-    """``1 machine``, ``2 machines``; series are the same in both."""
+    """Return ``1 machine`` or ``2 machines``. A noun that ends in "s" stays as it is."""
     return f"{whole(number)} {one}{'' if number == 1 or one.endswith('s') else 's'}"
 
 
 def mono(text: str, class_name: str = "") -> Any:
-    """Text in the monospace face: shapes, hashes, names of machines and variants."""
+    """Return text in the monospace font, for shapes, hashes, names of machines and variants."""
     return html.Span(text, className=f"mono {class_name}".strip())
 
 
 def commit_line(commit: Commit) -> list[Any]:
-    """Hash, date and subject of a commit."""
+    """Return hash, date and subject of a commit."""
     parts = [mono(commit.short), " ", html.Span(day(commit.date), className="dim")]
     return [*parts, " ", html.Span(commit.subject)] if commit.subject else parts
 
 
 def notice(title: str, *children: Any) -> Any:
-    """A page that has nothing else to show: what is the matter, and what to do."""
+    """Return a page that only says what is wrong and what to do."""
     return html.Main(html.Section([dmc.Title(title, order=1, size="h3"), *children], className="notice"))
 
 
 def problem_list(problems: Sequence[Problem]) -> Any:
-    """What could not be read: file and reason."""
+    """Return a list of unread files with reasons."""
     shown = [html.Li([mono(one.path), html.Span(f" {one.what}")]) for one in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         shown.append(html.Li(f"and {len(problems) - MOST_PROBLEMS} more"))
@@ -67,24 +67,24 @@ def problem_list(problems: Sequence[Problem]) -> Any:
 
 
 def back_link() -> Any:
-    """The way to the overview."""
+    """Return the link to the overview."""
     return dcc.Link("Overview", href="/", className="link")
 
 
 def minus(number: str) -> str:
-    """A number's text with the minus sign that is as wide as the plus."""
+    """Return a number's text with a typographic minus, which is as wide as the plus."""
     return number.replace("-", "−")
 
 
 def change_cell(log: float, text: str = "") -> Any:
-    """A table's cell with a change in per cent, or as ``text`` has it, and whether it became worse, from its log."""
+    """Return a table cell for a change: its direction, and the percentage or ``text``. ``log`` is the log factor."""
     kind = "slower" if log > 0 else "faster"
     glyph = html.Span(f"{sign(log)} ", className="glyph")
     return html.Td([glyph, text or change(log)], className=f"number {kind}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
-    """Rows (``html.Tr``) under a head, in a card that scrolls by itself; ``caption`` is for those who listen."""
+    """Return a table with a head, in a card that scrolls by itself. ``caption`` is for screen readers."""
     named = html.Caption(caption, className="visually-hidden")
     cells = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
     named_region: Any = {"role": "region", "aria-label": caption}
@@ -94,35 +94,35 @@ def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
 
 
 def commit_link(commit: Commit, machine: str = "") -> Any:
-    """A commit's hash that leads to its page; the subject is its tooltip."""
+    """Return a commit's hash as a link to the commit's page, with the subject as tooltip."""
     return dcc.Link(
         commit.short, href=CommitAddress(commit.hash, machine).link(), className="link mono", title=commit.subject
     )
 
 
 def labelled(label: str, control: Any, hidden: bool = False) -> Any:
-    """A control that has no label of its own, under one."""
+    """Return a control under a label, for controls without a label of their own."""
     return html.Div([html.Span(label, className="label"), control], hidden=hidden)
 
 
 def in_browser(app: Dash, function: str, *given: Any) -> None:
-    """Register a callback that the browser answers: a function of ``assets/callbacks.js``, its output, its inputs."""
+    """Register a callback that runs in the browser: a function of ``assets/callbacks.js``, its output, its inputs."""
     clientside: Any = app.clientside_callback
     clientside(ClientsideFunction("lockstep", function), *given, prevent_initial_call=True)
 
 
 def loading(content: Any) -> Any:
-    """Content that steps back while it is drawn anew, if that takes long enough to be noticed."""
+    """Return content that fades during an update, if the update takes long enough to be noticed."""
     spinner = html.Span("Loading", className="loading", role="status")
     faded = {"visibility": "visible", "opacity": 0.5}
     return dcc.Loading(content, delay_show=400, custom_spinner=spinner, overlay_style=faded)
 
 
 def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
-    """A chart that fills its box, with a name for those who do not see it. ``more``: of ``dcc.Graph``.
+    """Return a chart that fills its box. ``label`` is for screen readers; ``more`` are options of ``dcc.Graph``.
 
-    It is saved from its box by ``assets/charts.js``, with that name: Plotly's own button knows one format. The buttons
-    are made there as well, for whom comes near: a page of charts has few components, which each take a browser 1 ms.
+    ``assets/charts.js`` saves the chart under this label, because Plotly's own button has only one format. The script
+    also creates the buttons when the pointer is near: each component on a page takes a browser 1 ms.
     """
     config: Any = GRAPH_CONFIG
     named: Any = {"role": "group", "aria-label": label}

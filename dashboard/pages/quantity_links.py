@@ -1,4 +1,4 @@
-"""Links from one quantity of a suite to the others, which are benchmarks of their own."""
+"""Links from one quantity of a suite to the others, which are separate benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that measure the numbers of a page again, to copy."""
+"""Commands that measure the numbers of a page again, for copying."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lockstep.record.reproduce import here, installed, locked, script
 
 
 def series_commands(results: Results, commits: Sequence[Commit], points: Points, zoom: tuple[float, ...]) -> list[Any]:
-    """Return the commands for the newest number in view; [] if there is none.
+    """Return the commands for the newest visible number; [] if there is none.
 
     Args:
         results: the results that hold the points.
@@ -43,7 +43,9 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
 
 
 def alert_commands(one: Tracked, results: Results) -> list[Any]:
-    """Return the commands that measure an alert's change again and that find its commit; [] if it has no change."""
+    """Return the commands that measure an alert's change again and that find its commit; [] if the alert has no
+    change.
+    """
     command = reproduce(one.alert)
     if not command:
         return []
@@ -56,7 +58,9 @@ def alert_commands(one: Tracked, results: Results) -> list[Any]:
 
 
 def _measured_with(alert: Alert, results: Results) -> list[str]:
-    """Return comments on what both ends were measured with; one process measures both with what is installed."""
+    """Return comments on the conditions of measurement at both ends. One process measures both ends with today's
+    software.
+    """
     runs = {run.commit: run for run in results.runs if run.machine == alert.machine}
     with_text = [installed(measured(runs[end])) if end in runs else "" for end in ends(alert)]
     if len(set(with_text)) == 1:
@@ -71,7 +75,7 @@ def _disclosure(said: list[Any], *parts: Any) -> list[Any]:
 
 
 def _block(text: str, label: str) -> Any:
-    """Return text that scrolls by itself, with a button that ``assets/copy.js`` answers."""
+    """Return text that scrolls by itself, with a copy button that ``assets/copy.js`` handles."""
     named: Any = {"role": "region", "aria-label": label}
     copy = html.Button("Copy", type="button", className="copy", title=label)
     return html.Div([html.Pre(text, tabIndex=0, **named), copy], className="commands")

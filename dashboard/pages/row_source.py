@@ -1,7 +1,7 @@
-"""Rows of a long table, a block at a time: searched, filtered and sorted by the server.
+"""Send the rows of a long table in blocks. The server searches, filters and sorts.
 
-AG Grid's infinite row model asks for rows ``startRow`` to ``endRow`` under a filter and a sort order. Only the rows of
-the block are sent, so a table of 60,000 series loads as fast as one of a hundred.
+AG Grid's infinite row model requests rows ``startRow`` to ``endRow`` under a filter and a sort order. Only the rows of
+the block are sent, so a table of 60,000 series loads as fast as a table of a hundred.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lockstep.history.model import STATES, Floats
 
 T = TypeVar("T", bound=Sequence[Any])
 
-#: By column, what gives the values of all rows; ``None`` where a row has none.
+#: By column, a function that returns the values of all rows; ``None`` for rows without a value.
 Values = Mapping[str, Callable[[T], Sequence[Any]]]
 
 
 class Rowed(Protocol):
-    """Series of a table, as statuses and comparisons are."""
+    """Series of a table: statuses or comparisons."""
 
     @property
     def rows(self) -> RowTable:
-        """The row of each."""
+        """The row of each series."""
 
 
 def key_values() -> dict[str, Callable[[Rowed], Sequence[Any]]]:
@@ -53,7 +53,7 @@ def percents(logs: Floats) -> list[float | None]:
     return or_none(100 * np.expm1(logs))
 
 
-#: Rows of one block at most, whatever is asked.
+#: Maximum rows of one block, whatever the request.
 MOST_ROWS = 1000
 
 _TEXT: dict[str, Callable[[str, str], bool]] = {
@@ -75,7 +75,7 @@ _NUMBER: dict[str, Callable[[float, float], bool]] = {
 
 
 def chosen_rows(items: T, values: Values[T], request: Mapping[str, Any], search: str = "") -> Sequence[int]:
-    """Return the places of the items that a request's filter and a search leave, in the request's order.
+    """Return the indices of the items that match a request's filter and a search, in the request's order.
 
     Args:
         items: the items in their default order.
@@ -94,7 +94,7 @@ def chosen_rows(items: T, values: Values[T], request: Mapping[str, Any], search:
         if name in values and isinstance(model, Mapping):
             column = values[name](items)
             found = [place for place in found if _passes(column[place], model)]
-    # The last criterion first: sorting keeps the order of equals.
+    # The last criterion is applied first, because sorting keeps the order of equals.
     order = request.get("sortModel")
     for part in reversed(order) if isinstance(order, list) else ():
         name = part.get("colId") if isinstance(part, Mapping) else None
@@ -110,11 +110,11 @@ def block(
     cells: Callable[[list[Any]], list[Any]],
     search: str = "",
 ) -> dict[str, Any]:
-    """Return AG Grid's answer: the rows of the block that is asked for, and how many rows there are in all.
+    """Return AG Grid's answer: the rows of the requested block, and the number of all rows.
 
     Args:
         items, values, request, search: see ``chosen_rows``.
-        cells: the cells of some items, in the form in which the grid takes rows.
+        cells: converts items to the form in which the grid takes rows.
     """
     found = chosen_rows(items, values, request, search)
     start, end = (one if isinstance(one, int) else 0 for one in (request.get("startRow"), request.get("endRow")))
@@ -155,7 +155,7 @@ def _passes_number(value: Any, kind: str, wanted: Any, end: Any) -> bool:
 
 
 def _sorted(places: Sequence[int], column: Sequence[Any], down: bool) -> list[int]:
-    """Sort by number, or by text with the numbers in it as numbers; rows without a value come last."""
+    """Sort by number, or by text with digits compared as numbers. Rows without a value come last."""
     there = [place for place in places if not _missing(column[place])]
     if all(isinstance(column[place], int | float) for place in there):
         there.sort(key=lambda place: column[place], reverse=down)

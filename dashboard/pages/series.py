@@ -1,4 +1,4 @@
-"""One series: every point, what was found in it, and how far it can be trusted."""
+"""The page of one series: every point, the detected changes, and the facts from which readers judge the numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lockstep.timing.detectable_effect import epochs_to_detect
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:
-    """The page that an address asks for."""
+    """Return the page of an address."""
     keys = series_of(results, address.suite)
     key = key_at(address)
     machines = sorted({machine for machine, *rest in keys if tuple(rest) == key[1:]})
@@ -100,7 +100,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
 
 
 def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) -> str:
-    """Return the page of another quantity of the same variant and case; "" if it was not measured."""
+    """Return the page of another quantity of the same variant and case; "" if that quantity was not measured."""
     # An exact quantity has no cache state.
     for l2 in (address.l2, "", "cold"):
         if SeriesKey(machine, suite, address.variant, address.case, l2) in results.keys(machine).place:
@@ -157,7 +157,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
-    """How far the numbers can be trusted, in a line of facts."""
+    """Return a line of facts from which readers judge the numbers."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
     facts: list[tuple[str, str, str]] = []
     if numbers:
@@ -195,7 +195,7 @@ def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
 
 
 def _accuracy_fact(point: Point) -> tuple[str, str, str]:
-    """How far the newest results are off the reference, and whether two calls gave the same bits."""
+    """Return the error of the newest check, and whether two calls gave the same bits."""
     row = "" if point.worst_row is None else f"worst row {point.worst_row:.1e}"
     same = {None: "", 0.0: "not deterministic", 1.0: "deterministic"}[point.deterministic]
     return "Error of the newest check", f"{point.check_error or 0.0:.1e}", ", ".join(filter(None, (row, same)))
@@ -220,12 +220,12 @@ def _epochs_for_1_percent(point: Point) -> int | None:
     if error is None or point.epochs < 2 or not math.isfinite(error):
         return None
     spread = error * math.sqrt(point.epochs)
-    # Two values whose sample standard deviation is the spread of the epochs, which the record does not list.
+    # Two values whose sample standard deviation is the spread of the epochs. The record does not list the epochs.
     return epochs_to_detect((0.0, spread * math.sqrt(2)), 0.01)
 
 
 def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list[Any]:
-    """What was found, newest first, with its cause in a sentence."""
+    """Return the detected changes, newest first, each with its cause in a sentence."""
     if not shown.found:
         return []
     named = {commit.hash: commit for commit in results.commits(address.machine)}
@@ -247,7 +247,9 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
 
 
 def _place(one: Finding, named: Mapping[str, Commit], machine: str) -> list[Any]:
-    """The commit that a change came with; where several can be, the two ends, which are compared by the link."""
+    """Return the commit of a change. For several possible commits, return the two ends with a link that compares
+    them.
+    """
     if one.exact and one.end in named:
         return [commit_link(named[one.end], machine), f" {named[one.end].subject}"]
     href = link("/compare", bm=machine, bc=one.good, hm=machine, hc=one.end)

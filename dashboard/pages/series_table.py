@@ -1,4 +1,4 @@
-"""The commits of one series, a line each."""
+"""The table of one series, one line per commit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lockstep.compare.number_format import significant, whole
 from lockstep.compare.rows import STATE_LABELS, Quantity
 from lockstep.history.model import Commit, Point
 
-#: Commits listed; the chart has all of them, and chooses which.
+#: Maximum number of listed commits. The chart shows all commits, and its zoom selects the listed ones.
 MOST_ROWS = 50
 
 
 def commit_table(
     commits: Sequence[Commit], machine: str, points: Points, what: Quantity, zoom: tuple[float, ...] = ()
 ) -> list[Any]:
-    """The newest commits that are in view: number, step from the one before (more is slower), clocks, toolchain."""
+    """Return the newest visible commits: number, step from the previous commit (more is slower), clocks, toolchain."""
     seen = [place for place, (point, _) in enumerate(points) if within(point.commit, zoom)]
     listed = seen[-MOST_ROWS:][::-1]
     beside = {title: told for title, told in _BESIDE.items() if any(told(points[place][0]) for place in listed)}
@@ -39,7 +39,7 @@ def commit_table(
     )
 
 
-#: What is told of a point where it is known.
+#: Columns that appear if at least one listed point has the fact.
 _BESIDE: dict[str, Callable[[Point], str]] = {
     "SM MHz": lambda point: "" if point.sm_mhz is None else whole(point.sm_mhz),
     "°C": lambda point: "" if point.temperature_c is None else f"{point.temperature_c:.0f}",
@@ -59,7 +59,7 @@ def _table_cells(
     commit = commits[point.commit]
     moved = ""
     if number and last and before and before.version == point.version and min(number.value, last.value) > 0:
-        # As on every page, more is worse: 1.5 × that become 1.4 × take 7 % more time.
+        # As on every page, more is worse: if 1.5 × become 1.4 ×, the time grows by 7 %.
         old, new = (number.value, last.value) if what.higher_is_better else (last.value, number.value)
         moved = minus(f"{100 * (new / old - 1):+z.2f}")
     tools = toolchain_change(before, point) if before else []

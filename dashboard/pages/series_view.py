@@ -1,4 +1,4 @@
-"""What there is to know of one series, as its page shows it."""
+"""The data of one series for its page."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from lockstep.history.snapshot_cache import remembered
 
 @dataclass(frozen=True)
 class SeriesView:
-    """What a page of one series shows.
+    """The data on the page of one series.
 
     Attributes:
-        points: of the quantity, oldest first, and the number of each.
-        rows: by commit's hash.
+        points: the points of the quantity, oldest first, each with its number.
+        rows: the rows by commit hash.
         what: the quantity.
-        found: its changes.
-        analysis: of what the detector follows of this series; ``None`` while it is being looked for, or not followed.
-        name: what the detector calls it; ``None`` as ``analysis``.
-        follows: the quantity that the detector follows; "" unknown.
+        found: the changes of the series.
+        analysis: the analysis of the series' followed quantity; ``None`` while it is pending, or if the detector does
+            not follow the series.
+        name: the detector's name of the series; ``None`` in the same cases as ``analysis``.
+        follows: the quantity that the detector follows; "" if unknown.
     """
 
     points: tuple[tuple[Point, Measured | None], ...]
@@ -43,12 +44,12 @@ class SeriesView:
 
 
 def key_at(address: SeriesAddress) -> SeriesKey:
-    """Identity of the row that the page is about."""
+    """Return the key of the page's series."""
     return SeriesKey(address.machine, address.suite, address.variant, address.case, address.l2)
 
 
 def view(results: Results, address: SeriesAddress, picture: MachineFindings | None) -> SeriesView:
-    """Everything about a series that the page shows; nothing if there is none."""
+    """Return all data of a series for its page; empty if the series does not exist."""
     key = key_at(address)
     points, rows = _measured_at(results, address.suite, key)
     names = names_by_key(results, address.machine).get(key, ())
@@ -69,7 +70,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
 
 @remembered
 def _measured_at(results: Results, suite: str, key: SeriesKey) -> tuple[dict[str, list[Point]], dict[str, Row]]:
-    """Points of a series by quantity, and its rows by commit."""
+    """Return the points of a series by quantity, and its rows by commit."""
     series = series_of(results, suite, key[0]).get(key, [])
     points = results.points(*series)
     by_quantity: dict[str, list[Point]] = {}
@@ -79,19 +80,19 @@ def _measured_at(results: Results, suite: str, key: SeriesKey) -> tuple[dict[str
 
 
 def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
-    """The figure of a view."""
+    """Return the figure of a view."""
     style = styles([address.variant], set())[address.variant]
     commits = results.commits(address.machine)
     return series_figure(shown.points, commits, shown.what, shown.found, _levels(shown), style, scheme, address.zoom)
 
 
 def _levels(shown: SeriesView) -> Behaviour | None:
-    """The analysis, if it is of the quantity that is shown."""
+    """Return the analysis if it belongs to the displayed quantity."""
     return shown.analysis if shown.follows == shown.what.name else None
 
 
 def offered(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
-    """Quantities that the series has, the one that the detector follows first."""
+    """Return the quantities that the series has. The quantity that the detector follows comes first."""
     _, rows = _measured_at(results, address.suite, key)
     names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
     baseline = any(row.variant == row.baseline for row in rows.values())

@@ -27,16 +27,16 @@ _INDEX = """<!DOCTYPE html>
 </html>"""
 
 
-#: Pages in the navigation of every page, in order.
+#: Pages in the navigation bar, in order.
 _NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
 
-#: Every chart is made of lines, points or a heatmap, which this third of plotly.js draws.
+#: All charts consist of lines, points or a heatmap. This third of plotly.js draws all of these.
 PLOTLY = Path(__file__).parents[1] / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
 #: Path at which Dash's charts request the whole of plotly.js.
 _PLOTLY_ASKED = "_dash-component-suites/plotly/package_data/plotly.min.js"
 
-#: Milliseconds between two polls for new results, and for an analysis that a page waits for.
+#: Milliseconds between two polls for new results, and between two polls for a pending analysis.
 _TICK_MS, _SOON_MS = 15_000, 1_000
 
 
@@ -51,9 +51,9 @@ def create_app(
 
     Args:
         store: the store of the results.
-        service: the alerts; without it their pages say that there are none.
-        access: how people who may act on alerts are identified; by default nobody is.
-        findings: of the analysis; by default with the default thresholds and without an analysis runner.
+        service: the alerts; without a service, the alert pages say that there are none.
+        access: how people who may act on alerts are identified; by default nobody is identified.
+        findings: the findings of the analysis; by default with the default thresholds and without an analysis runner.
     """
     findings = findings or Findings(store.cache, store.root)
     app = Dash(
@@ -66,7 +66,7 @@ def create_app(
         add_log_handler=False,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
-    # Set the colour scheme before anything is drawn, or a dark page begins with a white flash.
+    # Set the colour scheme before anything is drawn. Otherwise a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
     app.layout = _shell()
     security = RequestSecurity(app, access or Access())
@@ -79,7 +79,7 @@ def create_app(
     @app.callback(
         Output("page", "children"),
         Output("title", "data"),
-        # Set the version with the page, or the first poll would compute and send everything again.
+        # Set the version with the page. Otherwise the first poll would compute and send everything again.
         Output("version", "data", allow_duplicate=True),
         Input("url", "pathname"),
         State("url", "search"),

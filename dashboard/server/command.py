@@ -58,14 +58,14 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
             raise UserError(f"--workers {args.workers}: it must be at least 1")
         check_locations(args)
         thresholds = check_thresholds(args)
-        # The port is opened before a second of imports: a busy port must be reported at once.
+        # The port is opened before a second of imports, because a busy port must be reported at once.
         with listen(args.host, args.port) as listener:
             _serve(args, access, thresholds, listener)
         return 0
 
 
 def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener: socket.socket) -> None:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from dashboard.server.app import create_app
     from dashboard.server.serve import serve
     from lockstep.alerts.database import StateError
@@ -73,7 +73,7 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     from lockstep.history.store import StoreError
     from lockstep.suite.thresholds import ThresholdsError, read_thresholds
 
-    # Their log records would stand between our lines.
+    # The log records of these libraries would appear between our lines.
     for library in ("alembic", "flask-limiter"):
         logging.getLogger(library).propagate = False
     try:
@@ -101,14 +101,14 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     Raises:
         lockstep.alerts.database.StateError: the alert database cannot be used.
     """
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis_runner import AnalysisRunner
     from lockstep.alerts.service import AlertService
     from lockstep.alerts.state_location import default_state
     from lockstep.notify.receivers import SITE
 
     alerts = open_alerts(args)
-    # A fork inherits no connection: each worker opens its own.
+    # A fork must not inherit a connection, so each worker opens its own.
     alerts.database.close()
     state = args.state or os.environ.get(STATE) or str(default_state(results_folder(args)))
     given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
@@ -121,7 +121,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address.
 
     Raises:
-        UserError: it is in use or not ours; the message says what to do.
+        UserError: the address is in use or not ours; the message says what to do.
     """
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: a port is a number from 0 to 65535")
@@ -132,5 +132,5 @@ def listen(host: str, port: int) -> socket.socket:
             raise UserError(
                 f"port {port} of {host} is in use, perhaps by another dashboard: stop it, or choose another with --port"
             ) from error
-        # The numbers of failed look-ups of names are not those that os.strerror knows.
+        # os.strerror does not know the error numbers of failed name look-ups.
         raise UserError(f"cannot serve at {host} port {port}: {error.strerror}") from error

@@ -1,8 +1,8 @@
 """A gunicorn worker in which no thread waits for a client.
 
-gunicorn 27's threaded worker gives a connection to a thread when its first byte arrives, and that thread reads the
-rest without a time limit: sixteen half-open requests stop a server of sixteen threads. Here the main loop, which also
-holds idle connections, collects a whole request before it hands it to a thread. Slow requests are cut off, and one
+gunicorn 27's threaded worker gives a connection to a thread when the connection's first byte arrives. The thread reads
+the rest without a time limit, so sixteen half-open requests stop a server of sixteen threads. Here the main loop, which
+also holds idle connections, collects a whole request before handing it to a thread. Slow requests are cut off. One
 client gets only some of the connections and threads.
 """
 
@@ -25,23 +25,23 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 from dashboard.auth.credentials import Network
 from dashboard.auth.security import MOST_BODY
 
-#: Seconds for which a connection may be idle. Common proxies reuse theirs for 60 s (nginx, AWS ALB) or 75 s. If the
-#: server closes first, the proxy's next request is answered by a reset.
+#: Seconds for which a connection may be idle. Common proxies reuse their connections for 60 s (nginx, AWS ALB) or 75 s.
+#: If the server closes first, the proxy's next request is answered by a reset.
 KEEP_ALIVE_S = 90
 
 #: Seconds from the first byte of a request to the end of its headers, and from there to the end of its body.
 HEADERS_S, BODY_S = 5.0, 10.0
 
-#: Seconds that one write of an answer may wait for a slow client.
+#: Maximum seconds that one write of an answer may wait for a slow client.
 WRITE_S = 60.0
 
-#: Connections of one address to one worker, and its requests in threads at once. Trusted proxies have no such limit.
+#: Maximum connections of one address to one worker, and its requests in threads at once. Trusted proxies have no limit.
 MOST_CONNECTIONS, MOST_REQUESTS = 64, 4
 
 #: Maximum bytes of headers, more than ordinary clients send.
 _MOST_HEADERS = 1 << 16
 
-#: Maximum reads of what a client still sends while its connection closes.
+#: Maximum number of reads from a client while its connection closes.
 _MOST_DRAINED = 16
 
 _END = b"\r\n\r\n"
@@ -67,10 +67,10 @@ class _Socket(socket.socket):
 
 
 class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
-    """A connection, the received part of its next request, and when the rest is due (by ``time.monotonic``)."""
+    """A connection, the received part of its next request, and the deadline of the rest (by ``time.monotonic``)."""
 
     def __init__(self, worker: Worker, client: socket.socket, address: Any, server: Any) -> None:
-        # From here on the old object owns no file descriptor.
+        # From here on the old object does not own the file descriptor.
         super().__init__(worker.cfg, _Socket(fileno=client.detach()), address, server)
         self.host = worker.limited(address)
         self.received = bytearray()
@@ -79,13 +79,13 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         self._closed = worker.forget
 
     def close(self, graceful: bool = False) -> None:
-        """Close without waiting; gunicorn's graceful way blocks the main loop for up to 2 s."""
+        """Close without waiting. gunicorn's graceful way blocks the main loop for up to 2 s."""
         self._closed(self)
         with contextlib.suppress(OSError):
             self.sock.settimeout(0.0)
             if graceful:
                 self.sock.shutdown(socket.SHUT_WR)
-                # Unread data would turn the close into a reset, which can swallow the answer.
+                # Unread data would turn the close into a reset, which can destroy the answer.
                 for _ in range(_MOST_DRAINED):
                     if not socket.socket.recv(self.sock, 1 << 16):
                         break
@@ -93,7 +93,7 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
             self.sock.close()
 
     def refuse(self, status: int) -> None:
-        """Close with an answer, if it can be sent without waiting."""
+        """Close with an answer, if the answer can be sent without waiting."""
         head = f"HTTP/1.1 {status} {_SAID[status]}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 10\r\n\r\n"
         with contextlib.suppress(OSError):
             self.sock.send(head.encode())
@@ -101,7 +101,7 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """A threaded worker as described in the module. ``worker_for`` makes one that trusts some addresses."""
+    """A threaded worker as described in the module. ``worker_for`` returns a class with trusted addresses."""
 
     trusted: ClassVar[tuple[Network, ...]] = ()
 
@@ -113,7 +113,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._waiting: defaultdict[str, deque[_Connection]] = defaultdict(deque)
 
     def limited(self, address: Any) -> str:
-        """Return the name under which an address is counted; "" if it is not counted."""
+        """Return the name under which an address is counted; "" for an address without a limit."""
         host = str(address[0]) if isinstance(address, tuple) else ""
         try:
             asking = ipaddress.ip_address(host)
@@ -157,7 +157,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             del self._waiting[conn.host]
         ahead = conn.parser.unreader.take_buffered() if conn.parser is not None else b""
         if ahead and not fs.cancelled() and not fs.exception() and fs.result():
-            # A part of the next request: gunicorn would let a thread wait for the rest.
+            # Part of the next request has arrived. gunicorn would let a thread wait for the rest.
             self._expect(conn)
             self._take(conn, ahead)
             return
@@ -225,7 +225,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if _EXPECT.search(received, 0, end + 2):
                 with contextlib.suppress(OSError):
                     connection.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-                # Otherwise gunicorn would send it again.
+                # gunicorn would send this header again.
                 received[:] = _EXPECT.sub(b"", received, count=1)
                 end = received.find(_END)
         length = _LENGTH.search(received, 0, end + 2)
@@ -243,7 +243,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.enqueue_req(connection)
 
     def enqueue_req(self, conn: _Connection) -> None:
-        """Give a request to a thread, or queue it while its client has enough of them."""
+        """Give a request to a thread, or queue the request while its client occupies enough threads."""
         if conn.host and self._requests[conn.host] >= MOST_REQUESTS:
             self._waiting[conn.host].append(conn)
         else:
@@ -255,5 +255,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
 
 def worker_for(trusted: tuple[Network, ...]) -> Callable[..., Worker]:
-    """Return a class of workers that does not limit connections from these networks, which carry many people's."""
+    """Return a class of workers that does not limit connections from these networks. They carry many people's
+    requests.
+    """
     return type("Worker", (Worker,), {"trusted": trusted})

@@ -1,4 +1,4 @@
-"""Serve with gunicorn: few workers with many threads, since each worker loads the results for itself."""
+"""Serve with gunicorn: few workers with many threads, because each worker loads its own copy of the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, app: Dash, listener: socket.socket, workers: int, trusted: tuple[Network, ...]) -> None:
         self._app = app
         self._trusted = trusted
-        self._descriptor = listener.detach()  # gunicorn closes it
+        self._descriptor = listener.detach()  # gunicorn closes the descriptor
         self._workers = workers
         super().__init__()
 
@@ -42,7 +42,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
         self.cfg.set("worker_class", worker_for(self._trusted))
         self.cfg.set("workers", self._workers)
-        # gunicorn's workers look for their parent once a second, but not while a thread holds Python's lock.
+        # gunicorn's workers check their parent once a second, but not while a thread holds Python's lock.
         self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
         self.cfg.set("bind", f"fd://{self._descriptor}")
 
@@ -77,8 +77,8 @@ def collect_seldom() -> None:
 def share_arenas() -> None:
     """Let all threads allocate memory from one arena of the C library.
 
-    glibc gives each thread an arena of its own, up to eight a core, and none returns what another could use: a worker
-    with eight threads used twice the memory of one thread that answers the same requests.
+    glibc gives each thread a separate arena, up to eight per core, and memory in one arena cannot serve another. A
+    worker with eight threads used twice the memory of one thread that answers the same requests.
     """
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
@@ -88,5 +88,5 @@ def share_arenas() -> None:
 
 
 def warm(app: Dash) -> None:
-    """Run Dash's first-request setup once, here: in threads it answers the first callbacks with 500."""
+    """Run Dash's first-request setup once, here. In threads, Dash answers the first callbacks with 500."""
     app.server.test_client().get("/_dash-dependencies")
