@@ -18,8 +18,8 @@ from lockstep.alerts.service import AlertService
 from lockstep.alerts.stored_alert import NoSuchAlert
 from lockstep.compare.sides import Quantity, Side, compare
 from lockstep.history.model import STATES, Commit, Point, Series
+from lockstep.history.problem_tally import problem_json
 from lockstep.history.snapshot import Results
-from lockstep.history.unread import problem_json
 from lockstep.notify.feed import alerts_json
 from lockstep.suite.thresholds import Thresholds
 

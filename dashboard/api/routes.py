@@ -23,8 +23,8 @@ from lockstep.alerts.findings import Findings
 from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.listing import Choice
 from lockstep.alerts.service import AlertService
+from lockstep.history.problem_tally import tally
 from lockstep.history.store import Store, StoreError
-from lockstep.history.unread import tally
 from lockstep.notify.feed import MOST_ENTRIES, atom
 
 #: Other servers fetch badges and feeds, and may cache them for this time.

@@ -27,9 +27,9 @@ from lockstep.alerts.stored_alert import now_ms
 from lockstep.compare.number_format import whole
 from lockstep.compare.sides import toolchain_text
 from lockstep.history.model import Commit, Run
+from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
-from lockstep.history.unread import tally
 
 #: Days without a report after which a machine is silent, the same as for alerts.
 SILENT = 7

@@ -39,10 +39,10 @@ from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.status import Statuses, reference
 from lockstep.compare.verdict import SIGNS
 from lockstep.history.model import Commit
+from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
-from lockstep.history.unread import tally
 from lockstep.suite.thresholds import Thresholds
 
 #: Commits offered as the one to compare with.

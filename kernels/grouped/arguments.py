@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.common.arguments import expect
-from kernels.grouped.groups import Groups
+from kernels.grouped.row_ranges import Groups
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 

@@ -20,7 +20,7 @@ from kernels.w4a16.arguments import expect_planes, output
 from kernels.w4a16.int4 import dequantise_planes, expect_quantised, has_hopper_ptx, has_wgmma, pack_planes
 from kernels.w4a16.library import fp16, int4pack, prepare_fp16, prepare_int4pack
 from kernels.w4a16.planes_kernel import LARGEST_PLANES_M, TILE, Tile, multiply_planes, tiles_at
-from kernels.w4a16.ring_kernel import RING, Ring, multiply_ring, rings_at
+from kernels.w4a16.ring_warp_specialized_kernel import RING, Ring, multiply_ring, rings_at
 from kernels.w4a16.rows_kernel import prepare_rows, triton_rows
 from kernels.w4a16.stream_kernel import multiply_stream
 from kernels.w4a16.stream_tiles import STREAM, Stream, streams_at

@@ -11,12 +11,12 @@ from typing import Any
 
 from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.attribution import Cause, Kind, attribute
+from lockstep.alerts.change_facts import Step
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.freshness import dead_machines, freshness, is_old
 from lockstep.alerts.grouping import ReportedStep, group
 from lockstep.alerts.machine_analysis import ChangedSeries, MachineChanges, analyse_machine
 from lockstep.alerts.model import Alert, Suppressed, Waiver
-from lockstep.alerts.steps import Step
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.history.snapshot import Results
 from lockstep.processes.children import pool

@@ -20,10 +20,10 @@ from lockstep.alerts import detector_state
 from lockstep.alerts.analysis_cache import write_whole
 from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.attribution import Kind
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.model import Alert, Suppressed
-from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Analysis
 
 #: The noise of a series, the smallest change that it can show, and its levels.
@@ -47,7 +47,7 @@ class Finding:
         kind: the kind of the cause.
         sentence: a sentence that states the cause.
         suppressed: why the change is not reported; "" if the change is reported.
-        unsettled, old, new: see ``lockstep.alerts.steps.Step``.
+        unsettled, old, new: see ``lockstep.alerts.change_facts.Step``.
     """
 
     series: SeriesName

@@ -8,9 +8,9 @@ from dataclasses import fields
 from typing import Any
 
 from lockstep.alerts.attribution import Cause
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.evidence import Evidence
 from lockstep.alerts.model import Alert, Member, Waiver
-from lockstep.alerts.steps import SeriesName
 
 _SERIES = tuple(one.name for one in fields(SeriesName))
 

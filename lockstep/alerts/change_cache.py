@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.alerts.analysis_cache import write_whole
+from lockstep.alerts.change_facts import Facts, Move, SeriesName, Step
 from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.reported_points import SeriesReports
-from lockstep.alerts.steps import Facts, Move, SeriesName, Step
 from lockstep.detect import Change
 
 #: Stored fields of a step, in this order. The series is named by the row instead.

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.alerts.change_facts import Facts, Move, SeriesName, Step
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.followed_series import Followed, name_of
-from lockstep.alerts.steps import Facts, Move, SeriesName, Step
 from lockstep.detect import Change
 from lockstep.detect.trend import Better
 from lockstep.history.model import Floats, Point, Run, Series, Trend

@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.steps import SeriesName
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.detect import Trend as Values
 from lockstep.detect.exact import positive
 from lockstep.detect.trend import Better

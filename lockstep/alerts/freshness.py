@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lockstep.alerts.attribution import Cause
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert, Topic
-from lockstep.alerts.steps import SeriesName
 
 #: Third person of each verb in the texts.
 THIRD_PERSON = {"fail": "fails", "report nothing": "reports nothing"}

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lockstep.alerts.attribution import Cause, Kind
+from lockstep.alerts.change_facts import Step
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.model import Alert, Member, Topic, Waiver
-from lockstep.alerts.steps import Step
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.change_cache import CachedAnalysis, SeriesSteps, place_of, read_analysis, write_analysis
+from lockstep.alerts.change_facts import Step
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.detector_state import MonitoredSeries, analyse, extend, is_current
 from lockstep.alerts.extract import WINDOW, StepBuilder, sized
@@ -21,7 +22,6 @@ from lockstep.alerts.followed_checks import Checks, continued, follow_checks
 from lockstep.alerts.followed_series import Followed, common_baselines, followed, name_in, newest_baselines
 from lockstep.alerts.freshness import MachineReports
 from lockstep.alerts.reported_points import SeriesReports
-from lockstep.alerts.steps import Step
 from lockstep.detect import Change
 from lockstep.detect.exact import exact_changes
 from lockstep.history.model import Trend

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert, Member
-from lockstep.alerts.steps import SeriesName
 
 #: Number of measured commits by which a change may move and remain the same change.
 NEAR = 3

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.followed_series import by_version, name_of, paired_numbers, values_of
 from lockstep.alerts.model import Alert, Member
-from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Analysis
 from lockstep.history.model import Commit, Floats, Trend
 from lockstep.history.snapshot import Results

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.detector_state import Points
 from lockstep.alerts.followed_series import Followed, by_version, common_baselines, name_of, paired_numbers
 from lockstep.alerts.freshness import Reports, ReportState
-from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Trend as Values
 from lockstep.detect.run_lengths import Ints
 from lockstep.history.model import STATES, Trend

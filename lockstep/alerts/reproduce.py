@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert
-from lockstep.alerts.steps import SeriesName
 from lockstep.history.model import Run
 from lockstep.record.reproduce import Measured, Subject, between
 

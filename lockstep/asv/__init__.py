@@ -9,6 +9,6 @@ import sys
 # package, but not asv, which takes longer to import than everything that they need.
 if "asv" in sys.modules:
     from lockstep.asv.environment import LockstepEnvironment
-    from lockstep.asv.site import Offline
+    from lockstep.asv.publish_offline import Offline
 
     __all__ = ["LockstepEnvironment", "Offline"]

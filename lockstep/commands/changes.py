@@ -56,7 +56,7 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
 
 def _run(args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.history.unread import tally
+    from lockstep.history.problem_tally import tally
 
     results, now = run_analysis(args)
     dates = {commit.hash: commit.date for commit in results.commits()}

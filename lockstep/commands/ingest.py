@@ -45,8 +45,8 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Update the store and report."""
         # Imported here: `lockstep --help` imports every verb and must start fast.
+        from lockstep.history.problem_tally import problem_json, tally
         from lockstep.history.store import StoreError
-        from lockstep.history.unread import problem_json, tally
 
         check_locations(args)
         try:
@@ -87,7 +87,7 @@ def _machines(results: Results) -> list[dict[str, Any]]:
 
 def _print(results: Results, done: Refreshed) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.history.unread import tally
+    from lockstep.history.problem_tally import tally
 
     console = Console()
     read = f"{done.changed} of {done.files} files read, {done.points} numbers, in {done.seconds:.2f} s"

@@ -21,8 +21,8 @@ from lockstep.commands.cli import UsageError
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.model import Record
+from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.record.quantity import COSTS
-from lockstep.record.table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.record.terminal import wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import (

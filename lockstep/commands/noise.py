@@ -21,7 +21,7 @@ from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.model import TWIN, Record
-from lockstep.record.table import reasons
+from lockstep.record.printed_table import reasons
 from lockstep.record.terminal import plain_table, wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites

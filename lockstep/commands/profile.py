@@ -74,7 +74,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         load_torch()
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.timing.device import open_device
-        from lockstep.timing.profiling import commands, run_marked
+        from lockstep.timing.nsight import commands, run_marked
 
         console = Console(soft_wrap=True)
         for command in commands(suite.name, variant, case.label, args.l2, args.calls).values():

@@ -21,7 +21,7 @@ from asv.console import log
 from lockstep.commands.gate import share
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
-from lockstep.record.lines import json_line
+from lockstep.record.shared_fields import json_line
 from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import NoVerdict, Referee
 from lockstep.referee.source import Source, Submission

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.analysis_files import Finding, MachineFindings
+from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.followed_series import name_of
-from lockstep.alerts.steps import SeriesName
 from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
 from lockstep.compare.missing_series import not_measured, not_new

@@ -2,8 +2,8 @@
 
 asv's file of a commit and environment is ``results/MACHINE/COMMIT-ENV.json``. The provenance file in the same folder,
 ``COMMIT-ENV.provenance.jsonl``, holds clocks, intervals of a ratio and the toolchain. The first line is a
-``Provenance``; the other lines hold the records (``lockstep.record.lines``). The file is replaced whole and atomically,
-so a reader never sees half of a file.
+``Provenance``. The other lines hold the records (``lockstep.record.shared_fields``). The file is replaced whole and
+atomically, so a reader never sees half of a file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from lockstep.record.lines import json_line, lines_of, rows_of
 from lockstep.record.model import (
     SCHEMA_VERSION,
     Accuracy,
@@ -28,6 +27,7 @@ from lockstep.record.model import (
     Provenance,
     Record,
 )
+from lockstep.record.shared_fields import json_line, lines_of, rows_of
 
 #: End of the name of every provenance file.
 SUFFIX = ".provenance.jsonl"

@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from lockstep.alerts.analysis_files import Finding, MachineFindings, write_changes
-from lockstep.alerts.steps import SeriesName
+from lockstep.alerts.change_facts import SeriesName
 
 SERIES, CHANGES = 400, 20
 

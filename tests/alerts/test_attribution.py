@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.attribution import attribute
+from lockstep.alerts.change_facts import Facts, Move
 from lockstep.alerts.code_change import code_evidence
 from lockstep.alerts.grouping import group
-from lockstep.alerts.steps import Facts, Move
 from lockstep.alerts.text import culprits, headline, lines
 
 PAIRED = series(quantity="speedup")

@@ -15,12 +15,12 @@ from project import KERNELS, Project, make_project
 
 from lockstep.alerts.attribution import attribute
 from lockstep.alerts.bisection import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
+from lockstep.alerts.change_facts import Facts, SeriesName
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.extract import levels
 from lockstep.alerts.grouping import ReportedStep, group
 from lockstep.alerts.search_range import RangeWidener
-from lockstep.alerts.steps import Facts, SeriesName
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.history.store import Store

@@ -19,7 +19,7 @@ from asv.runner import BenchmarkResult
 from asv.util import UserError
 from browser import served
 
-from lockstep.asv.site import COPIES, VENDOR, make_local
+from lockstep.asv.publish_offline import COPIES, VENDOR, make_local
 
 ROOT = Path(__file__).parents[2]
 ASV_PAGES = Path(asv.__file__).parent / "www"

@@ -24,7 +24,7 @@ DECIDES = {
         "lockstep/history/validation.py",  # which numbers
         "lockstep/history/columns.py",  # what is stored
         "lockstep/record/model.py",  # what a record says
-        "lockstep/record/lines.py",
+        "lockstep/record/shared_fields.py",
     ],
     FOUND_BY: [
         "lockstep/detect/modes.py",

@@ -14,7 +14,7 @@ from kernels import grouped, hgemm, kda, linear, norm_linear, w4a16
 from kernels.common import tables as choices
 from kernels.common.tables import FAMILIES, Table, TableError
 from kernels.w4a16.planes_kernel import Tile as Planes
-from kernels.w4a16.ring_kernel import Ring
+from kernels.w4a16.ring_warp_specialized_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
 from lockstep.suite.family import load_family
 

@@ -10,7 +10,7 @@ from wgmma_operands import overwritten
 from benchmarks.w4a16 import W4A16
 from kernels import w4a16 as module
 from kernels.w4a16.planes_kernel import Tile, multiply_planes
-from kernels.w4a16.ring_kernel import Ring
+from kernels.w4a16.ring_warp_specialized_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
 from lockstep.suite.case import Case
 from lockstep.suite.family import Family, load_family

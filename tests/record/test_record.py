@@ -23,7 +23,7 @@ from lockstep.record.model import (
     Provenance,
     Record,
 )
-from lockstep.record.table import records_table
+from lockstep.record.printed_table import records_table
 
 # The file keeps seven digits.
 numbers = (

@@ -7,31 +7,18 @@ the command line.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asv.commands import Command
 
 from lockstep.commands.cli import UsageError
-from lockstep.processes.children import reap, run, start
 from lockstep.processes.exit_status import BROKEN
 from tools.pictures.chromium import FLAGS, find_chromium
-from tools.pictures.pages import FOR_README, MACHINE, Page, pages
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-#: ``lockstep`` of this environment, whatever the PATH has.
-LOCKSTEP = (sys.executable, "-m", "lockstep")
-
-#: Seconds to wait for a page, and for the analysis of the results.
-PAGE_S, ANALYSIS_S = 30, 300
+from tools.pictures.pages import FOR_README, MACHINE, pages
+from tools.pictures.photograph import photograph, served
 
 
 class Pictures(Command):  # type: ignore[misc]  # asv has no types
@@ -96,54 +83,3 @@ def size(text: str) -> tuple[int, int]:
     """
     width, height = (int(part) for part in text.split("x"))
     return width, height
-
-
-@contextmanager
-def served(results: Path, scratch: Path) -> Iterator[tuple[str, int]]:
-    """Analyse and serve a results folder.
-
-    Args:
-        results: the folder.
-        scratch: folder for the cache and the alerts' database.
-
-    Yields:
-        The dashboard's address, and the number of the newest alert about a slowdown.
-    """
-    places = ["--results", str(results), "--cache", str(scratch / "cache"), "--state", str(scratch / "alerts.sqlite")]
-    listed = run([*LOCKSTEP, "alerts", "list", "--json", *places], timeout=ANALYSIS_S, text=True)
-    alert = next(
-        found["id"] for found in json.loads(listed.stdout) if (found["topic"], found["machine"]) == ("slower", MACHINE)
-    )
-    server = start([*LOCKSTEP, "dashboard", "--port", "0", "--workers", "1", *places], stdout=subprocess.PIPE)
-    try:
-        assert server.stdout is not None
-        line = server.stdout.readline().decode()
-        yield line.partition(" at ")[2].partition("/ ")[0], alert
-    finally:
-        server.terminate()
-        reap(server, timeout=10)
-
-
-def photograph(
-    browser: Browser, site: str, page: Page, file: Path, viewport: tuple[int, int], scheme: str, full: bool
-) -> None:
-    """Open a page in a context of its own, wait until it is drawn, and save it.
-
-    Raises:
-        playwright.sync_api.Error: an element that the page must have is not there in time.
-    """
-    width, height = viewport
-    dark: Any = scheme
-    phone = width < 640
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=dark, is_mobile=phone)
-    try:
-        tab = context.new_page()
-        tab.goto(site + page.address)
-        for selector in page.drawn:
-            tab.locator(selector).first.wait_for(timeout=1000 * PAGE_S)
-        # Charts below the first one, fonts, and the dashboard's own second look for results.
-        tab.wait_for_load_state("networkidle")
-        tab.wait_for_timeout(1500)
-        tab.screenshot(path=file, full_page=full, animations="disabled")
-    finally:
-        context.close()

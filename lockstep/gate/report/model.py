@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from lockstep.gate.verdict import OUTCOMES, Verdict
-from lockstep.record.lines import finite
+from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
 SCHEMA = 1

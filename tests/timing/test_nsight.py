@@ -10,8 +10,8 @@ from made_suites import make_suite
 from lockstep import Cost, grid
 from lockstep.suite.family import Family
 from lockstep.suite.model import SuiteError
-from lockstep.timing import profiling
-from lockstep.timing.profiling import commands, run_marked
+from lockstep.timing import nsight
+from lockstep.timing.nsight import commands, run_marked
 from tests.project import make_project
 
 [CASE] = grid(M=64, N=256)
@@ -82,7 +82,7 @@ def test_each_call_takes_the_next_set_after_all_were_called_once(monkeypatch, l2
         seen.append(x.data_ptr())
         return out.copy_(x)
 
-    monkeypatch.setattr(profiling, "load_family", lambda suite: Family({"plain": plain}, {}))
+    monkeypatch.setattr(nsight, "load_family", lambda suite: Family({"plain": plain}, {}))
     # A call touches 128 KB, of a cache of 1 MB.
     device = FakeDevice(cache_bytes=1 << 20)
     assert run_marked(device, SUITE, "plain", CASE, l2, calls=5) == sets

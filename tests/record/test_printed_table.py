@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from lockstep.record.model import Estimate, Record
-from lockstep.record.table import reasons, records_table
+from lockstep.record.printed_table import reasons, records_table
 
 
 def test_the_table_shows_the_error_of_the_check():

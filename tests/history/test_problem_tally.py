@@ -10,7 +10,7 @@ from trees import COMMIT, MACHINE, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress
 from dashboard.pages import overview
-from lockstep.history.unread import tally
+from lockstep.history.problem_tally import tally
 
 SAID = "13 of 15 files were not read: is not JSON (12), is not an asv result of version 1 or 2 (1)"
 
