@@ -73,7 +73,8 @@ QUANTITIES: dict[str, Quantity] = {
 #: The time or value over the series' first one of the same version. A single row does not have this quantity.
 RELATIVE = "relative"
 
-#: A number of another project that is not in seconds. The benchmark gives its unit and its better direction.
+#: A cost, an exact quantity, or a number of another project that is not in seconds. The benchmark gives its unit and
+#: its better direction.
 VALUE = "value"
 
 #: Display unit and factor, for units that are not displayed as they are.

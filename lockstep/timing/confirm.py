@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import TWIN, Record
+from lockstep.record.quantity import PAIRED
 from lockstep.timing.check import brief
 from lockstep.timing.isolated import Refused
 from lockstep.timing.rules import Disqualified, Rule
@@ -82,12 +83,13 @@ def _noted(record: Record, note: str) -> Record:
 
 
 def _withheld(record: Record, why: str) -> Record:
-    """Return the record without its unconfirmed speedup. A baseline keeps its speedup, which is 1 by definition."""
+    """Return the record without its unconfirmed speedups. A baseline keeps its speedup, which is 1 by definition."""
     told = _noted(record, why)
     if record.speedup is None or record.variant == record.baseline:
         return told
-    return replace(told, speedup=None, speedup_samples=(), rule=Rule.UNCONFIRMED_TIME)
+    costs = {name: cost for name, cost in record.costs.items() if name not in PAIRED.values()}
+    return replace(told, speedup=None, speedup_samples=(), costs=costs, rule=Rule.UNCONFIRMED_TIME)
 
 
 def _failed(record: Record, reason: str, rule: str) -> Record:
-    return replace(record, state="failed", reason=reason, rule=rule, latency=None, speedup=None)
+    return replace(record, state="failed", reason=reason, rule=rule, latency=None, speedup=None, costs={})

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
-from lockstep.record.model import CostEstimate
+from lockstep.record.model import TWIN, CostEstimate
 from lockstep.timing.arms import Arm
 from lockstep.timing.check import brief
 from lockstep.timing.device import Device, DeviceLost
@@ -124,7 +124,7 @@ class HostTime:
             except Exception as error:
                 self._failures[arm.name] = brief(error)
                 if not self.device.healthy():
-                    raise DeviceLost(arm.name, brief(error)) from error
+                    raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
         return found
 
     def add(self, measured: Mapping[str, float]) -> None:

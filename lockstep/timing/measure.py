@@ -14,7 +14,7 @@ import torch
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
 from lockstep.record.model import TWIN, CostEstimate, Record
-from lockstep.record.quantity import QUANTITIES
+from lockstep.record.quantity import PAIRED
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
@@ -367,7 +367,7 @@ class Measurer:
 def _costs(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
     """Return the arm's costs; without ratios if its speedup is withheld."""
     found = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
-    return {name: estimate for name, estimate in found.items() if paired or not QUANTITIES[name].higher_is_better}
+    return {name: estimate for name, estimate in found.items() if paired or name not in PAIRED.values()}
 
 
 def _lacking(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lockstep.processes.watched import WorkerDied
-from lockstep.record.model import Estimate, Record
+from lockstep.record.model import CostEstimate, Estimate, Record
 from lockstep.suite.discovery import load_suites
 from lockstep.timing import isolated
 from lockstep.timing.arena import Arena, Layout, attach, decode, encode
@@ -284,6 +284,15 @@ def test_a_speedup_that_only_the_slow_runs_of_the_baseline_allow_is_withheld():
     [done, _] = confirm([record("like", 4.0), record("base", 1.0)], seen.__getitem__)
     assert (done.state, done.rule, done.speedup) == ("ok", Rule.UNCONFIRMED_TIME, None)
     assert done.note.endswith("the judge's runs of the baseline differ too much")
+
+
+def test_costs_go_as_the_speedup_goes():
+    some = {name: CostEstimate(1.0, 0.9, 1.1, 5) for name in ("behind", "behind_speedup")}
+    seen = {"base": Isolated(9e-6, 2e-6, 20e-6), "like": Isolated(2e-6, 1.9e-6, 2.1e-6)}
+    seen |= {"unlike": Isolated(9e-6, 8.9e-6, 9.1e-6)}
+    records = [record(name, ratio, costs=some) for name, ratio in (("like", 4.0), ("unlike", 4.0), ("base", 1.0))]
+    done = confirm(records, seen.__getitem__)
+    assert [list(one.costs) for one in done] == [["behind"], [], ["behind", "behind_speedup"]]
 
 
 def test_a_speedup_that_the_judge_does_not_see_is_refused():
