@@ -11,6 +11,7 @@ import numpy as np
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
+from dashboard.charts.against import against
 from dashboard.charts.change_marks import marks
 from dashboard.charts.legend import suite_styles, swatch
 from dashboard.charts.roofline import roofline
@@ -25,7 +26,8 @@ from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
-from lockstep.compare.rows import described, quantities_of, series_of
+from lockstep.compare.row_table import RowTable
+from lockstep.compare.rows import VALUE, Row, described, quantities_of, series_of
 from lockstep.compare.status import checks_of, found_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, Series, SeriesKey
@@ -267,6 +269,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         ]
         label = f"Latency against {axis} at the newest commit"
         parts.append(html.Figure([html.Figcaption(heading), graph(chart, label)], className="card tall"))
+    parts += _against_latency(results, address.suite, there, now, drawn, scheme)
     run = next(run for run in results.runs_of(address.machine) if run.commit == commit.hash)
     roof = roofline(now, run.controls, drawn, scheme)
     if roof:
@@ -275,6 +278,24 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         parts.append(html.Figure([html.Figcaption([mono("roofline"), html.Span(words)]), box], className="card tall"))
     parts.append(family_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
     return parts
+
+
+def _against_latency(
+    results: Results, suite: str, there: RowTable, now: Sequence[Row], drawn: Mapping[str, Style], scheme: Scheme
+) -> list[Any]:
+    """Return the chart of a cost over the latency of the same series; [] if the suite's quantity is not a cost."""
+    benchmark = results.benchmarks.get(suite)
+    if benchmark is None or not benchmark.cost:
+        return []
+    timed = ((row, there.get(row.key._replace(suite=benchmark.suite))) for row in now)
+    what = described(now, VALUE, suite)
+    chart = against([(row, time) for row, time in timed if time is not None], what, drawn, scheme)
+    if chart is None:
+        return []
+    words = f"{what.label} {what.unit} of every shape against its latency"
+    words += "; dotted is where the two are equal" if what.unit == "µs" else ""
+    box = graph(chart, f"{what.label} against latency at the newest commit")
+    return [html.Figure([html.Figcaption([mono(what.label), html.Span(words)]), box], className="card tall")]
 
 
 def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[SeriesKey, list[Series]], dict[str, Style]]:

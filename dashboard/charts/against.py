@@ -1,0 +1,76 @@
+"""One quantity against another at one commit: a cost against the latency, by variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from dashboard.charts.axes import log_axis
+from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.trend import Figure
+from lockstep.compare.number_format import significant
+from lockstep.compare.rows import QUANTITIES, VALUE, Quantity, Row
+
+
+def against(
+    pairs: Sequence[tuple[Row, Row]], what: Quantity, drawn: Mapping[str, Style], scheme: Scheme
+) -> Figure | None:
+    """Return the numbers of a quantity over the latencies of the same series, log-log; ``None`` if there are none.
+
+    A time has a line where it equals the latency.
+
+    Args:
+        pairs: a row of the quantity, and the row with the latency of the same series.
+        what: the quantity.
+        drawn: the variants to draw, and how.
+        scheme: "light" or "dark".
+    """
+    latency = QUANTITIES["latency"]
+    points = [
+        (own, value.value, time.value)
+        for own, timed in pairs
+        if own.variant in drawn
+        and (value := own.measured(VALUE))
+        and (time := timed.measured("latency"))
+        and min(value.value, time.value) > 0
+    ]
+    if not points:
+        return None
+    data: list[Figure] = []
+    low, high = min(x for *_, x in points) / 1.2, max(x for *_, x in points) * 1.2
+    if what.unit == latency.unit:
+        line = {"color": neutral(scheme), "width": 1.5, "dash": "dot"}
+        data.append(
+            {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": [low, high], "y": [low, high]}
+        )
+    for variant, style in drawn.items():
+        mine = [point for point in points if point[0].variant == variant]
+        if mine:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": escape(variant),
+                    "marker": {"color": style.colour(scheme), "size": 7, "symbol": style.marker},
+                    "x": [x for *_, x in mine],
+                    "y": [y for _, y, _ in mine],
+                    "text": [_hover(row, y, x, what) for row, y, x in mine],
+                    "hovertemplate": "%{text}<extra></extra>",
+                }
+            )
+    layout = chart_layout(scheme)
+    small = {"size": 11, "color": neutral(scheme)}
+    heights = [y for trace in data for y in trace["y"]]
+    layout["xaxis"] |= log_axis(low, high) | {
+        "title": {"text": f"Latency {latency.unit}", "standoff": 4, "font": small}
+    }
+    layout["yaxis"] |= log_axis(min(heights) / 1.2, max(heights) * 1.2)
+    layout["yaxis"] |= {"title": {"text": f"{what.label} {what.unit}", "font": small}}
+    return {"data": data, "layout": layout}
+
+
+def _hover(row: Row, value: float, time: float, what: Quantity) -> str:
+    return (
+        f"<b>{escape(row.variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br>"
+        f"<b>{what.label} {significant(value, 4)} {what.unit}</b> at {significant(time, 4)} µs"
+    )
