@@ -1,1 +1,1 @@
-"""What several families share: checks of arguments, tuned tables, workspaces, and building blocks of kernels."""
+"""Code that several families share: checks of arguments, tuned tables, workspaces, and building blocks of kernels."""

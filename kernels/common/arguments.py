@@ -1,4 +1,4 @@
-"""Checks of a kernel's arguments: one clear ``ValueError`` that names the argument.
+"""Check a kernel's arguments. A failed check raises a ``ValueError`` that names the argument.
 
 A kernel that reads a wrong stride returns wrong numbers without an error. So every public function checks each tensor
 before it launches anything.

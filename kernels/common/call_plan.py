@@ -1,25 +1,25 @@
 """Plan a public call once, so that later calls with the same facts cost the host little more than their launches.
 
 The facts of a call are the shape, strides, dtype, device and alignment of every tensor, the value of every other
-argument, and the current device. ``planned`` runs the first call with given facts as it is written, and records what it
-allocates and launches (``kernels.common.call_recorder``). Later calls with these facts do the same by the plan: no
+argument, and the current device. ``planned`` runs the first call with given facts as it is written, and records its
+allocations and launches (``kernels.common.call_recorder``). Later calls with these facts repeat them by the plan: no
 check, table or descriptor is computed again.
 
 A plan holds no tensor and no address. Each launch takes its addresses from the call's own tensors, from the workspaces
-of ``kernels.common.workspace``, or from memory that the call allocates, and its stream from the call.
+of ``kernels.common.workspace``, or from memory that the call allocates. The stream comes from the call.
 
 A call runs as it is written, without a plan, if
 
 - the environment variable ``LOCKSTEP_KERNEL_PLANS`` is 0 when this module is imported;
 - Triton's launches are traced, observed or hooked, Triton's interpreter runs, or Triton's version is unknown here
   (``kernels.common.triton_launcher``);
-- ``torch.compile`` traces it;
+- ``torch.compile`` traces the call;
 - an argument is not a CUDA tensor, a number, a string, a dtype, None, or a named tuple of such;
 - the call's first run did more than allocate, view, launch by ``launch_kernel`` and call torch by ``call_library``.
 
-So a planned function must not depend on anything but its arguments, the tuned tables and the device. Whoever changes
-the tables calls ``forget``. Two facts of Triton are those of the first call: its compiler's knobs, and constants of
-modules that kernels use.
+So a planned function must depend only on its arguments, the tuned tables and the device. Call ``forget`` after a change
+of the tables. Two facts of Triton are frozen by the first call: its compiler's knobs, and constants of modules that
+kernels use.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ T = TypeVar("T")
 #: Whether any call is planned.
 ON = os.environ.get("LOCKSTEP_KERNEL_PLANS", "1") != "0"
 
-#: Plans that a function keeps; then they are forgotten and made again.
+#: Maximum number of plans of a function. Beyond it all plans are forgotten and made again.
 MOST_PLANS = 1024
 
 #: Type of the devices whose calls are planned.
 GPU = "cuda"
 
-#: What a plan returns if the call must run as it is written.
+#: The result of a plan if the call must run as it is written.
 UNPLANNED = object()
 
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _FIRST = object()
 _NO_GPU = ("no GPU",)
 _PLANS: list[dict[Any, Any]] = []
-#: How often the plans were forgotten: a call that was recorded meanwhile may have asked the old tables.
+#: Number of times that the plans were forgotten. A call that was recorded meanwhile may have used the old tables.
 _forgotten = [0]
 
 
@@ -78,7 +78,7 @@ def planned(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        # The compiler first: what follows is nothing that it can trace.
+        # torch.compile is tested first, because it cannot trace the rest.
         if torch.compiler.is_compiling() or _recording.recorder is not None or not undisturbed():
             return function(*args, **kwargs)
         tensors: list[Any] = []

@@ -1,7 +1,8 @@
 """Record the first call of a planned function, and make its plan. See ``kernels.common.call_plan``.
 
-Every tensor that a launch takes must be an argument of the call, a workspace, memory that the call allocated, what a
-library call returned, or a view of one of these. Anything else, and any other work of torch, makes the call unplanned.
+Every tensor that a launch takes must be an argument of the call, a workspace, memory that the call allocated, the
+result of a library call, or a view of one of these. Anything else, and any other work of torch, makes the call
+unplanned.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class _View(NamedTuple):
 
 
 class _Fresh(NamedTuple):
-    """Memory to allocate. ``like`` is the number of a tensor that has the memory's dtype, or 0 if ``dtype`` has it."""
+    """Memory to allocate. The dtype is ``dtype``, or the dtype of tensor number ``like``."""
 
     shape: tuple[int, ...]
     like: int
@@ -63,7 +64,7 @@ class _Fresh(NamedTuple):
 
 
 class Recorder(TorchDispatchMode):
-    """Records what a call allocates, launches and computes with torch while it is entered.
+    """Records a call's allocations, launches and computations with torch while the recorder is entered.
 
     Args:
         inputs: the tensors among the arguments of the call, in order, all different.
@@ -120,7 +121,7 @@ class Recorder(TorchDispatchMode):
             return None
         try:
             return self._plan(result)
-        except Exception as error:  # the call itself has succeeded, so whatever fails here must not fail it
+        except Exception as error:  # the call itself has succeeded, so an error here must not fail the call
             self._refuse(f"{type(error).__name__}: {error}")
             return None
 
@@ -234,7 +235,7 @@ class _Roots:
 
 
 class Plan(NamedTuple):
-    """What a call does: find workspaces, allocate, launch, and return tensors or views of them.
+    """The steps of a call: find workspaces, allocate, launch, and return tensors or views of them.
 
     The numbers of tensors count the arguments first, then ``buffers``, ``fresh`` and the results of library calls.
     """

@@ -19,7 +19,8 @@ SM_COUNT_WITHOUT_GPU = 132
 def interpreted() -> bool:
     """Return whether Triton's interpreter runs kernels, by the variable that ``triton.knobs.runtime.interpret`` reads.
 
-    The knob itself may also be assigned, so a trace cannot know its value and proves nothing for code that asks it.
+    Code may also assign the knob itself, so a trace cannot know its value and proves nothing for code that reads the
+    knob.
     """
     return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
 

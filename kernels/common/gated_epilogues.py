@@ -1,10 +1,10 @@
 """Epilogues of ``kernels.common.warp_specialized`` for a gated MLP: activation of packed gate and up, and its gradient.
 
 The sigmoid is ``0.5 + 0.5 · tanh(gate / 2)`` with ``tanh.approx.f32``. That is one instruction of the special function
-units; an exponential and a reciprocal are two, and both epilogues wait for them. The relative error of tanh is at most
-2^-11 (PTX ISA). So the error of the sigmoid is at most 2^-12, and that of silu(gate) at most |gate| · 2^-12. Rounding
-gate to 16 bits costs more: 2^-8 · |gate| in bfloat16, 2^-11 · |gate| in float16. For a large negative gate, whose silu
-is near zero, the relative error of silu is large.
+units. An exponential and a reciprocal would be two, and both epilogues wait for these units. The relative error of tanh
+is at most 2^-11 (PTX ISA). So the error of the sigmoid is at most 2^-12, and that of silu(gate) at most |gate| · 2^-12.
+Rounding gate to 16 bits costs more: 2^-8 · |gate| in bfloat16, 2^-11 · |gate| in float16. For a large negative gate,
+whose silu is near zero, the relative error of silu is large.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.

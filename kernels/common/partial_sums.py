@@ -24,7 +24,7 @@ from triton.experimental.gluon import language as gl
 from kernels.common.devices import sm_count
 from kernels.common.workspace import once_per_device
 
-#: Bits of a NaN that arithmetic never produces and no writer posts, and of the NaN that is posted in its place.
+#: Bits of a NaN that arithmetic never produces and no writer posts, and the bits that a writer posts instead.
 EMPTY = gl.constexpr(-1)
 NAN = gl.constexpr(0x7FC00000)
 
@@ -76,7 +76,7 @@ def _read_group(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
     while waiting > 0:
         empty = gl.zeros(mail.shape, gl.int32, layout)
         total = gl.zeros(mail.shape, gl.float32, layout)
-        # Load all again, not only those that were missing: the loads of one turn are issued together.
+        # Load all partials again, not only the missing ones, so that the loads of one turn are issued together.
         for partial in gl.static_range(PARTIALS):
             bits = gl.load(mail + partial * STRIDE, volatile=True)
             empty |= (bits == EMPTY).to(gl.int32)

@@ -3,8 +3,8 @@
 The tensor memory accelerator fills two rings in shared memory, one of weight tiles and one of token tiles. The first
 ``W_STAGES`` weight tiles are requested before ``gdc_wait``: in inference weights are constants, so the preceding kernel
 does not write them. Tokens are requested after the wait. If the rings take at most half of the shared memory, programs
-of this launch and of the preceding one share a multiprocessor. Then memory is busy while the latter adds up its partial
-sums.
+of this launch and of the preceding launch share a multiprocessor. Then memory stays busy while the preceding launch
+adds up its partial sums.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.

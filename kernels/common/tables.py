@@ -1,15 +1,13 @@
-"""Tables of tuned configurations, one file a GPU, read once at first use.
+"""Tables of tuned configurations, one file per GPU, read once at first use.
 
-``kernels/<family>/tables/<gpu>.toml`` begins with the source of its numbers. Then each choice of the family has rows: a
-condition, and what to use where it holds::
+``kernels/<family>/tables/<gpu>.toml`` begins with the source of its numbers. Then each choice of the family has rows. A
+row has a condition, and the configuration to use if the condition holds::
 
-    split_k = [
-        { where = "M<=16", use = { m = 16, n = 64, k = 128, num_warps = 4, num_stages = 6 } },
-        { use = { m = 64, n = 32, k = 128, num_warps = 4, num_stages = 6 } },
-    ]
+    split_k = [ { where = "M<=16", use = { m = 16, n = 64, k = 128, num_warps = 4, num_stages = 6 } }, { use = { m = 64,
+    n = 32, k = 128, num_warps = 4, num_stages = 6 } }, ]
 
-The first row whose condition holds is taken. A GPU without a table gets that of ``DEFAULT``, and every result says so
-(``Table.note``). ``lockstep tune`` writes rows. Measuring never tunes.
+The first row whose condition holds is used. A GPU without a table uses the table of ``DEFAULT``, and every result says
+so (``Table.note``). ``lockstep tune`` writes rows. Measuring never tunes.
 """
 
 from __future__ import annotations
@@ -32,10 +30,10 @@ from kernels.common import call_plan
 #: GPU whose table serves GPUs without one, and compiling without a GPU.
 DEFAULT = "NVIDIA H200"
 
-#: GPU that code is traced and compiled for on a machine without one; the process that traces sets the variable.
+#: GPU for which code is traced and compiled on a machine without a GPU. The tracing process sets the variable.
 TRACED = os.environ.get("LOCKSTEP_KERNEL_GPU", DEFAULT)
 
-#: Folder whose subfolders, one a family, each have a folder ``tables``.
+#: Folder whose subfolders, one per family, each have a folder ``tables``.
 FAMILIES = Path(__file__).resolve().parents[1]
 
 T = TypeVar("T")
@@ -46,7 +44,7 @@ _CONDITION = re.compile(r"(\w+)(<=|>=|=)(\d+)")
 
 
 class TableError(ValueError):
-    """A table cannot be read, or no row fits; the message names the file, the choice and what is wrong."""
+    """A table cannot be read, or no row fits. The message names the file, the choice and the mistake."""
 
 
 class SearchSpace(NamedTuple):
@@ -108,7 +106,7 @@ class Choice(Generic[T]):
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
         """Return a row that applies ``config`` at these sizes."""
-        # Exact conditions first: rows sort by them, and then by rising bounds.
+        # Exact conditions come first, because rows sort by them, and then by ascending bounds.
         exact = [(name, "=", int(sizes[name])) for name in self.sizes if name in sizes and name not in self.upto]
         bounds = [(name, "<=", int(sizes[name])) for name in self.upto if name in sizes]
         return Row((*exact, *bounds), config._asdict() if hasattr(config, "_asdict") else config)

@@ -23,10 +23,10 @@ from triton.runtime.jit import JITFunction
 #: Versions of Triton whose launcher is known here.
 KNOWN = ("3.6.0", "3.7.1")
 
-#: Encoded tensor descriptors that a launch keeps for each descriptor argument, one an address.
+#: Maximum number of encoded tensor descriptors that a launch keeps for each descriptor argument, one per address.
 MOST_ENCODED = 128
 
-#: Triton's own way to launch; another function stands here while a tool observes or traces launches.
+#: Triton's own launch function. A tool that observes or traces launches replaces it.
 _RUN = JITFunction.run
 _OWN = _RUN.__module__ == JITFunction.__module__ and triton.__version__ in KNOWN
 
@@ -132,7 +132,8 @@ class Start:
         if sizes != [*fields["shape"], *fields["strides"]]:
             raise Unsupported(f"{name} is expanded to {sizes}")
         self._arguments += [None, *sizes]
-        # An encoded descriptor is a function of address, shape, strides and box: it outlives the memory it describes.
+        # An encoded descriptor depends only on address, shape, strides and box, so it may outlive the memory it
+        # describes.
         known = {first: encoded}
         self._described.append((at, *value.place, known, encode))
 
@@ -147,7 +148,7 @@ class Start:
             raise Unsupported(f"the launcher of Triton {triton.__version__} is not known")
         self._launch = launch
         head = [*(int(size) for size in grid), 0, compiled.function, run.launch_cooperative_grid, run.launch_pdl]
-        # No scratch memory, no metadata for hooks, no hooks: ``undisturbed`` says that there are none.
+        # No scratch memory, no metadata for hooks, and no hooks: ``undisturbed`` has checked that there are none.
         if triton.__version__ == "3.6.0":
             self._head = [*head, None, None, compiled.packed_metadata, None, None, None]
             self._one_list = False
@@ -156,7 +157,7 @@ class Start:
             self._one_list = True
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        """Launch the kernel on a stream; ``addresses`` has the addresses of all roots."""
+        """Launch the kernel on a stream. ``addresses`` holds the addresses of all roots."""
         arguments = self._arguments.copy()
         for at, root, offset in self._places:
             arguments[at] = addresses[root] + offset

@@ -1,8 +1,8 @@
-"""Workspaces: buffers that outlive a call, one a device, e.g. counters that every launch leaves at zero.
+"""Workspaces: buffers that outlive a call, one per device, for example counters that every launch leaves at zero.
 
 One buffer serves all calls on a device, because calls must not overlap (each kernel says so). The buffer stays in L2
-from call to call. The buffer's address affects the time: base and head of an unchanged ``split_k`` differed
-by up to 2.8 % with a buffer each (H200, free clocks, M = 8, warm; docs/measuring.md). So the buffers are public: the
+from call to call. The buffer's address affects the time: base and head of an unchanged ``split_k`` with separate
+buffers differed by up to 2.8 % (H200, free clocks, M = 8, warm; docs/measuring.md). So the buffers are public: the
 harness moves them, and lets both sides of a comparison share them. A family's module names ``BUFFERS`` as its
 ``SCRATCH``.
 """
@@ -25,8 +25,8 @@ def once_per_device(make: Callable[[torch.device], Tensor]) -> Callable[[torch.d
     """Return a function that calls ``make`` once for each device and then returns the same buffer.
 
     Raises:
-        RuntimeError: the first call for a device is captured in a CUDA graph. The graph's first replay would fill the
-            buffer; any kernel before it would count from garbage, or hang.
+        RuntimeError: the first call for a device is captured in a CUDA graph. Only the graph's first replay would fill
+            the buffer, so any earlier kernel would count from garbage, or hang.
     """
     name = f"{make.__module__}.{make.__qualname__}"
 

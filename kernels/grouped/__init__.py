@@ -2,13 +2,13 @@
 
 Rows come in one of two layouts:
 
-- even: ``x`` is [B·G, K] and row ``b·G + g`` belongs to group g (NVIDIA recsys-examples PR 263, where x is
-  viewed as [B, G, K]);
-- ragged: rows are sorted by group, ``offsets`` [G + 1] (int32, on x's device) says where each group begins, and
-  ``host_offsets`` repeats it as a tuple of ints for variants that would otherwise have to synchronise.
+- even: ``x`` is [B·G, K] and row ``b·G + g`` belongs to group g (NVIDIA recsys-examples PR 263, where x is viewed as
+  [B, G, K]);
+- ragged: rows are sorted by group, and ``offsets`` [G + 1] (int32, on x's device) holds the first row of each group.
+  ``host_offsets`` repeats the offsets as a tuple of ints, for variants that would otherwise have to synchronise.
 
-Weights are [G, K, N] as in the PR: ``y = x @ weight[g]``, not transposed as in ``torch.nn.Linear``.
-Backward passes are written out, so that their products are measured without autograd's overhead.
+Weights are [G, K, N] as in the PR: ``y = x @ weight[g]``, not transposed as in ``torch.nn.Linear``. Backward passes are
+written out, so that their products are measured without autograd's overhead.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ def linear(
     """Compute ``y = x @ weight[g]`` for the rows of each group g.
 
     Args:
-        x: [T, K], contiguous; T = B·G where groups are even.
+        x: [T, K], contiguous; T = B·G for even groups.
         weight: [G, K, N], contiguous.
-        offsets: int32 [G + 1] if groups are ragged, rising from 0 to T. Its values are on the GPU and not checked.
+        offsets: int32 [G + 1] for ragged groups, ascending from 0 to T, else None. The values are on the GPU and not
+            checked.
         host_offsets: the offsets as a tuple of ints; only "loop" needs them.
         out: [T, N], contiguous.
-        products: the backend; by default the one that ``config`` names.
+        products: the backend; by default the backend that ``config`` names.
         config: a name in ``BACKENDS``, "warp_specialized" or one of its tile configs; by default the entry of the GPU's
             table for the shape.
 
@@ -63,8 +64,8 @@ def linear(
         [T, N].
 
     Raises:
-        ValueError: a shape, dtype, device or stride does not fit; names the argument.
-        NotImplementedError: ``products`` cannot serve this layout or device.
+        ValueError: a shape, dtype, device or stride does not fit; the message names the argument.
+        NotImplementedError: ``products`` does not support this layout or device.
     """
     groups = groups_of(x, weight, "weight", offsets, host_offsets)
     y = buffer(out, "out", x, (x.shape[0], weight.shape[2]))

@@ -1,4 +1,4 @@
-"""Choose the backend of an operation of ``kernels.grouped``: the table's backend, then one that takes every shape."""
+"""Choose the backend of an operation of ``kernels.grouped``: the table's backend, or one that supports every shape."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _best(op: str, x: Tensor, weight: Tensor, groups: Groups) -> str:
 
 
 def backends_for(op: str, config: str | None, x: Tensor, weight: Tensor, groups: Groups) -> tuple[Products, ...]:
-    """Return the backend that ``config`` names; without ``config`` the fastest, then one for shapes it refuses."""
+    """Return the backend that ``config`` names; without ``config`` the fastest, then one for the shapes it refuses."""
     best = _backend(op, config or _best(op, x, weight, groups), x, weight, groups)
     if config:
         return (best,)

@@ -140,7 +140,7 @@ def gated_grad(
     grad: Tensor, w_down: Tensor, gate_up: Tensor, groups: Groups, grad_gate_up: Tensor,
     config: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
-    """Write the gradient of the packed product from that of the output; the hidden layer's gradient is not stored.
+    """Write the gradient of the packed product from the output's gradient, without storing the hidden layer's gradient.
 
     Args:
         grad: [T, K], contiguous; so is every tensor.

@@ -1,8 +1,7 @@
 """Launch plans: the backend of each launch of an operation of ``kernels.grouped``.
 
 A backend is "bmm" (cuBLAS, for plain products), "tma", or the name of a tile config of
-``kernels.common.warp_specialized``. The variants "warp_specialized" take the plan that the GPU's table has for the
-shape.
+``kernels.common.warp_specialized``. The variants "warp_specialized" take their plan for the shape from the GPU's table.
 """
 
 from __future__ import annotations
@@ -52,7 +51,9 @@ MLP_TRAIN = TABLE.choice("mlp_train.warp_specialized", MlpTrainPlan, "R G K H", 
 
 
 def product(backend: str, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, follows: bool = True) -> None:
-    """Compute ``kernels.grouped.tma_kernels.product`` with a backend; raise what it raises, as all functions here."""
+    """Compute ``kernels.grouped.tma_kernels.product`` with a backend. Errors are the backend's, as for all functions
+    here.
+    """
     if backend == "bmm":
         BMM.product(a, weight, groups, out)
     elif backend == "tma":

@@ -166,8 +166,8 @@ def compute_mlp_train(
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
     launch_plan.gated(plan.gated, x, w_gate_up, groups, hidden, gate_up)
     launch_plan.product(plan.down, hidden, w_down, groups, y)
-    # A launch that does not read what the preceding one writes begins while that one ends. Not after cuBLAS: it is not
-    # documented whether cuBLAS waits for its predecessor before it lets the next launch begin.
+    # A launch that does not read the preceding launch's result begins while that launch ends. This does not hold after
+    # cuBLAS: it is not documented whether cuBLAS waits for its predecessor before it lets the next launch begin.
     behind = plan.down == "bmm"
     launch_plan.grad_weight(plan.grad_down, hidden, grad_out, groups, grad_down, follows=behind)
     behind = plan.grad_down == "bmm"

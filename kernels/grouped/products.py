@@ -31,7 +31,8 @@ class Products(ABC):
     ) -> None:
         """Write ``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
 
-        ``follows``: whether the preceding call writes what this one reads; only backends with PDL use it.
+        ``follows`` states whether the preceding call writes an operand of this call. Only backends with PDL use
+        ``follows``.
         """
 
     @abstractmethod
@@ -50,7 +51,9 @@ class Products(ABC):
     def gated(
         self, x: Tensor, w_gate: Tensor, w_up: Tensor, groups: Groups, hidden: Tensor, keep: Pair | None = None
     ) -> None:
-        """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``; ``keep`` gets both products for the backward pass."""
+        """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``. ``keep`` receives both products for the backward
+        pass.
+        """
         gate, up = keep or (torch.empty_like(hidden), torch.empty_like(hidden))
         self.product(x, w_gate, groups, gate)
         self.product(x, w_up, groups, up)
@@ -89,7 +92,7 @@ class Loop(Products):
 
 
 class Fused(Products):
-    """Activation and its gradient in one Triton kernel each; without Triton torch takes two and four."""
+    """Activation and its gradient in one Triton kernel each. Without Triton, torch takes two and four kernels."""
 
     def activate(self, gate: Tensor, up: Tensor, out: Tensor) -> None:
         """See ``Products``."""

@@ -1,4 +1,4 @@
-"""Which rows of a matrix belong to which group (``kernels.grouped`` describes the two layouts)."""
+"""The assignment of a matrix's rows to groups (``kernels.grouped`` describes the two layouts)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from kernels.grouped.tile_schedule import schedule_tiles
 
 @dataclass(frozen=True)
 class Groups:
-    """``rows`` rows in ``count`` groups. Ragged groups also have ``offsets``, and perhaps ``host``: offsets as ints."""
+    """``rows`` rows in ``count`` groups. Ragged groups also have ``offsets``, and may have ``host``: the offsets as
+    ints.
+    """
 
     rows: int
     count: int

@@ -1,4 +1,4 @@
-"""Choices that the ``grouped`` family leaves open, and the table that makes them for each GPU."""
+"""Choices that the ``grouped`` family leaves open, and the table that decides them for each GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernels.common.tables import Table
 
 
 class Tile(NamedTuple):
-    """Tile of one program and how it is compiled; ``programs`` persistent ones share a multiprocessor."""
+    """Tile of one program and its compile options. ``programs`` persistent programs share a multiprocessor."""
 
     BLOCK_M: int
     BLOCK_N: int

@@ -1,12 +1,12 @@
-"""The TMA kernels of the ``grouped`` family: which program computes which tile, and how a tile is loaded and stored.
+"""The TMA kernels of the ``grouped`` family: the tile of each program, and how a tile is loaded and stored.
 
 Even groups are addressed as one matrix [B, G · columns]. Group g is a band of columns, and the descriptor's bounds mask
-the rows beyond the last one. A tile must not cross a band, so widths must be multiples of the tile's. Ragged groups are
-bands of rows: a tile that reaches into the next group computes rows that it does not store.
+rows beyond the last row. A tile must not cross a band, so widths must be multiples of the tile's width. Ragged groups
+are bands of rows: a tile that reaches into the next group computes rows that it does not store.
 
 Tiles are scheduled group by group with columns innermost. Programs that run together share one group's weight, which
-stays in L2, and few rows of x. For ragged groups a small launch first writes which rows each tile has
-(``schedule_tiles``): a search of the offsets in the kernels would keep Triton from flattening their loops.
+stays in L2, and few rows of x. For ragged groups a small launch first writes the rows of each tile
+(``schedule_tiles``). A search of the offsets in the kernels would keep Triton from flattening their loops.
 
 Launches overlap, in the order that ``kernels.common.pdl`` describes.
 """
@@ -28,7 +28,7 @@ from kernels.common.pdl import begin, launch_options, order_of
 #: Rows of a tile, in every kernel that reads scheduled tiles.
 BLOCK_M = 128
 
-#: Fields of a scheduled tile of ragged groups: its group, its first row, the rows of the group from there on.
+#: Fields of a scheduled tile of ragged groups: its group, its first row, the group's rows from the first row on.
 FIELDS = 3
 
 #: Tiles that a program of ``_deal`` schedules. The kernel's name is in recorded histories, so it stays.
@@ -54,10 +54,10 @@ def _deal(offsets, scheduled, G, TILES, ORDER: tl.constexpr, BLOCK_M: tl.constex
 
 
 def schedule_tiles(offsets: Tensor, rows: int, groups: int) -> Tensor:
-    """Return which rows each tile of ``BLOCK_M`` rows has, one tile after another.
+    """Return the rows of each tile of ``BLOCK_M`` rows, one tile after another.
 
     Args:
-        offsets: int32 [groups + 1], rising from 0 to ``rows``.
+        offsets: int32 [groups + 1], ascending from 0 to ``rows``.
         rows: the number of rows of all groups.
         groups: the number of groups.
 
@@ -89,7 +89,7 @@ def tile_count(scheduled, room, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.const
 
 @triton.jit
 def locate(slot, scheduled, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
-    """Return (group, band of columns, first row, rows of the group from there on) of a row tile."""
+    """Return (group, band of columns, first row, the group's rows from the first row on) of a row tile."""
     if RAGGED:
         group = tl.load(scheduled + slot * 3)
         band = 0
@@ -115,7 +115,7 @@ def store_tile(
     tile, target, pointer, row, column, left, stride,
     RAGGED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Store a tile: by TMA if groups are even, with a mask if they are ragged, because it may extend beyond its group.
+    """Store a tile: by TMA for even groups, with a mask for ragged groups, because a tile may extend beyond its group.
 
     Every tile of ragged groups is masked: a choice for each tile breaks Triton's loop flattening (3.6, 3.7.1).
     """

@@ -35,7 +35,7 @@ def _product(
     begin(ORDER)
     tiles_n = N // BLOCK_N
     tiles = tile_count(scheduled, room, rows, G, RAGGED, BLOCK_M) * tiles_n
-    # Flattened: the loads of the next tile overlap the store of this one.
+    # Flattened, so that the loads of the next tile overlap the store of this tile.
     for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
         group, band, row, left = locate(tile // tiles_n, scheduled, rows, G, RAGGED, BLOCK_M)
         column = tile % tiles_n * BLOCK_N
@@ -64,7 +64,7 @@ def product(a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, follows: 
         weight: [G, K, N], contiguous or the transpose of a contiguous [G, N, K].
         groups: the groups of the rows.
         out: [T, N], contiguous, written.
-        follows: whether the preceding launch writes what this one reads; see ``kernels.common.pdl``.
+        follows: whether the preceding launch writes an operand of this launch; see ``kernels.common.pdl``.
 
     Raises:
         NotImplementedError: not 16-bit elements, widths that are not multiples of the tile's, or a GPU without TMA.
@@ -136,8 +136,8 @@ def grad_weight(
 ) -> None:
     """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
 
-    With ``up``, grad is packed [T, 2·N] (see ``kernels.grouped.gated_kernels``); ``out`` and ``up`` are the gradients
-    of both weights. The rest as in ``product``.
+    With ``up``, grad is packed [T, 2·N] (see ``kernels.grouped.gated_kernels``), and ``out`` and ``up`` are the
+    gradients of both weights. All other arguments are as in ``product``.
 
     Raises:
         NotImplementedError: under the conditions that ``product`` states.

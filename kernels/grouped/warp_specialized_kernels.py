@@ -1,6 +1,6 @@
 """The products of the ``grouped`` family by ``kernels.common.warp_specialized``: even groups, on Hopper GPUs.
 
-The functions take the arguments of those in ``tma_kernels`` and ``gated_kernels``, and a tile config.
+The functions take the arguments of the functions in ``tma_kernels`` and ``gated_kernels``, and a tile config.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ def product(
         groups: the groups of the rows.
         out: [T, N], contiguous, written.
         config: the tile config.
-        follows: whether the preceding launch writes what this one reads; see ``kernels.common.pdl``.
+        follows: whether the preceding launch writes an operand of this launch; see ``kernels.common.pdl``.
 
     Raises:
-        NotImplementedError: ragged groups, no rows, elements of another size than 16 bits, widths that are not
-        multiples
-            of the tile's, matrices that do not begin at a multiple of 16 bytes, or another GPU than Hopper.
+        NotImplementedError: ragged groups, no rows, elements that do not have 16 bits, widths that are not multiples of
+            the tile's, matrices that do not begin at a multiple of 16 bytes, or a GPU that is not a Hopper.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
     require(a, groups, K=(K, config.k), N=(N, COLUMNS))
@@ -69,8 +68,8 @@ def grad_weight(
 ) -> None:  # fmt: skip
     """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
 
-    With ``up``, grad is packed [T, 2·N] and ``out`` and ``up`` are the gradients of both weights. The rest as in
-    ``product``.
+    With ``up``, grad is packed [T, 2·N], and ``out`` and ``up`` are the gradients of both weights. All other arguments
+    are as in ``product``.
 
     Raises:
         NotImplementedError: under the conditions that ``product`` states.
@@ -118,7 +117,7 @@ def gated_grad(
     grad: Tensor, w_down: Tensor, gate_up: Tensor, groups: Groups, grad_gate_up: Tensor,
     *, config: TileConfig, follows: bool = True,
 ) -> None:  # fmt: skip
-    """Write the gradient of the packed product from that of the output; the hidden layer's gradient is not stored.
+    """Write the gradient of the packed product from the output's gradient, without storing the hidden layer's gradient.
 
     Args:
         grad: [T, K], contiguous; so is every tensor.

@@ -21,17 +21,19 @@ from kernels.hgemm.warp_specialized_kernel import TILE_CONFIG, run_specialized, 
 
 FLOATS = (torch.float16, torch.bfloat16)
 
-#: Variant that ``hgemm`` calls. C is 1 if there is a C; elements are those of the output.
+#: Variant that ``hgemm`` calls. In conditions, C is 1 if there is a C, and elements counts the output's elements.
 BEST = TABLE.choice("best", str, "M N K C elements")
 
-#: Variants for what the best variant refuses; after them cuBLAS.
+#: Variants for the arguments that the best variant refuses. After them comes cuBLAS.
 PLAINER = {"warp_specialized": ("tma",)}
 
 
 def torch_mm(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """cuBLAS. With ``c`` torch first copies it into ``out`` (a launch of its own), then accumulates there."""
+    """Multiply with cuBLAS. With ``c``, torch first copies ``c`` into ``out`` (a separate launch), then accumulates
+    there.
+    """
     if c is None and alpha == 1:
         return torch.mm(a, b, out=out)
     addend = a.new_empty(()) if c is None else c
@@ -42,7 +44,7 @@ def torch_mm(
 def naive(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """Step 1: a small tile, tiles in row order, the product waits for each load."""
+    """Step 1: a small tile, tiles in row order. The product waits for each load."""
     return _by_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
 
 
@@ -65,9 +67,9 @@ def pipelined(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Step 3: loads run several steps ahead of the products; tiles in an order that reuses L2; tile chosen by size.
+    """Step 3: loads run several steps ahead of the products. The order of tiles reuses L2; the size decides the tile.
 
-    From Hopper on with programmatic dependent launch: programs start while the preceding kernel drains.
+    From Hopper on, programmatic dependent launch is used: programs start while the preceding kernel drains.
     """
     pdl = a.device.type != "cpu" and capability(a.device) >= (9, 0)
     return _by_pointers("pipelined", config or tile_for(a, b), a, b, c, alpha, beta, out, unroll=1, pdl=pdl)
@@ -84,12 +86,12 @@ def tma(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Step 4: the tensor memory accelerator loads whole tiles; programs are persistent.
+    """Step 4: the tensor memory accelerator loads whole tiles, and programs are persistent.
 
-    With programmatic dependent launch, as ``pipelined``.
+    Programmatic dependent launch is used as in ``pipelined``.
 
     Raises:
-        NotImplementedError: before Hopper, or rows that are not a multiple of 16 bytes.
+        NotImplementedError: a GPU before Hopper, or rows that are not a multiple of 16 bytes.
     """
     require_triton(a, "tma")
     out = _checked(a, b, c, beta, out)
@@ -116,7 +118,7 @@ def gluon_wgmma(
     """Step 5: one warp only loads tiles into a ring, two warp groups only multiply (Gluon, sm_90).
 
     Raises:
-        NotImplementedError: another GPU than Hopper (only Hopper has ``wgmma``, and Gluon has no interpreter), rows
+        NotImplementedError: a GPU that is not a Hopper (only Hopper has ``wgmma``, and Gluon has no interpreter), rows
             that are not a multiple of 16 bytes, or a ``c``.
     """
     out = _checked(a, b, c, beta, out)
@@ -143,11 +145,11 @@ def warp_specialized(
 ) -> Tensor:
     """Step 6: the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
 
-    With programmatic dependent launch, as ``pipelined``.
+    Programmatic dependent launch is used as in ``pipelined``.
 
     Raises:
-        NotImplementedError: another GPU than Hopper, a ``c``, an ``alpha``, or widths that are not multiples of the
-        tile's.
+        NotImplementedError: a GPU that is not a Hopper, a ``c``, an ``alpha``, or widths that are not multiples of the
+            tile's.
     """
     out = _checked(a, b, c, beta, out)
     if c is not None or alpha != 1:

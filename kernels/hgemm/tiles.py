@@ -22,7 +22,7 @@ class Tile(NamedTuple):
     num_stages: int
 
 
-#: Largest first. Without a row in the table, the first tile is used of which the output has enough to fill ``FULL`` of
+#: Largest first. Without a row in the table, the first tile is used that has enough output tiles to fill ``FULL`` of
 #: the multiprocessors.
 TILES = (
     Tile(128, 256, 64, 8, 8, 4),

@@ -1,4 +1,4 @@
-"""Triton kernels of the ``hgemm`` family: one that computes addresses itself, one that loads by TMA."""
+"""Triton kernels of the ``hgemm`` family: one kernel computes addresses itself, the other loads by TMA."""
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -36,7 +36,7 @@ def run_pointers(
     (M, K), N = a.shape, b.shape[1]
     grid = (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n),)
     even = unroll > 0 and M % tile.m == N % tile.n == K % tile.k == 0
-    # As floats: Triton would compile an integer alpha of 1 in as a constant.
+    # Passed as floats, because Triton would compile an integer alpha of 1 as a constant.
     launch_kernel(
         _pointer_kernel, grid,
         a, b, c, out, M, N, K, float(alpha), float(beta), HAS_C=c is not None, EVEN=even, UNROLL=max(unroll, 1),
@@ -83,7 +83,7 @@ def _pointer_kernel(
     b += first_n
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     if PDL:
-        # Nothing is read before this: the preceding kernel may still write it.
+        # Nothing is read before this wait, because the preceding kernel may still write it.
         gdc_wait()
     for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
         if EVEN:

@@ -50,7 +50,7 @@ def eight(
     *,
     out: Tensor | None = None,
 ) -> Outputs:
-    """Eight products, one for each layer: the model before its weights were merged.
+    """Compute eight products, one for each layer, as in the model before its weights were merged.
 
     Args:
         x: [M, K].
@@ -80,7 +80,7 @@ def eight(
     for weight, name in ((w_fa, "w_fa"), (w_ga, "w_ga")):
         expect(weight, name, shape=(R, K), dtype=x.dtype, device=x.device)
     expect(w_gb, "w_gb", shape=(D, R), dtype=x.dtype, device=x.device)
-    # beta last: after its H columns, what follows would not begin at a multiple of 16 bytes.
+    # beta comes last, because after its H columns the next part would not begin at a multiple of 16 bytes.
     parts = buffer_of(x, sizes, out).split([M * n for n in (D, D, D, R, R, D, D, H)])
     q, k, v, f_a, g_a, f, g, beta = (part.view(M, -1) for part in parts)
     for weight, target in ((w_q, q), (w_k, k), (w_v, v), (w_beta, beta), (w_fa, f_a), (w_ga, g_a)):
@@ -195,7 +195,8 @@ def _one_launch(
     for tensor, argument in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
         expect(tensor, argument, contiguous=True)
     M, _, D, H, R = sizes
-    # beta apart: with its H columns inside, some rows of the wide matrix would not start at a multiple of 16 bytes.
+    # beta is separate: with its H columns inside, some rows of the wide matrix would not start at a multiple of 16
+    # bytes.
     parts = buffer_of(x, sizes, out).split((2 * M * D, M * (3 * D + 2 * R), M * H))
     fg, wide, beta = parts[0].view(2, M, D), parts[1].view(M, -1), parts[2].view(M, H)
     launch(x, w_in, w_fg, wide, beta, fg)
@@ -238,7 +239,7 @@ BACKENDS = {
     "torch": _cublas,
 }
 
-#: Variants for the sizes and GPUs that the best one refuses; after them cuBLAS.
+#: Variants for the sizes and GPUs that the best variant refuses. After them comes cuBLAS.
 PLAINER = {"stream": ("tiles",), "persistent": ("triton",)}
 
 VARIANTS = {

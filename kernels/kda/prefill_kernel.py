@@ -42,11 +42,11 @@ def _prefill(
     tiles_m = tl.cdiv(M, BLOCK_M)
     for tile in range(tl.program_id(0), tiles_m, PROGRAMS):
         _low_tile(tile * BLOCK_M, x, w_low, w_fg, f, g, K, D, R, BLOCK_M, BLOCK_K)
-    # Each loop begins with the program at which the preceding one ended, so that no program gets two first tiles.
+    # Each loop begins with the program at which the preceding loop ended, so that no program gets two first tiles.
     skipped = tl.cdiv(tl.maximum(tiles_m - tl.program_id(0), 0), PROGRAMS)
     first = tl.program_id(0) + skipped * PROGRAMS
-    # Columns innermost: a wave needs few rows of x and the whole weight, which stays in L2. Flattened: the loads
-    # of the next tile overlap the store of this one.
+    # Columns innermost: a wave needs few rows of x and the whole weight, which stays in L2. Flattened, so that the
+    # loads of the next tile overlap the store of this tile.
     for tile in tl.range(first, big_end, PROGRAMS, flatten=True):
         row = (tile - tiles_m) // COLUMNS * BLOCK_M
         column = (tile - tiles_m) % COLUMNS * BIG
@@ -128,7 +128,7 @@ def prefill(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, f
     programs = sm_count(x.device)
     tiles_m = triton.cdiv(M, BLOCK_M)
     big = tiles_m * (3 * D // BIG)
-    # Whole waves only, unless the rest fills most of another wave: small tiles would then take longer.
+    # Whole waves only, unless the rest fills most of another wave. Small tiles would then take longer.
     waves, left = divmod(tiles_m + big, programs)
     big_end = tiles_m + big if left * 3 > programs * 2 else max(waves * programs, tiles_m)
     small_end = big_end + (tiles_m + big - big_end) * (BIG // SMALL) + tiles_m

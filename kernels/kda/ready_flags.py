@@ -39,7 +39,8 @@ def counters_of(device: torch.device) -> torch.Tensor:
 @triton.jit
 def raise_flag(flag):
     """Raise a flag by one, after all stores of this program are visible to the others."""
-    # The release orders the stores of this thread alone; the barrier orders those of the other threads before it.
+    # The release orders only the stores of this thread. The barrier orders the other threads' stores before the
+    # release.
     tl.debug_barrier()
     tl.atomic_add(flag, 1, sem="release", scope="gpu")
 

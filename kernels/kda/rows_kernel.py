@@ -15,7 +15,7 @@ from kernels.common.call_plan import launch_kernel
 from kernels.kda.ready_flags import await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
 
-#: Most tokens.
+#: Maximum number of tokens.
 ROWS_LIMIT = 4
 
 
@@ -106,7 +106,7 @@ def _short_rows(
     await_flag(counters + half, R // LONG)
     lows = ()
     for m in tl.static_range(M):
-        # .cg bypasses L1: another multiprocessor has just written these.
+        # .cg bypasses L1, because another multiprocessor has just written these values.
         lows = _and(lows, tl.load(wide + m * WIDTH + 3 * D + half * R + depth, cache_modifier=".cg"))
     for m in tl.static_range(M):
         total = tl.sum(weight * lows[m].to(tl.float32)[None, :], 1)

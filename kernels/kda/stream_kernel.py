@@ -30,7 +30,7 @@ from kernels.common.streaming import fetch, prefetch_tokens, stream, tiles_of
 from kernels.kda.ready_flags import counters_of
 from kernels.kda.table import TABLE
 
-#: Most tokens.
+#: Maximum number of tokens.
 STREAM_LIMIT = 32
 
 #: Rows of the weights for each program: the tensor core's M side.
@@ -48,7 +48,8 @@ class Stream(NamedTuple):
     split_wide: int
 
 
-#: Up to 16 tokens two programs share a multiprocessor. Beyond, one program has all of its part of K in flight.
+#: Up to 16 tokens two programs share a multiprocessor. With more tokens, one program loads all of its part of K at
+#: once.
 STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 
 
@@ -131,7 +132,8 @@ def _long(
     part = index % parts
     row = gl.where(is_low, 3 * D + tile * ROWS, gl.where(tile < 3 * D // ROWS, tile * ROWS, WIDTH))
     steps = gl.where(is_low, STEPS // SPLIT_LOW, STEPS // SPLIT_WIDE)
-    # Prefetch the tokens into L2 before the wait. Other programs wait for f_a and g_a, so those of q, k, v, beta do it.
+    # Prefetch the tokens into L2 before the wait. The programs of q, k, v and beta do this, because no program waits
+    # for them.
     SPAN: gl.constexpr = STEPS // SPLIT_WIDE * BLOCK_K
     prefetch_tokens(x_plain, gl.where(is_low, M, tile), 3 * D // ROWS, part * SPAN, M, STEPS * BLOCK_K, SPAN)
     total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
@@ -196,8 +198,8 @@ def _short(
     columns = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, layout))
     target = fg + half * M * D + columns[None, :] * D + rows[:, None]
     gl.store(target, total.to(fg.dtype.element_ty), (columns < M)[None, :])
-    # The last program of the half stores EMPTY: every other one has read all of it. The count need not wait for the
-    # stores of a program, because the last program does not read them.
+    # The last program of the half stores EMPTY, because every other program has then read the whole half. The count
+    # need not wait for a program's stores, because the last program does not read them.
     barrier()
     if gl.atomic_add(counters + half, 1, sem="relaxed", scope="gpu") == D // ROWS - 1:
         empty_tiles(mail, SPLIT_LOW, SIZE)

@@ -16,7 +16,7 @@ from kernels.common.call_plan import launch_kernel
 from kernels.kda.ready_flags import COUNTERS, await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
 
-#: Most tokens.
+#: Maximum number of tokens.
 TILES_LIMIT = 128
 
 

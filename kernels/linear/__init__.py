@@ -1,4 +1,4 @@
-"""Linear layer of few rows: ``y = x @ weight.T (+ bias)``, whose cost is reading the weight.
+"""Linear layer of few rows: ``y = x @ weight.T (+ bias)``. Reading the weight decides its time.
 
 A batch of 1 … 64 rows reads N·K weights once and does almost no arithmetic. Library kernels take about twice as long as
 the bytes need (docs/kernels/linear.md). The variants differ in how they keep every multiprocessor reading.
@@ -29,18 +29,18 @@ Share = linear_share.Share
 #: Variant that ``linear`` calls.
 BEST = TABLE.choice("best", str, "M K N", upto="M")
 
-#: Fallback for what the best variant refuses: "gemv" up to this many rows, "split_k" beyond.
+#: Maximum rows for which "gemv" is the fallback if the best variant refuses. With more rows the fallback is "split_k".
 MOST_VECTORS = 2
 
-#: Rows up to which ``lockstep tune`` tries "stream".
+#: Maximum rows for which ``lockstep tune`` tries "stream".
 MOST_STREAMED = 64
 
 
 @planned
 def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """One program for each output tile, all of K in one loop.
+    """Compute the product with one program for each output tile and all of K in one loop.
 
-    At few rows there are too few tiles to keep the memory busy; ``split_k`` has more programs.
+    With few rows there are too few tiles to keep the memory busy; ``split_k`` has more programs.
     """
     require_triton(x, "triton")
     out = checked(x, weight, bias, out)
@@ -52,7 +52,8 @@ def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
 def split_k(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
-    """Several programs share an output tile, each with a part of K. The last program adds the parts' sums in order.
+    """Compute the product with several programs per output tile, each with a part of K. The last program adds the sums
+    in order.
 
     Calls on one device must not overlap: they share the counters that find the last program. Calls on one stream do not
     overlap, captured in graphs or not.
@@ -67,7 +68,9 @@ def split_k(
 def split_k_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
-    """``split_k`` with programmatic dependent launch: the launch starts while the preceding kernel still runs."""
+    """Compute ``split_k`` with programmatic dependent launch: the launch starts while the preceding kernel still
+    runs.
+    """
     _require_pdl(x)
     return _split_k(x, weight, bias, out, config, pdl=True)
 
@@ -76,7 +79,8 @@ def split_k_pdl(
 def gemv(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
 ) -> Tensor:
-    """One to four rows without tensor cores: a program reads a few whole rows of the weight straight to registers.
+    """Multiply one to four rows without tensor cores: a program reads a few whole rows of the weight directly to
+    registers.
 
     Raises:
         NotImplementedError: x has more than four rows.
@@ -88,10 +92,10 @@ def gemv(
 def gemv_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
 ) -> Tensor:
-    """``gemv`` with programmatic dependent launch: the weight is loaded while preceding kernels still run.
+    """Compute ``gemv`` with programmatic dependent launch: the weight is loaded while preceding kernels still run.
 
-    No kernel that may still run may write ``weight``, such as a preceding kernel that launches its dependents early. In
-    inference weights are constants, so this holds. The preceding kernel may write ``x`` and ``bias``.
+    A kernel that may still run must not write ``weight``. An example is a preceding kernel that launches its dependents
+    early. In inference weights are constants, so this holds. The preceding kernel may write ``x`` and ``bias``.
     """
     _require_pdl(x)
     return _gemv(x, weight, bias, out, config, pdl=True)
@@ -101,9 +105,9 @@ def gemv_pdl(
 def stream(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Tensor:
-    """``split_k`` with TMA and ``wgmma``: the first weights are loaded while preceding kernels still run.
+    """Compute ``split_k`` with TMA and ``wgmma``: the first weights are loaded while preceding kernels still run.
 
-    For what may write ``weight`` see ``gemv_pdl``.
+    ``gemv_pdl`` states which kernels may write ``weight``.
 
     Raises:
         NotImplementedError: x has more rows than the table has tiles for, or 32-bit elements; the GPU is not a Hopper;
@@ -123,9 +127,9 @@ def stream(
 def share(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Share | None = None
 ) -> Tensor:
-    """``stream`` with a shared reduction: each program adds the partial sums of some of a tile's tokens.
+    """Compute ``stream`` with a shared reduction: each program adds the partial sums of some of a tile's tokens.
 
-    For what may write ``weight`` see ``gemv_pdl``. Calls on one device must not overlap: see ``split_k``.
+    ``gemv_pdl`` states which kernels may write ``weight``. Calls on one device must not overlap: see ``split_k``.
 
     Raises:
         NotImplementedError: the table has no tile for the shape, ``stream`` refuses the arguments, or the shape needs
@@ -142,9 +146,9 @@ def share(
 
 @planned
 def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Each program loads whole rows of the weight to registers before the preceding kernel has ended.
+    """Compute the product. Each program loads whole weight rows to registers before the preceding kernel has ended.
 
-    For what may write ``weight`` see ``gemv_pdl``.
+    ``gemv_pdl`` states which kernels may write ``weight``.
 
     Raises:
         NotImplementedError: x has more than 8 rows, K beyond 4096 or 32-bit elements; the GPU is not a Hopper; or rows

@@ -25,14 +25,14 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels.common.call_plan import launch_kernel
 from kernels.common.streaming import prefetch_tokens
 
-#: Most rows of x: the narrow side of ``mma.sync``.
+#: Maximum rows of x: the narrow side of ``mma.sync``.
 TOKENS = 8
 #: Rows of the weight for each program.
 ROWS = 16
 #: Elements of K that a warp takes at once: a line of 128 bytes.
 CHUNK = 64
 WARPS = 8
-#: Longest rows; then half of a multiprocessor's registers hold weights.
+#: Maximum length of a row. At this length half of a multiprocessor's registers hold weights.
 MOST_K = 4096
 
 
@@ -68,7 +68,7 @@ def _direct_kernel(
     warp = gl.arange(0, WARPS, layout=gl.SliceLayout(1, gl.SliceLayout(2, left)))[:, None, None]
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(2, left)))[None, :, None] + row
     depth = gl.arange(0, CHUNK, layout=gl.SliceLayout(0, gl.SliceLayout(1, left)))[None, None, :] + warp * CHUNK
-    # Rows beyond the edge read row 0 instead of being masked: they are never stored.
+    # Rows beyond the edge read row 0 instead of being masked, and are never stored.
     w_at = weight + gl.where(rows < N, rows, 0).to(gl.int64) * K + depth
     weights = ()
     for step in gl.static_range(STEPS):

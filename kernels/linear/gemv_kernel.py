@@ -1,4 +1,4 @@
-"""Variant "gemv" of ``kernels.linear``: whole rows of the weight straight to registers, no tensor cores."""
+"""Variant "gemv" of ``kernels.linear``: whole rows of the weight directly to registers, no tensor cores."""
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -21,16 +21,16 @@ from kernels.linear.table import TABLE, search_space
 
 
 class Vectors(NamedTuple):
-    """Rows of the weight for each program of "gemv", elements of K a step."""
+    """The number of weight rows for each program of "gemv", and of elements of K per step."""
 
     n: int
     k: int
     num_warps: int
 
 
-#: Tile of "gemv", and whether it loads its weights before the wait. On an H200 with free clocks that takes K 7168, N
-#: 576 from 4.3 to 3.0 µs, but K 4096, N 2048 from 5.6 to 6.0: programs that fill the GPU early delay the preceding
-#: kernel.
+#: Tile of "gemv", and whether it loads its weights before the wait. On an H200 with free clocks an early load changes K
+#: 7168, N 576 from 4.3 to 3.0 µs, but K 4096, N 2048 from 5.6 to 6.0 µs: programs that fill the GPU early delay the
+#: preceding kernel.
 VECTORS = TABLE.maybe("gemv", Vectors, "M K N", upto="M")
 AHEAD = TABLE.choice("gemv_ahead", bool, "M K N", upto="M")
 
@@ -74,7 +74,8 @@ def _gemv_kernel(
     x_at = x + tl.where(m < M, m, 0)[:, None, None] * K + k[None, None, :]
     if PDL and not AHEAD:
         gdc_wait()
-    # Load all of the program's weights; with AHEAD before the wait, for the preceding kernel does not write them.
+    # Load all of the program's weights. With AHEAD they are loaded before the wait; the preceding kernel does not write
+    # them.
     w_tiles = ()
     for step in tl.static_range(STEPS):
         if EVEN_K:

@@ -15,7 +15,7 @@ from kernels.linear.arguments import checked
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``F.linear``, or the cuBLAS call behind it if there is a buffer to write into."""
+    """Call ``F.linear``, or the cuBLAS function behind it if there is a buffer to write into."""
     if out is None:
         return torch.nn.functional.linear(x, weight, bias)
     if bias is None:
@@ -24,12 +24,12 @@ def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: 
 
 
 def compiled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``torch.compile(F.linear)``, compiled at the first call with a shape (seconds)."""
+    """Call ``torch.compile(F.linear)``, which compiles at the first call with a shape (seconds)."""
     return _compiled(x, "default")(x, weight, bias)
 
 
 def max_autotuned(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``torch.compile(mode="max-autotune-no-cudagraphs")``: Inductor times its own kernels against cuBLAS.
+    """Call ``torch.compile(mode="max-autotune-no-cudagraphs")``: Inductor times its own kernels against cuBLAS.
 
     Inductor tunes in every process, so its choice and its speed may differ from run to run.
     """
@@ -37,12 +37,12 @@ def max_autotuned(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 
 
 def tgv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """FlashInfer's TGV GEMM for small batches on Blackwell (``flashinfer.gemm.tgv_gemm_sm100``)."""
+    """Call FlashInfer's TGV GEMM for small batches on Blackwell (``flashinfer.gemm.tgv_gemm_sm100``)."""
     return _tgv(x, weight, bias, out, pdl=False)
 
 
 def tgv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``tgv`` with programmatic dependent launch: the prologue of ``tgv`` overlaps the preceding kernel."""
+    """Call ``tgv`` with programmatic dependent launch: the prologue of ``tgv`` overlaps the preceding kernel."""
     return _tgv(x, weight, bias, out, pdl=True)
 
 

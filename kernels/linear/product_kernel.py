@@ -35,7 +35,7 @@ class Tile(NamedTuple):
 
 #: Tile of "triton".
 TILE = TABLE.choice("triton", Tile, "M K N", upto="M")
-#: Tile of "split_k". Hopper's products have 64 rows on their M side; at few rows of x these are rows of the weight.
+#: Tile of "split_k". Hopper's products have 64 rows on their M side. With few rows of x these are rows of the weight.
 SPLIT = TABLE.maybe("split_k", Tile, "M K N", upto="M")
 MAX_SPLIT = 16
 
@@ -89,13 +89,13 @@ def _product_kernel(
     m = tl.program_id(2) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = part * (STEPS * BLOCK_K) + tl.arange(0, BLOCK_K)
-    # Rows of the weight beyond the edge read row 0 instead of being masked: they are never stored.
+    # Rows of the weight beyond the edge read row 0 instead of being masked, and are never stored.
     w_row = weight + tl.where(n < N, n, 0).to(tl.int64) * K
     x_row = x + m.to(tl.int64) * K
     ROWS: tl.constexpr = BLOCK_N if SWAPPED else BLOCK_M
     COLUMNS: tl.constexpr = BLOCK_M if SWAPPED else BLOCK_N
     if PDL:
-        # Nothing is read before this: the preceding kernel may still write it.
+        # Nothing is read before this wait, because the preceding kernel may still write it.
         gdc_wait()
     acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for _ in range(STEPS):

@@ -2,7 +2,7 @@
 
 In ``kernels.linear.stream_kernel`` the program of the last part of K adds up a tile; the other programs have ended by
 then. Here each program posts its partial sums in shares of some tokens, one share for each part. Each program then adds
-up its own share, in the order of the parts. As many elements are read in all, but by all programs at once.
+up its own share, in the order of the parts. The same number of elements is read in total, but by all programs at once.
 
 So programs wait for programs with higher ids. All of them must be resident together; ``launch`` refuses other sizes.
 """
@@ -53,12 +53,12 @@ class Share(NamedTuple):
 #: Tile of "share".
 SHARE = TABLE.maybe("share", Share, "M K N", upto="M")
 
-#: Most rows: beyond, the rings do not hold all steps of a part.
+#: Maximum rows. With more rows, the rings do not hold all steps of a part.
 MOST_ROWS = 64
 
 
 def shares_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return long rings and short ones, K in 2 or 4 parts; each fits into a multiprocessor's 227 KB."""
+    """Return configurations with long and short rings, K in 2 or 4 parts. Each fits into a multiprocessor's 227 KB."""
     m = max(16, triton.next_power_of_2(M))
     rings = ((8, 8), (5, 4)) if m <= 32 else ((7, 6), (8, 5), (4, 3))
     shares = [Share(m, 64, 128, parts, w, x, 4) for parts in (2, 4) if m >= 8 * parts for w, x in rings]
@@ -70,7 +70,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
 
     Raises:
         NotImplementedError: x has more rows than the tile, K does not divide into the parts, or the launch has more
-            programs than the GPU has multiprocessors: some would wait for others that cannot start.
+            programs than the GPU has multiprocessors. Some programs would then wait for others that cannot start.
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps, places = triton.cdiv(N, config.n), triton.cdiv(K, config.k), sm_count(x.device)

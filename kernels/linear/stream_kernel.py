@@ -73,7 +73,7 @@ def _stream_kernel(
     tile = gl.program_id(0)
     part = gl.program_id(1)
     first = part * STEPS * BLOCK_K
-    # Prefetch into L2 what is not loaded to shared memory before the wait; later writes of x reach it there.
+    # Prefetch into L2 what is not loaded to shared memory before the wait. Later writes of x reach L2 as well.
     prefetch_tokens(x_plain, tile, gl.num_programs(0), first, M, K, STEPS * BLOCK_K)
     if STEPS > W_STAGES:
         prefetch_rows(w_plain, tile * BLOCK_N, first + W_STAGES * BLOCK_K, N, K, BLOCK_N, (STEPS - W_STAGES) * BLOCK_K)

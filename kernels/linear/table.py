@@ -11,5 +11,5 @@ TABLE = Table("linear")
 
 
 def search_space(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> SearchSpace:
-    """Return what ``lockstep tune`` tries for one shape."""
+    """Return the configurations that ``lockstep tune`` tries for one shape."""
     return SearchSpace(choice, {"M": M, "K": K, "N": N}, configs)

@@ -1,8 +1,8 @@
 """RMSNorm and the linear layer that reads its output: ``y = (x / rms(x) · gain) @ weight.T``.
 
-In a chain of linear layers alone, programmatic dependent launch overlaps one with the next. In a model another kernel
-precedes. Here the norm lets its dependents start at once, so the linear layer loads its weights, which no kernel
-writes, while the norm runs.
+In a chain of linear layers, programmatic dependent launch overlaps each layer with the next. In a model another kernel
+comes before the layer. Here the norm lets its dependents start at once. So the linear layer loads its weights, which no
+kernel writes, while the norm runs.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -40,14 +40,14 @@ BEST = TABLE.choice("best", str, "M K N", upto="M")
 
 
 def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``F.rms_norm``, then cuBLAS."""
+    """Compute ``F.rms_norm``, then a product with cuBLAS."""
     out = _checked(x, gain, weight, out)
     return torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
 
 
 @planned
 def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Tensor:
-    """Our norm and our linear layer; each begins when the preceding launch has ended.
+    """Compute our norm, then our linear layer. The layer begins after the norm has ended.
 
     Raises:
         NotImplementedError: the table has no linear variant for so many rows, or ``x`` is not on a GPU.
@@ -63,7 +63,7 @@ def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None,
 def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Compute ``apart`` with programmatic dependent launch: the linear layer begins while the norm runs.
 
-    For what may write the weight see ``kernels.linear.gemv_pdl``.
+    ``kernels.linear.gemv_pdl`` states which kernels may write the weight.
 
     Raises:
         NotImplementedError: the GPU is older than Hopper.
@@ -84,7 +84,7 @@ def norm_linear(
         gain: ``[K]``, dtype and device of ``x``.
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         out: ``[M, N]`` to write into; allocated when None.
-        config: "overlapped", "apart" or "torch"; by default what the GPU's table has for the shape.
+        config: "overlapped", "apart" or "torch"; by default the entry of the GPU's table for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``. The norm is computed in float32 and rounded before the product.
@@ -131,7 +131,7 @@ def _norm(x, gain, out, K, epsilon, PDL: tl.constexpr, BLOCK_K: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * K
     scale = tl.load(gain + at, inside, 0.0).to(tl.float32)
     if PDL:
-        # The preceding kernel may still write x, or read what is written here.
+        # The preceding kernel may still write x, or read the memory that is written here.
         gdc_wait()
     values = tl.load(x + row + at, inside, 0.0).to(tl.float32)
     scale *= tl.rsqrt(tl.sum(values * values, 0) / K + epsilon)

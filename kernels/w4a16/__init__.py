@@ -54,8 +54,8 @@ def planes(
 ) -> Tensor:
     """Nibble planes: the weights are the tensor core's left operand, unpacked from shared memory to registers.
 
-    Unpacking shuffles no data between threads: see ``int4.pack_planes`` for the layout and docs/kernels/w4a16.md for
-    the design.
+    Unpacking shuffles no data between threads. ``int4.pack_planes`` describes the layout, docs/kernels/w4a16.md the
+    design.
 
     Args:
         x: float16 [M, K].
@@ -66,7 +66,7 @@ def planes(
 
     Raises:
         ValueError: a shape, dtype or device does not fit; the message names the argument.
-        NotImplementedError: a group that is not a multiple of 128, or no GPU.
+        NotImplementedError: a group whose number of rows is not a multiple of 128, or no GPU.
     """
     require_triton(x, "planes")
     N = expect_planes(x, words, scales32)
@@ -80,14 +80,14 @@ def planes(
 def stream(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Tensor:
-    """Few tokens: weights stream into shared memory, beginning before the preceding kernel has ended.
+    """Few tokens: weights stream into shared memory, starting before the preceding kernel has ended.
 
-    Arguments as in ``planes``.
+    Arguments are as in ``planes``.
 
     Raises:
         ValueError: a shape, dtype or device does not fit; the message names the argument.
-        NotImplementedError: ``planes`` cannot do it either, the table has no tile for so many tokens, rows of x or of
-            the scales are not multiples of 16 bytes, or the GPU is older than Hopper.
+        NotImplementedError: ``planes`` raises it too, the table has no tile for so many tokens, rows of x or of the
+            scales are not multiples of 16 bytes, or the GPU is older than Hopper.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     config = config or STREAM(x.device, *sizes_of(x, scales32))
@@ -102,14 +102,14 @@ def stream(
 def ring(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Ring | None = None
 ) -> Tensor:
-    """Many tokens on Hopper: one warp only loads; one of two warp groups unpacks while the other multiplies.
+    """Many tokens on Hopper: one warp only loads. Of two warp groups, one unpacks while the other multiplies.
 
-    Arguments as in ``planes``.
+    Arguments are as in ``planes``.
 
     Raises:
         ValueError: a shape, dtype or device does not fit; the message names the argument.
-        NotImplementedError: ``planes`` cannot do it either, rows of x or of the result are not multiples of 16 bytes,
-            or the GPU is not a Hopper.
+        NotImplementedError: ``planes`` raises it too, rows of x or of the result are not multiples of 16 bytes, or the
+            GPU is not a Hopper.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     if refusal := _why_no_ring(x, out):
@@ -134,7 +134,7 @@ def w4a16(
 
     Raises:
         ValueError: a shape, dtype or device does not fit; the message names the argument.
-        NotImplementedError: a group that is not a multiple of 128 rows, or ``config`` cannot do it.
+        NotImplementedError: a group whose number of rows is not a multiple of 128, or ``config`` refuses the arguments.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     if not len(x):
@@ -145,7 +145,7 @@ def w4a16(
         return stream(x, words, scales32, out=out)
     if name == "ring" and (config or not _why_no_ring(x, out)):
         return ring(x, words, scales32, out=out)
-    # A variant that refuses these arguments is replaced by one that takes any.
+    # A variant that refuses these arguments is replaced by a variant that accepts any arguments.
     no_triton = x.device.type == "cpu" and not interpreted()
     if name == "dequant" or (not config and (len(x) > LARGEST_PLANES_M or no_triton)):
         return dequant(x, words, scales32, out=out)
@@ -153,7 +153,7 @@ def w4a16(
 
 
 def _why_no_stream(x: Tensor, scales32: Tensor, config: Stream | None) -> str | None:
-    """Return why ``stream`` cannot take these arguments with this tile; None if it can."""
+    """Return why ``stream`` refuses these arguments with this tile; None if it accepts them."""
     if not has_hopper_ptx(x.device):
         return "stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it"
     if config is None:
@@ -164,14 +164,16 @@ def _why_no_stream(x: Tensor, scales32: Tensor, config: Stream | None) -> str | 
 
 
 def _why_no_ring(x: Tensor, out: Tensor) -> str | None:
-    """Return why ``ring`` cannot take these arguments; None if it can."""
+    """Return why ``ring`` refuses these arguments; None if it accepts them."""
     if not has_wgmma(x.device):
         return "ring uses wgmma, which only Hopper GPUs have (compute capability 9.0)"
     return _ragged("ring", x=x, out=out)
 
 
 def _ragged(variant: str, **tensors: Tensor) -> str | None:
-    """Return why TMA cannot read a tensor, whose rows must be multiples of 16 bytes; None if it can read all."""
+    """Return why TMA cannot read a tensor, whose rows must be multiples of 16 bytes; None if TMA can read all
+    tensors.
+    """
     for name, tensor in tensors.items():
         if size := tensor.shape[1] * tensor.element_size() % 16:
             return f"{variant} needs rows of {name} of a multiple of 16 bytes, got {size} too many"

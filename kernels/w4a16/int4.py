@@ -1,8 +1,8 @@
-"""Int4 weights: what a code means, and the layouts in which the kernels want them.
+"""Int4 weights: the meaning of a code, and the layouts that the kernels need.
 
-A weight is ``(code − 8) · scale``: codes are 0 … 15, symmetric about the zero point 8, and each scale serves
-``K / groups`` consecutive rows of one column (one group: a scale per output channel). Packing runs
-offline, with torch, on any device; unpacking also inside Triton kernels.
+A weight is ``(code − 8) · scale``: codes are 0 … 15, symmetric about the zero point 8. Each scale serves ``K / groups``
+consecutive rows of one column (one group: a scale per output channel). Packing runs offline, with torch, on any device.
+Unpacking also runs inside Triton kernels.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -134,7 +134,7 @@ def unpack_planes(words: Tensor, K: int, N: int) -> Tensor:
     """Return codes uint8 [K, N] from ``pack_planes``.
 
     Raises:
-        ValueError: ``words`` is not the int16 tensor that ``pack_planes`` makes of [K, N].
+        ValueError: ``words`` is not an int16 tensor of the shape that ``pack_planes`` makes from [K, N].
     """
     expect(words, "words", shape=plane_shape(K, N), dtype=torch.int16)
     tiles = torch.stack([words >> 4 * plane & 0xF for plane in range(4)], dim=3)

@@ -46,10 +46,10 @@ class Tile(NamedTuple):
 #: Tile of ``planes``.
 TILE = TABLE.choice("planes", Tile, SIZES, upto="M")
 
-#: Beyond it ``planes`` is slower than dequantising once and a product by cuBLAS.
+#: Above this number of tokens, ``planes`` is slower than dequantising once and multiplying with cuBLAS.
 LARGEST_PLANES_M = 2048
 
-#: Most parts of K: the sum of more parts costs more than they gain.
+#: Maximum parts of K: adding more parts costs more time than they save.
 LARGEST_SPLIT = 16
 
 #: Output tiles with a counter in the shared buffer; a call with more tiles of split K allocates its own counters.
@@ -122,14 +122,14 @@ def _multiply_planes(
     k = tl.arange(0, 128)
     blocks = (n_tile * (BN // 64) + row // 64) * K_TILES + first
     word_at = words + (blocks * 2048 + (row % 64) * 32)[:, None] + tl.arange(0, 32)[None, :]
-    # Tokens beyond M repeat the last one: cheaper than a mask, and they are never stored.
+    # Tokens beyond M repeat the last token, which is cheaper than a mask. They are never stored.
     token_at = x + first_m.to(tl.int64) * K + first * 128
     token_offset = tl.minimum(m, M - 1 - first_m)[None, :] * K + k[:, None]
     scale_at = scales + n
     if PTX:
         gdc_launch_dependents()
         if AHEAD > 0:
-            # The preceding kernel does not write weights and scales: load them while it ends.
+            # The preceding kernel does not write weights and scales, so they are loaded while it ends.
             for block in tl.static_range(BN // 64):
                 _ask(words + ((n_tile * (BN // 64) + block) * K_TILES + first) * 2048, 4096 * AHEAD)
             if GROUP_TILES > 0:

@@ -42,8 +42,8 @@ CHANNELS = 2 * PLANE_N
 class Ring(NamedTuple):
     """Tile config: ``tokens`` × 128 output channels; a ring of ``stages`` of 128 rows of K.
 
-    K is split into ``parts``, or the next smaller number that divides its tiles. ``beside`` programs share a
-    multiprocessor, which sets the registers of a thread.
+    K is split into ``parts`` parts, or into the next smaller number of parts that divides its tiles. ``beside``
+    programs share a multiprocessor, which decides the registers of a thread.
     """
 
     tokens: int
@@ -137,7 +137,7 @@ def _feed(
     EARLY: gl.constexpr = min(STAGES, TURNS)
     SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
     BYTES: gl.constexpr = tokens.block_type.nbytes + 2 * (codes.block_type.nbytes + SCALE_BYTES)
-    # Weights are constants: request those of the first round while the preceding kernel still runs.
+    # Weights are constants, so those of the first round are requested while the preceding kernel still runs.
     _, first_n = _tile_of(gl.program_id(0) // PARTS, M, N, BM, 128)
     first_k = gl.program_id(0) % PARTS * TURNS
     for early in gl.static_range(EARLY):
@@ -219,7 +219,7 @@ def _finish(total, scales32, out, result, m, n, N, GROUP_TILES: gl.constexpr):
     if GROUP_TILES == 0:
         channel = n + gl.arange(0, 64, layout=gl.SliceLayout(1, total.type.layout))
         total = total * gl.expand_dims(gl.load(scales32 + channel, channel < N, other=0.0), 1)
-    # The store of a tile overlaps the products of the next one.
+    # The store of a tile overlaps the products of the next tile.
     gluon_tma.store_wait(0)
     result.permute((1, 0)).store(total.to(gl.float16))
     fence_async_shared()
@@ -235,7 +235,7 @@ def _multiply_ring(
     BM: gl.constexpr = tokens.block_type.shape[0]
     token_ring = gl.allocate_shared_memory(tokens.dtype, [STAGES, BM, 128], tokens.layout)
     code_ring = gl.allocate_shared_memory(codes.dtype, [2 * STAGES, 64, 32], codes.layout)
-    # A scale per channel is applied at the end; then this ring is not used.
+    # A scale per channel is applied at the end, and then this ring is not used.
     scale_ring = (
         gl.allocate_shared_memory(scales.dtype, [2 * STAGES, 1, 64], scales.layout) if GROUP_TILES > 0 else code_ring
     )

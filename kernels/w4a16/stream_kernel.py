@@ -74,7 +74,7 @@ def _fetch_weights(
     codes, scales, code_ring, scale_ring, full, tile, first, slot, wanted, TOKEN_BYTES: gl.constexpr,
     K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr, DEPTH: gl.constexpr, BLOCKS: gl.constexpr,
 ):  # fmt: skip
-    """Request the weights and scales of one iteration; its barrier completes once the tokens have arrived as well."""
+    """Request the weights and scales of one iteration. Its barrier completes when the tokens have arrived as well."""
     SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
     bar = full.index(slot)
     mbarrier.expect(bar, DEPTH * (BLOCKS * codes.block_type.nbytes + SCALE_BYTES + TOKEN_BYTES), pred=wanted)
@@ -98,7 +98,7 @@ def _fetch_tokens(tokens, token_ring, full, first, slot, wanted, DEPTH: gl.const
 
 @gluon.jit
 def _side_by_side(above, below, layout: gl.constexpr):
-    """Join two blocks of channels into one of twice as many; no data moves between threads."""
+    """Join two blocks of channels into one block of twice as many channels. No data moves between threads."""
     joined = gl.join(above, below).permute((2, 0, 1)).reshape((2 * above.shape[0], above.shape[1]))
     return gl.convert_layout(joined, layout, assert_trivial=True)
 
@@ -109,7 +109,7 @@ def _work(
     K_TILES: gl.constexpr, TURNS: gl.constexpr, GROUP_TILES: gl.constexpr, BN: gl.constexpr, DEPTH: gl.constexpr,
     STAGES: gl.constexpr, CREWS: gl.constexpr, LATE: gl.constexpr,
 ):  # fmt: skip
-    """Return the sums [BN, BM] of one crew: of every ``CREWS``-th iteration of the part of K."""
+    """Return one crew's sums [BN, BM]: every ``CREWS``-th iteration of the part of K."""
     BM: gl.constexpr = tokens.block_type.shape[0]
     BLOCKS: gl.constexpr = BN // 64
     TOKEN_BYTES: gl.constexpr = tokens.block_type.nbytes
@@ -189,7 +189,7 @@ def _multiply_stream(
     sums: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[4, 1], instr_shape=[16, 8])
     code_ring = gl.allocate_shared_memory(codes.dtype, [SLOTS * DEPTH * BLOCKS, 64, 32], codes.layout)
     token_ring = gl.allocate_shared_memory(tokens.dtype, [SLOTS * DEPTH, BM, 128], tokens.layout)
-    # A scale per channel is applied at the end; then this ring is not used.
+    # A scale per channel is applied at the end, and then this ring is not used.
     scale_ring = (
         gl.allocate_shared_memory(scales.dtype, [SLOTS * DEPTH, 1, BN], scales.layout) if GROUP_TILES > 0 else code_ring
     )

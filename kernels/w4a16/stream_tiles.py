@@ -35,7 +35,7 @@ class Stream(NamedTuple):
 #: Tile config of ``stream``; None if there are too many tokens.
 STREAM = TABLE.maybe("stream", Stream, SIZES, upto="M")
 
-#: Largest number of tokens → channels, depth, stages, fill and crews to try. Larger ones do not fit shared memory.
+#: Channels, depth, stages, fill and crews to try, by the largest number of tokens. Larger tiles exceed shared memory.
 _TRIED = {
     8: ((128, 1, 2, 1, 4), (128, 1, 3, 1, 4), (64, 1, 3, 1, 4), (64, 2, 2, 1, 4), (64, 2, 4, 1, 2), (128, 1, 5, 2, 1)),
     16: (
@@ -49,7 +49,7 @@ _TRIED = {
     32: ((128, 1, 2, 1, 4), (64, 1, 3, 1, 4), (64, 1, 4, 2, 2), (128, 1, 3, 1, 2), (64, 1, 4, 3, 1), (128, 1, 5, 2, 1)),
 }
 
-#: Most parts of K: the sum of more parts costs more than they gain.
+#: Maximum parts of K: adding more parts costs more time than they save.
 LARGEST_SPLIT = 16
 
 

@@ -32,5 +32,7 @@ def sizes_of(x: torch.Tensor, scales32: torch.Tensor) -> Sizes:
 
 
 def search_space(choice: str, configs: Sequence[Any], M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    """Return what ``lockstep tune`` tries for one case of the suite; a tuned row is for this weight alone."""
+    """Return the configurations that ``lockstep tune`` tries for one case of the suite. A tuned row serves only this
+    weight.
+    """
     return SearchSpace(choice, {"M": M, "K": K, "N": N, "grouped": group != "channel"}, configs)
