@@ -1,7 +1,7 @@
 """Grouped linear and gated MLP at the shapes of NVIDIA recsys-examples PR 263, in bf16.
 
-B = 2560, G = 12, 1024 → 3072 is the PR's; around it a tenth of its batch, and fewer groups of fewer rows. Each
-shape exists with even groups and ragged, where the same number of rows is spread unevenly.
+B = 2560, G = 12, 1024 → 3072 is the PR's shape. The other shapes have a tenth of its batch, or fewer groups of fewer
+rows. Each shape exists with even groups and with ragged groups, which spread the same number of rows unevenly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Offsets = tuple[int, ...] | None
 
 
 def sizes(B: int, G: int) -> tuple[int, ...]:
-    """Return the rows of each ragged group: B·G in all, the largest about G times the smallest, not sorted."""
+    """Return the rows of each ragged group: B·G in total, the largest about G times the smallest, not sorted."""
     # 5 and 12, or 5 and 4, share no factor, so the shares are a permutation of 1 … G.
     shares = [1 + 5 * group % G for group in range(G)]
     counts = [B * G * share // sum(shares) for share in shares]
@@ -45,7 +45,7 @@ def _groups(matrix: Tensor, count: int, host_offsets: Offsets) -> list[Tensor]:
 
 
 def _join(parts: list[Tensor], host_offsets: Offsets) -> Tensor:
-    # Start-up: torch is slow to import.
+    # Imported here: torch is slow to import.
     import torch
 
     return torch.cat(parts) if host_offsets else torch.stack(parts, 1).flatten(0, 1)
@@ -97,40 +97,40 @@ def _shapes(width: str) -> tuple[Case, ...]:
 
 
 class _Grouped(Suite):
-    """What all four have in common."""
+    """The common part of all four suites."""
 
     family = "grouped"
     module = "kernels.grouped"
     activations = ("x", "grad_out")
 
     def full_history(self, B: int) -> bool:
-        """Select the source's own batch, even and ragged."""
+        """Select the PR's own batch, even and ragged."""
         return B == 2560
 
 
 class Linear(_Grouped):
-    """One product a group: x [B·G, K], weight [G, K, N], y [B·G, N]."""
+    """One product per group: x [B·G, K], weight [G, K, N], y [B·G, N]."""
 
     op = "linear"
     baseline = "loop"
     cases = _shapes("N")
     quick = grid(B=32, G=4, K=64, N=128, ragged=[False, True])
-    continues = "abfee052f050c498", "d7aa152b00d9d556"  # measures what an earlier text did
+    continues = "abfee052f050c498", "d7aa152b00d9d556"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, N: int, ragged: bool) -> dict[str, Any]:
         """Scale the weight so that y is of order one."""
         return _linear_inputs(new, B, G, K, N, ragged)
 
     def buffers(self, new: Draw, B: int, G: int, N: int) -> Tensor:
-        """Y."""
+        """Return a buffer for y."""
         return new.empty(B * G, N)
 
     def reference(self, x: Tensor, weight: Tensor, host_offsets: Offsets = None) -> Tensor:
-        """Compute in float32, one product a group."""
+        """Compute in float32, one product per group."""
         return _linear(x, weight, host_offsets)
 
     def cost(self, B: int, G: int, K: int, N: int) -> Cost:
-        """Count two for each multiply-add; x and weight read, y written."""
+        """Count two operations for each multiply-add; x and weight are read, y is written."""
         return Cost(2.0 * B * G * K * N, 2.0 * G * (B * K + K * N + B * N))
 
 
@@ -141,14 +141,14 @@ class LinearTrain(_Grouped):
     baseline = "loop"
     cases = Linear.cases
     quick = Linear.quick
-    continues = "e216241f94c3465b", "15e33b89c8e8ce9a"  # measures what an earlier text did
+    continues = "e216241f94c3465b", "15e33b89c8e8ce9a"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, N: int, ragged: bool) -> dict[str, Any]:
         """Add the gradient of y [B·G, N]."""
         return {**_linear_inputs(new, B, G, K, N, ragged), "grad_out": new.normal(B * G, N)}
 
     def buffers(self, new: Draw, B: int, G: int, K: int, N: int) -> tuple[Tensor, ...]:
-        """Y and the gradients of x and weight."""
+        """Return buffers for y and the gradients of x and weight."""
         return new.empty(B * G, N), new.empty(B * G, K), new.empty(G, K, N)
 
     def reference(
@@ -158,35 +158,35 @@ class LinearTrain(_Grouped):
         return _trained(_linear, (x, weight), grad_out, host_offsets)
 
     def cost(self, B: int, G: int, K: int, N: int) -> Cost:
-        """Count three products; x, weight and y's gradient read, y and two gradients written."""
+        """Count three products; x, weight and y's gradient are read, y and two gradients are written."""
         return Cost(6.0 * B * G * K * N, 4.0 * G * (B * K + K * N + B * N))
 
 
 class Mlp(_Grouped):
-    """A gated MLP a group: x [B·G, K], w_gate and w_up [G, K, H], w_down [G, H, K], y [B·G, K]."""
+    """A gated MLP per group: x [B·G, K], w_gate and w_up [G, K, H], w_down [G, H, K], y [B·G, K]."""
 
     op = "mlp"
     baseline = "bmm"
     cases = _shapes("H")
     quick = grid(B=32, G=4, K=64, H=128, ragged=[False, True])
-    continues = "7d1f408775f9e0d9", "50311b8d4e98d6c4"  # measures what an earlier text did
+    continues = "7d1f408775f9e0d9", "50311b8d4e98d6c4"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, H: int, ragged: bool) -> dict[str, Any]:
         """Scale the weights so that y is of order one."""
         return _mlp_inputs(new, B, G, K, H, ragged)
 
     def buffers(self, new: Draw, B: int, G: int, K: int) -> Tensor:
-        """Y."""
+        """Return a buffer for y."""
         return new.empty(B * G, K)
 
     def reference(
         self, x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, host_offsets: Offsets = None
     ) -> Tensor:
-        """Compute in float32; the hidden layer is not rounded in between."""
+        """Compute in float32, without rounding the hidden layer in between."""
         return _mlp(x, w_gate, w_up, w_down, host_offsets)
 
     def cost(self, B: int, G: int, K: int, H: int) -> Cost:
-        """Count three products, not the activation; the hidden layer need not leave the chip."""
+        """Count three products without the activation. The hidden layer need not leave the chip."""
         return Cost(6.0 * B * G * K * H, 2.0 * G * (2 * B * K + 3 * K * H))
 
 
@@ -197,14 +197,14 @@ class MlpTrain(_Grouped):
     baseline = "bmm"
     cases = Mlp.cases
     quick = Mlp.quick
-    continues = "6d9b13b220d58bcd", "3a391a23eebf477b"  # measures what an earlier text did
+    continues = "6d9b13b220d58bcd", "3a391a23eebf477b"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, H: int, ragged: bool) -> dict[str, Any]:
         """Add the gradient of y [B·G, K]."""
         return {**_mlp_inputs(new, B, G, K, H, ragged), "grad_out": new.normal(B * G, K)}
 
     def buffers(self, new: Draw, B: int, G: int, K: int, H: int) -> tuple[Tensor, ...]:
-        """Y and the gradients of x, w_gate, w_up and w_down."""
+        """Return buffers for y and the gradients of x, w_gate, w_up and w_down."""
         weights = (new.empty(G, K, H), new.empty(G, K, H), new.empty(G, H, K))
         return new.empty(B * G, K), new.empty(B * G, K), *weights
 
@@ -221,5 +221,5 @@ class MlpTrain(_Grouped):
         return _trained(_mlp, (x, w_gate, w_up, w_down), grad_out, host_offsets)
 
     def cost(self, B: int, G: int, K: int, H: int) -> Cost:
-        """Count nine products; x, the weights and y's gradient read, y and four gradients written."""
+        """Count nine products; x, the weights and y's gradient are read, y and four gradients are written."""
         return Cost(18.0 * B * G * K * H, 4.0 * G * (2 * B * K + 3 * K * H))

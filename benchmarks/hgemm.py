@@ -32,10 +32,12 @@ class Hgemm(Suite):
         *(square(size, alpha=alpha, beta=beta) for size in (2048, 4096) for alpha, beta in ((1, 1), (2, 3), (0.5, 2))),
     )
     quick = (square(256), square(256, alpha=0.5, beta=2))
-    continues = "e66d367dc2e43183", "63763b919247ea36"  # measures what an earlier text did
+    continues = "e66d367dc2e43183", "63763b919247ea36"  # measures the same as an earlier text
 
     def draw(self, new: Draw, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> dict[str, Any]:
-        """``a [M, K]``, ``b [K, N]`` scaled so that the product is of order 1, ``c [M, N]`` where beta reads it."""
+        """Draw ``a [M, K]``, ``b [K, N]`` scaled so that the product is of order 1, and ``c [M, N]`` if beta is not
+        0.
+        """
         named: dict[str, Any] = {
             "a": new.normal(M, K, dtype="float16"),
             "b": new.normal(K, N, dtype="float16", scale=K**-0.5),
@@ -45,7 +47,7 @@ class Hgemm(Suite):
         return named | ({"c": new.normal(M, N, dtype="float16")} if beta else {})
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """``[M, N]``."""
+        """Return a buffer ``[M, N]``."""
         return new.empty(M, N, dtype="float16")
 
     def reference(self, a: Tensor, b: Tensor, c: Tensor | None = None, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
@@ -54,7 +56,7 @@ class Hgemm(Suite):
         return product if c is None else product + c.float() * beta
 
     def cost(self, M: int, N: int, K: int, beta: float = 0.0) -> Cost:
-        """Count a multiply and an add for each of M·N·K, as the source does; c is read only if beta is not 0."""
+        """Count a multiply and an add for each of M·N·K, as minfer does; c is read only if beta is not 0."""
         return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K * N + M * N * (2 if beta else 1)))
 
     def full_history(self, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> bool:

@@ -1,7 +1,7 @@
 """Kimi Delta Attention projections at the shapes of SGLang PR 17801, in bf16.
 
-The hidden size 2304 and 8 heads of 128 a rank are the PR's; 4 heads a rank is its shape on twice the
-GPUs, where the slice of f_a is not aligned to 16 bytes. Decoding has M = 1 … 512 tokens, prefill thousands.
+The PR has hidden size 2304 and 8 heads of 128 per rank. With 4 heads per rank, its shape on twice the GPUs, the slice
+of f_a is not aligned to 16 bytes. Decoding has M = 1 … 512 tokens, prefill thousands.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ RANK = 128
 
 
 class Kda(Suite):
-    """Eight products of x: q, k, v, beta, f_a, g_a, and of the last two f and g."""
+    """Eight products: q, k, v, beta, f_a and g_a from x, then f from f_a and g from g_a."""
 
     module = "kernels.kda"
     baseline = "eight"
     activations = ("x",)
-    # What the source went to, and what `best` is compared with.
+    # The variant that the PR changed to, and the variant that is compared with it.
     tracked = ("merged", "best")
     cases = (
         *grid(M=[1, 2, 4, 8, 16, 32, 64, 128, 512, 4096, 8192, 16384], K=2304, heads=8),
         *grid(M=[1, 16, 4096], K=2304, heads=4),
     )
     quick = grid(M=[1, 16], K=2304, heads=8)
-    continues = "61ba09b471203972", "37d33f5b68183794"  # measures what an earlier text did
+    continues = "61ba09b471203972", "37d33f5b68183794"  # measures the same as an earlier text
 
     def draw(self, new: Draw, M: int, K: int, heads: int) -> dict[str, Tensor]:
-        """x [M, K] and eight weights [out, in], scaled so that every output is of order one."""
+        """Draw x [M, K] and eight weights [out, in], scaled so that every output is of order one."""
         width = heads * RANK
         rows = {"w_q": width, "w_k": width, "w_v": width, "w_beta": heads, "w_fa": RANK, "w_ga": RANK}
         return {
@@ -45,7 +45,7 @@ class Kda(Suite):
         }
 
     def buffers(self, new: Draw, M: int, heads: int) -> Tensor:
-        """One flat buffer: q, k, v, beta, f_a, g_a and f, g, in the layout of each variant."""
+        """Return one flat buffer for q, k, v, beta, f_a, g_a and f, g, in the layout of each variant."""
         return new.empty(M * (5 * heads * RANK + heads + 2 * RANK))
 
     def reference(
@@ -60,19 +60,21 @@ class Kda(Suite):
         w_fb: Tensor,
         w_gb: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Return (q, k, v, beta, f, g) in float32; f_a and g_a are not rounded in between."""
+        """Return (q, k, v, beta, f, g) in float32, without rounding f_a and g_a in between."""
         x = x.float()
         q, k, v, beta, f_a, g_a = (x @ weight.float().T for weight in (w_q, w_k, w_v, w_beta, w_fa, w_ga))
         return q, k, v, beta, f_a @ w_fb.float().T, g_a @ w_gb.float().T
 
     def cost(self, M: int, K: int, heads: int) -> Cost:
-        """Count the eight products, and bytes of x, weights and six results; f_a and g_a need not leave the chip."""
+        """Count the eight products, and the bytes of x, weights and six results. f_a and g_a need not leave the
+        chip.
+        """
         width = heads * RANK
         weights = K * (3 * width + heads + 2 * RANK) + 2 * width * RANK
         return Cost(2.0 * M * weights, 2.0 * (M * K + weights + M * (5 * width + heads)))
 
     def full_history(self, M: int, heads: int) -> bool:
-        """Select the decoding batches of one GPU's heads."""
+        """Select the decoding batches with the heads of one GPU."""
         return M <= 512 and heads == 8
 
     warm_history = full_history

@@ -1,8 +1,8 @@
-"""Benchmark definition of ``linear``: small batches through one weight, as a decoder's layers see them.
+"""Benchmark definition of ``linear``: small batches through one weight, as in the layers of a decoder.
 
-Shapes: in_features 4096, out_features 2048 and batches 1 … 4096 are those of the vLLM issue "torch linear is
-not optimal for batch ≤ 32" (Qwen3-Next, gated delta net); the serving shapes are projections of
-DeepSeek-V3's size (hidden 7168, query rank 1536).
+Shapes: in_features 4096, out_features 2048 and batches 1 … 4096 come from the vLLM issue "torch linear is not optimal
+for batch ≤ 32" (Qwen3-Next, gated delta net). The serving shapes are projections of DeepSeek-V3's size (hidden 7168,
+query rank 1536).
 """
 
 from __future__ import annotations
@@ -32,36 +32,41 @@ class Linear(Suite):
         *grid(M=[1, 8, 32, 256], K=1536, N=3072),
     )
     quick = grid(M=[1, 32], K=512, N=256) + grid(M=32, K=512, N=256, bias=True)
-    continues = "d4de9595ed70ec3d", "f2da2da6ca9f5f1c"  # measures what an earlier text did
+    continues = "d4de9595ed70ec3d", "f2da2da6ca9f5f1c"  # measures the same as an earlier text
 
     def draw(self, new: Draw, M: int, K: int, N: int, bias: bool = False) -> dict[str, Tensor]:
-        """``x [M, K]``, ``weight [N, K]`` scaled so that the result is of order 1, and ``bias [N]`` where asked for."""
+        """Draw ``x [M, K]``, ``weight [N, K]`` scaled so that the result is of order 1, and ``bias [N]`` if
+        requested.
+        """
         tensors = {"x": new.normal(M, K), "weight": new.normal(N, K, scale=K**-0.5)}
         if bias:
             tensors["bias"] = new.normal(N)
         return tensors
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """``[M, N]``."""
+        """Return a buffer ``[M, N]``."""
         return new.empty(M, N)
 
     def reference(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the product in float32, plus the bias where there is one."""
+        """Return the product in float32, plus the bias if there is one."""
         product = x.float() @ weight.float().t()
         return product if bias is None else product + bias.float()
 
     def cost(self, M: int, K: int, N: int, bias: bool = False) -> Cost:
-        """Count a multiply and an add for each of M·N·K and an add for the bias; bytes of each tensor once."""
+        """Count a multiply and an add for each of M·N·K, an add for the bias, and the bytes of each tensor once."""
         return Cost(2.0 * M * N * K + M * N * bias, ELEMENT_BYTES * (M * K + N * K + M * N + N * bias))
 
     def skips(self, variant: str, M: int, K: int, N: int, bias: bool = False) -> str:
-        """Compile two shapes: one row has a kernel of its own, more rows go to cuBLAS. Each costs seconds."""
+        """Skip compiled variants at all but two shapes, because compiling takes seconds.
+
+        One row compiles to a separate kernel, and more rows go to cuBLAS, so two shapes are enough.
+        """
         if variant not in ("compile", "max_autotune") or ((K, N) == (4096, 2048) and M in (1, 8) and not bias):
             return ""
         return "compiling takes up to a minute a shape"
 
     def full_history(self, M: int, K: int, N: int, bias: bool = False) -> bool:
-        """Select the small batches of the source's own weight."""
+        """Select the small batches of the issue's own weight."""
         return (K, N) == (4096, 2048) and M <= 64 and not bias
 
     warm_history = full_history

@@ -1,4 +1,4 @@
-"""Benchmark definition of ``norm_linear``: the small batches of ``linear`` behind the RMSNorm that produces them."""
+"""Benchmark definition of ``norm_linear``: the small batches of ``linear`` after the RMSNorm that produces them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NormLinear(Suite):
     baseline = "torch"
     cases = grid(M=[1, 2, 4, 8, 16, 32, 64], K=4096, N=2048) + grid(M=[1, 8, 32], K=7168, N=2112)
     quick = grid(M=[1, 32], K=512, N=256)
-    continues = "96705406a8ef63a8", "f7e244d2d9b132cb"  # measures what an earlier text did
+    continues = "96705406a8ef63a8", "f7e244d2d9b132cb"  # measures the same as an earlier text
 
     def draw(self, new: Draw, M: int, K: int, N: int) -> dict[str, Tensor]:
-        """``x [M, K]``, ``gain [K]`` around 1, ``weight [N, K]`` scaled so that the result is of order 1."""
+        """Draw ``x [M, K]``, ``gain [K]`` around 1, and ``weight [N, K]`` scaled so that the result is of order 1."""
         return {
             "x": new.normal(M, K),
             "gain": new.uniform(K, low=0.5, high=1.5, dtype="bfloat16"),
@@ -33,19 +33,19 @@ class NormLinear(Suite):
         }
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """``[M, N]``."""
+        """Return a buffer ``[M, N]``."""
         return new.empty(M, N)
 
     def reference(self, x: Tensor, gain: Tensor, weight: Tensor) -> Tensor:
-        """Compute in float32; the norm is not rounded before the product."""
+        """Compute in float32, without rounding the norm before the product."""
         values = x.float()
         normed = values * (values.square().mean(1, keepdim=True) + EPSILON).rsqrt() * gain.float()
         return normed @ weight.float().t()
 
     def cost(self, M: int, K: int, N: int) -> Cost:
-        """Count a multiply and an add for each of M·N·K, not the norm's few; the normed x need not leave the chip."""
+        """Count a multiply and an add for each of M·N·K, without the norm. The normed x need not leave the chip."""
         return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K + N * K + M * N))
 
     def full_history(self, K: int, N: int) -> bool:
-        """Select the weight of ``linear``'s source."""
+        """Select the weight of the issue that ``linear`` names."""
         return (K, N) == (4096, 2048)

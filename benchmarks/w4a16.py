@@ -1,7 +1,7 @@
 """Float16 activations × int4 weights: ``y = x @ ((codes − 8) · scales)``, x [M, K], y [M, N].
 
-Shapes and the comparison follow the thread on optimising Marlin for the GEMM regime: groups of 128 rows and one
-scale per output channel, M from one token to a prefill. The baseline keeps the same weight in float16.
+Shapes and the comparison follow the thread on optimising Marlin for the GEMM regime: groups of 128 rows or one scale
+per output channel, M from one token to a prefill. The baseline keeps the same weight in float16.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def group_count(K: int, group: int | str) -> int:
-    """Return the rows of the scales: one for ``group="channel"``."""
+    """Return the number of rows of the scales: one for ``group="channel"``."""
     return 1 if group == "channel" else K // int(group)
 
 
@@ -26,7 +26,7 @@ class W4A16(Suite):
 
     module = "kernels.w4a16"
     baseline = "fp16"
-    # bfloat16 inputs and outputs (int4pack) come to 2e-3; everything in float16 stays under 5e-4.
+    # bfloat16 inputs and outputs (int4pack) have an error of 2e-3; everything in float16 stays below 5e-4.
     tolerance = 5e-3
     cases = (
         *grid(M=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096], K=8192, N=8192, group=128),
@@ -35,13 +35,13 @@ class W4A16(Suite):
         *grid(M=[1, 16, 64, 256, 4096], K=8192, N=8192, group="channel"),
     )
     quick = grid(M=[1, 16], K=512, N=512, group=128)
-    continues = "06a2816ebc99bd1a", "ff243d246eac22c8"  # measures what an earlier text did
+    continues = "06a2816ebc99bd1a", "ff243d246eac22c8"  # measures the same as an earlier text
 
     def draw(self, new: Draw, M: int, K: int, N: int, group: int | str) -> dict[str, Tensor]:
-        """x float16 [M, K], codes uint8 [K, N] in 0 … 15, scales float16 [groups, N].
+        """Draw x float16 [M, K], codes uint8 [K, N] in 0 … 15, and scales float16 [groups, N].
 
         The scales vary by a factor of three and make outputs of order one: uniform codes less 8 have a mean square of
-        21.5, so a scale near 1 / √(21.5 K) does.
+        21.5, so the scales are near 1 / √(21.5 K).
         """
         unit = (21.5 * K) ** -0.5
         return {
@@ -51,20 +51,22 @@ class W4A16(Suite):
         }
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """``[M, N]``."""
+        """Return a buffer ``[M, N]``."""
         return new.empty(M, N, dtype="float16")
 
     def reference(self, x: Tensor, codes: Tensor, scales: Tensor) -> Tensor:
-        """Compute in float32, the weight not rounded."""
+        """Compute in float32, without rounding the weight."""
         weight = (codes.float() - 8) * scales.float().repeat_interleave(len(codes) // len(scales), dim=0)
         return x.float() @ weight
 
     def cost(self, M: int, K: int, N: int, group: int | str) -> Cost:
-        """Count a multiply and an add for each of M·N·K; half a byte for each weight, two for all else."""
+        """Count a multiply and an add for each of M·N·K, half a byte for each weight, and two bytes for every other
+        element.
+        """
         return Cost(2 * M * K * N, 2 * M * K + K * N / 2 + 2 * group_count(K, group) * N + 2 * M * N)
 
     def skips(self, variant: str, M: int) -> str:
-        """Leave slow variants out where they would show nothing new: they take most of a round's time."""
+        """Skip slow variants at sizes where they show nothing new, because they take most of a round's time."""
         match variant:
             case "int4pack" if M > 64:
                 return "8 to 28 times slower than fp16 beyond 64 tokens"

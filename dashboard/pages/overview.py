@@ -1,4 +1,4 @@
-"""The first page: did anything get slower since the reader last looked, and every series at its newest commit."""
+"""The first page: slowdowns since the reader's last visit, and every series at its newest commit."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
-#: Commits offered as the one to compare with.
+#: Maximum number of commits that the menu offers for comparison.
 MOST_COMMITS = 300
 
 _CONTROLS = ("machine", "l2", "since", "show")
 
 
 def layout(results: Results, address: OverviewAddress) -> Any:
-    """The page that an address asks for; what it leaves open is chosen here."""
+    """Return the page of an address. Choices that the address leaves open get their defaults here."""
     if not results.machines:
         return _nothing(results)
     asked = address.machine in results.machines
@@ -165,7 +165,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
             results, machine, l2, compared, machine_findings, findings.thresholds, show, scheme or "light"
         )
         return (
-            # A long table is asked for by the grid, which has to ask again.
+            # The grid requests the rows of a long table, and must request them again.
             no_update if model == "infinite" else table(results, machine, every),
             f"{machine} {l2} {since} {version}",
             [
@@ -222,19 +222,19 @@ def _drawn(
     show: str,
     scheme: Scheme,
 ) -> tuple[list[Any], dict[str, Any], int]:
-    """Return the cards that count series, the heatmap, and the number of families: all that goes through all series."""
+    """Return everything that needs all series: the cards that count series, the heatmap, and the number of families."""
     every = of_cache(results, machine, l2, since, machine_findings, thresholds)
     suites = np.unique(every.rows.series_keys.suite[every.rows.columns["key"]])
     return counted(every, machine_findings), heatmap(every, show, scheme), len(suites)
 
 
 def _most(results: Results) -> int:
-    """Return how many rows the machine with most of them has."""
+    """Return the number of rows of the machine with the most rows."""
     return max(len(results.keys(machine).keys) for machine in results.machines)
 
 
 def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
-    """The first cache state that the machine has numbers for: a CPU has none that are cold."""
+    """Return the first cache state for which the machine has numbers. A CPU has no cold numbers."""
     if len(l2s) == 1:
         return l2s[0]
     rows = newest_rows(results, machine)
@@ -246,7 +246,7 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
 def said(
     results: Results, machine: str, since: str = "all", visit: int = 0, every: Statuses | None = None
 ) -> list[Any]:
-    """Return the line above the table: the commit, when and how it was measured, what it is compared with."""
+    """Return the line above the table: the commit, its date, the conditions of measurement, and the compared commit."""
     commits = results.commits(machine)
     if not commits:
         return [f"{machine} has no results."]
@@ -275,7 +275,7 @@ def said(
 
 
 def _trouble(findings: Findings) -> list[Any]:
-    """A line that warns of an analysis that fails or is stale."""
+    """Return a warning if the analysis fails or is stale."""
     return [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
 
 

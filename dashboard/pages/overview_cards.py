@@ -1,4 +1,4 @@
-"""The overview's cards: how many of what, and the alerts that say it in a sentence."""
+"""The overview's cards, which count series and alerts, and the list of the most urgent alerts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lockstep.compare.status import Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
 from lockstep.history.snapshot import Results
 
-#: Alerts listed below the cards.
+#: Maximum number of alerts listed below the cards.
 MOST_NEWS = 5
 
 
 @dataclass(frozen=True)
 class ListedAlert:
-    """An open alert, where it stands with people, and its number; 0 if nobody tracks it yet."""
+    """An open alert with its state and its number; the number is 0 if the alert is not stored yet."""
 
     alert: Alert
     state: State
@@ -41,7 +41,7 @@ class News:
     """The open alerts of a machine.
 
     Attributes:
-        first: the most urgent ones, at most ``MOST_NEWS``: unacknowledged, slower, newest.
+        first: at most ``MOST_NEWS`` of the most urgent alerts: unacknowledged, then slower, then newest.
         states: number of the machine's open alerts by state.
         elsewhere: number of open alerts by other machine.
     """
@@ -60,8 +60,8 @@ def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None)
     """Return the open alerts of a machine.
 
     Args:
-        findings: what the detector found; used where nothing is tracked.
-        tracked: open alerts, as people left them.
+        findings: the detector's findings, used if no alert is stored.
+        tracked: the stored open alerts with their states.
     """
     if tracked and (tracked.states or tracked.elsewhere):
         first = tuple(ListedAlert(one.alert, one.state, one.id) for one in tracked.first)
@@ -102,7 +102,7 @@ def counted(every: Statuses, findings: MachineFindings | None) -> list[Any]:
 
 
 def news(results: Results, open_alerts: News) -> list[Any]:
-    """The open alerts of the machine, one line each, and where else some are open."""
+    """Return the open alerts of the machine, one line each, and the counts on other machines."""
     lines = [_line(results, one) for one in open_alerts.first]
     if open_alerts.total > len(open_alerts.first):
         more = dcc.Link(
@@ -120,7 +120,7 @@ def news(results: Results, open_alerts: News) -> list[Any]:
 
 def _line(results: Results, one: ListedAlert) -> Any:
     alert = one.alert
-    # Of a change that may come from several commits the headline says between which two.
+    # If several commits may have caused the change, the headline names the range.
     named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
     commit = next((some for some in results.commits(alert.machine) if some.hash == named), None)
     sign = html.Span(f"{SIGNS['slower']} " if alert.topic == "slower" else "◌ ", className="slower")
@@ -138,13 +138,15 @@ def _line(results: Results, one: ListedAlert) -> Any:
 
 
 def _changed(every: Statuses, verdict: Verdict, findings: MachineFindings | None) -> Any:
-    """Return the card with the number of confirmed changes, the largest of them, and how many are not confirmed."""
+    """Return the card with the number of confirmed changes, the largest of them, and the number of unconfirmed
+    changes.
+    """
     found = np.flatnonzero(every.are(verdict))
     bare = every.differences.verdict == LOUDEST.index(verdict)
     maybe = int((every.are("unsure") & every.beyond_noise & bare).sum())
     notes = []
     if len(found):
-        # A change from zero or to it has no size.
+        # A change from or to zero has no size.
         largest = every[int(found[np.argmax(np.nan_to_num(np.abs(every.worse[found])))])]
         row, size = largest.row, largest.worse
         if size is not None:
@@ -157,7 +159,7 @@ def _changed(every: Statuses, verdict: Verdict, findings: MachineFindings | None
 
 
 def _nothing(every: Statuses, findings: MachineFindings | None) -> str:
-    """Return why there is nothing to count: nothing was found, or nothing can be known yet."""
+    """Return why there is nothing to count: no change was found, or changes cannot be known yet."""
     if findings is None:
         return "looking for changes …"
     compared = ~np.isnan(every.worse)
@@ -169,7 +171,7 @@ def _nothing(every: Statuses, findings: MachineFindings | None) -> str:
 
 
 def _card(label: str, number: str, note: str, kind: str, sign: str = "") -> Any:
-    """A card that narrows the table to what it counts."""
+    """Return a card that filters the table to the counted series."""
     filters: Any = {"data-filter": kind, "aria-pressed": "false"}
     return html.Button(_words(label, number, note, kind, sign), className="count-card", type="button", **filters)
 
@@ -184,9 +186,9 @@ def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -
 
 
 def _mean(every: Statuses, findings: MachineFindings | None) -> tuple[str, str]:
-    """Return the geometric mean of how many times as fast the series are, and what it is over.
+    """Return the geometric mean of the series' speed ratios, and a text on what the mean covers.
 
-    A change that the noise explains counts as none.
+    A change that noise explains counts as no change.
     """
     both = ~np.isnan(every.worse)
     changed = both & every.beyond_noise
@@ -198,6 +200,6 @@ def _mean(every: Statuses, findings: MachineFindings | None) -> tuple[str, str]:
 
 
 def _states(states: Mapping[State, int]) -> str:
-    """``2 new, 1 acknowledged``."""
+    """Return counts by state, such as ``2 new, 1 acknowledged``."""
     wanted: tuple[State, ...] = ("new", "reopened", "acknowledged")
     return ", ".join(f"{whole(states[one])} {one}" for one in wanted if states.get(one))

@@ -1,4 +1,4 @@
-"""Which machine the overview opens on, links to the others, and how much its series scatter."""
+"""The overview's machine: which machine opens first, links to other machines, and the scatter of its series."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lockstep.alerts.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
-#: Commits whose numbers are counted: six make a first change certain, and few are read.
+#: Number of newest commits whose numbers are counted. Six make a first change certain, and few are fast to read.
 RECENT = 8
 
-#: Links to other machines; the menu has all.
+#: Maximum number of links to other machines; the menu has all machines.
 MOST_LINKS = 6
 
 
 @remembered
 def opening_machine(results: Results) -> str:
-    """Return the machine with most to see: of those with many numbers, the one measured last.
+    """Return the machine that the overview opens: of the machines with many numbers, the one measured last.
 
-    A machine's numbers are those of its last ``RECENT`` commits. "Many" is at least half as many as any machine has:
-    a new machine takes over from one of its kind, but a laptop tried once does not. Exact quantities of a target open
-    the page only where nothing was measured.
+    A machine's numbers are counted over its last ``RECENT`` commits. "Many" is at least half as many as any machine
+    has. So a new machine takes over from a machine of its kind, but a laptop with one test run does not. A target of
+    exact quantities opens the page only if nothing was measured.
     """
     measured = [name for name in results.machines if _is_measured(results, name)] or list(results.machines)
     numbers = {machine: _numbers(results, machine) for machine in measured}
@@ -40,12 +40,12 @@ def _is_measured(results: Results, machine: str) -> bool:
 
 
 def machine_line(results: Results, machine: str, asked: bool) -> Any:
-    """Return the line that says why this machine is shown and links to the others; ``None`` where there are none.
+    """Return the line that says why this machine is shown and links to the others; ``None`` if there are no others.
 
     Args:
         results: the results of all machines.
         machine: the machine that is shown.
-        asked: the address names it.
+        asked: whether the address names the machine.
     """
     others = [one for one in results.machines if one != machine]
     if not others:
@@ -66,16 +66,18 @@ def machine_line(results: Results, machine: str, asked: bool) -> Any:
 
 
 def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:
-    """Return a line about series in which small changes go unseen, if there are any."""
+    """Return a warning about series in which small changes stay hidden; [] if there are none."""
     scatter = scatter_of(findings.noise.values()) if findings else None
     return [html.P(scatter.sentence(machine), className="dim")] if scatter else []
 
 
 def _numbers(results: Results, machine: str) -> int:
-    """Count the numbers of the last commits; a case that the machine cannot measure has none."""
+    """Count the numbers of the last commits. A case that the machine cannot measure has no number."""
     return int(np.isfinite(results.newest(machine, RECENT).value).sum())
 
 
 def _measured_at(results: Results, machine: str) -> int:
-    """Return when the machine was measured last, ms since 1970; the date of its newest commit if no run says when."""
+    """Return the time of the machine's last measurement, ms since 1970; the newest commit's date if no run states a
+    time.
+    """
     return max(run.measured_at for run in results.runs_of(machine)) or results.machines[machine].last_date

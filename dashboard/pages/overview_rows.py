@@ -111,7 +111,7 @@ def of_cache(
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """The rows of the grid as CSV; numbers as they are, an absent one is empty."""
+    """Return the rows of the grid as CSV. Numbers are not formatted, and a missing number is empty."""
     named = file_rows(rows)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -121,8 +121,8 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 
 def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
-    """The rows of the grid as a parquet file."""
-    # Start-up: pyarrow is slow to import.
+    """Return the rows of the grid as a parquet file."""
+    # Imported here: pyarrow is slow to import.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -134,5 +134,5 @@ def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
 
 
 def _harmless(cell: Any) -> Any:
-    """A spreadsheet takes a text that begins like this for a formula."""
+    """Quote a text that a spreadsheet would execute as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

@@ -24,7 +24,7 @@ from lockstep.history.snapshot_cache import remembered
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24
 
-#: Series of a machine of which all trends are read and remembered at once.
+#: Maximum number of series for which all trends of a machine are read and cached at once.
 MANY_SERIES = 5000
 
 #: Columns of a downloaded table, in order; numbers are in the units of ``QUANTITIES``, changes in percent.
@@ -38,17 +38,17 @@ FILE_COLUMNS = (
 #: Quantities of the table.
 _SHOWN = (*(name for name in QUANTITIES if name != "error"), VALUE)
 
-#: Order of the verdicts that stand first, and of the states within a shape.
+#: Order of the verdicts that come first, and of the states within a shape.
 _LOUD: dict[Verdict, int] = {"slower": 1, "faster": 2, "failed": 3}
 _FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def table(results: Results, machine: str, every: Statuses) -> list[dict[str, Any]]:
-    """Return the rows of the grid: one a series at its newest commit, as plain numbers in the columns' units.
+    """Return the rows of the grid: one per series at its newest commit, as plain numbers in the columns' units.
 
-    What fails since the commit that is compared with comes first, then what became slower, then faster, the largest
-    change first; then what failed there already; then changes beyond the noise that are not confirmed; then all others
-    by shape. Series that the machine cannot measure are left out.
+    New failures since the compared commit come first, then slowdowns, then speedups, the largest change first. Old
+    failures follow, then unconfirmed changes beyond the noise, then all other series by shape. Series that the machine
+    cannot measure are left out.
     """
     return cells_of(results, machine, in_order(every))
 
@@ -59,8 +59,8 @@ def in_order(every: Statuses) -> Statuses:
     rows = every.rows
     key = rows.columns["key"]
     shape = rows.series_keys.shape[key]
-    # Shapes of which nothing runs any more come last; a failed one does not. Those that were measured before stand
-    # above those that were not.
+    # Shapes without any running series come last, unless a series failed. Of these shapes, those measured before come
+    # first.
     there, known = (np.zeros(int(shape.max(initial=-1)) + 1, dtype=bool) for _ in range(2))
     there[shape[rows.columns["state"] != STATES.index("na")]] = True
     known[shape[~np.isnan(every.worse)]] = True
@@ -90,8 +90,8 @@ _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dict[str, Any]]:
     """Return rows of the grid for these series of a machine."""
-    some = list(some)  # statuses are made from their columns each time that they are taken
-    # Of a long table only the trends that are shown are read.
+    some = list(some)  # makes a status from its columns once, instead of each time that it is read
+    # For a long table only the visible trends are read.
     long = results.count(machine) > MANY_SERIES
     past = _past_of(results, _series(results, some)) if long else _past(results, machine)
     return [_cells(one, past.get(one.row.key, ())) for one in some]
@@ -105,19 +105,19 @@ def _series(results: Results, some: Sequence[Status]) -> Iterator[Series]:
 
 
 def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The grid's rows as the columns of a file."""
+    """Return the grid's rows as the columns of a file."""
     return {name: [row.get(name) for row in rows] for name in FILE_COLUMNS}
 
 
 @remembered
 def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
-    """Latencies of every series of a machine, see ``_past_of``."""
+    """Return the latencies of every series of a machine, see ``_past_of``."""
     every = results.series(machine=machine)
     return _past_of(results, (one for one in every if not results.benchmarks[one.benchmark].is_ratio))
 
 
 def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, list[float]]:
-    """Latencies of series in µs (other units as they are) at the machine's last commits, oldest first."""
+    """Return the latencies of series in µs (other units unchanged) at the machine's last commits, oldest first."""
     past: dict[SeriesKey, list[float]] = defaultdict(list)
     for trend in results.trends(series, last=SPARK):
         factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
@@ -140,11 +140,11 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
     behind: dict[str, float] = {}
     times = difference.times
     if times:
-        # Left out where there is none: nearly every row.
+        # Left out if there are no such times, as for nearly every row.
         behind["own_change"] = 100 * math.expm1(times.own)
         behind["baseline_change"] = 100 * math.expm1(times.baseline)
     return {
-        # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
+        # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
         "id": "\n".join((*row.key[1:], one.verdict)),
         "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
         "family": row.suite,
@@ -173,10 +173,10 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
 
 
 def columns(results: Results, machine: str) -> list[Column]:
-    """Columns of the grid; those that no result of the machine has are hidden."""
+    """Return the columns of the grid. Columns without any value on this machine are hidden."""
     own = {series.benchmark for series in results.series(machine=machine)}
     keys = results.keys(machine).keys
-    # 7.4 px a letter; the ends of two labels are what tells them apart.
+    # 7.4 px per letter. The ends of two labels distinguish them.
     case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
     family_width = min(max(116, round(7.4 * max(len(suite) for _, suite, *_ in keys)) + 30), 220)
 
@@ -186,10 +186,10 @@ def columns(results: Results, machine: str) -> list[Column]:
     has_values = any(one.part == "value" for one in benchmarks)
     has_costs = any(run.protocol for run in results.runs_of(machine))
 
-    # A state is worth a column where some rows differ in it; in a plain asv project all have the same one.
+    # The state gets a column only if rows differ in it. In a plain asv project all rows have the same state.
     states = {STATES[code] for code in np.unique(newest_rows(results, machine).columns["state"]).tolist()}
 
-    # A plain asv project has latencies alone, and without provenance there are no costs.
+    # A plain asv project has only latencies, and without provenance there are no costs.
     has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
 
     def known(field: str, header: str, width: int, **more: Any) -> Column:
@@ -197,7 +197,7 @@ def columns(results: Results, machine: str) -> list[Column]:
 
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
-        # Beside the family, as on a commit's page: a phone shows no more than the first columns.
+        # The change follows the family, as on a commit's page, because a phone shows only the first columns.
         known("change", "Change %", 98, cellRenderer="Change"),
         text("variant", "Variant", 112, cellClass="mono", hide=not any(variant for _, _, variant, *_ in keys)),
         text("case", "Case", case_width, flex=1, minWidth=case_width, **BY_SHAPE),
@@ -221,7 +221,7 @@ def columns(results: Results, machine: str) -> list[Column]:
 
 
 def _dim_unless(bound: str) -> dict[str, str]:
-    """The rate that does not make the floor steps back; where neither is known to, none does."""
+    """Dim the rate that does not decide the floor. If the deciding rate is unknown, dim neither rate."""
     return {"dim": f"params.data && params.data.bound && params.data.bound !== '{bound}'"}
 
 
@@ -229,7 +229,7 @@ def _measured(quantity: str) -> Callable[[Statuses], list[float | None]]:
     return lambda every: or_none(every.rows.measured(quantity))
 
 
-#: Values by column; those that rows of the grid have are the same.
+#: Values by column. They equal the values in the rows of the grid.
 VALUES: Values[Statuses] = {
     **key_values(),
     **{name: _measured(name) for name in _SHOWN},

@@ -1,1 +1,1 @@
-"""Score our detector, others, an ideal and an oracle on series with known changes."""
+"""Score our detector, other methods, an ideal and an oracle on series with known changes."""

@@ -1,4 +1,4 @@
-"""Run every method on every series, and show the outcomes as tables."""
+"""Run every method on every series, and format the outcomes as tables."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from tools.evaluate.samples import SIZES, Sample, label
 from tools.evaluate.scoring import Alarm, Outcome, Score, judge, total
 
 OURS, ORACLE = "lockstep", "oracle"
-#: Names of the ideal: its online alarms, and its final changes for the highest F1 or for the most recall allowed.
+#: Names of the ideal: its online alarms, its final changes for the highest F1, and those for the highest allowed
+#: recall.
 IDEAL, IDEAL_F1, IDEAL_RECALL = "ideal, rings", "ideal, best F1", "ideal, most recall"
 
-#: Standard rows over which precision, recall and F1 are reported together; the smallest size is reported alone.
+#: Standard rows over which precision, recall and F1 are reported together. The smallest size is reported separately.
 STANDARD = ("no step", "1 %", "2 %", "3 %", "5 %", "10 %")
 SMALLEST = "0.5 %"
 
-#: An online alarm this near to an earlier one is the same alarm at another place.
+#: An online alarm within this many commits of an earlier alarm is the same alarm at another place.
 _SAME = 5
-#: A rival replays as many series of each kind as it analyses in this many milliseconds, …
+#: A rival replays as many series of each kind as it analyses in this many milliseconds.
 _BUDGET = 60.0
-#: … and none longer than this, which would take hours.
+#: A rival replays no series longer than this, because a replay would take hours.
 _LONG = 200
 
 
@@ -49,7 +50,7 @@ class Board:
         return list(self.outcomes[OURS])
 
     def share(self, method: str, row: str, of: str = ORACLE) -> float | None:
-        """Return the recall of one method over another's; ``None`` if either has none."""
+        """Return the recall of one method over another's; ``None`` if either has no recall."""
         ours, best = self.score(method, [row]).recall, self.score(of, [row]).recall
         return ours / best if ours is not None and best else None
 
@@ -100,7 +101,7 @@ def fill(
 
 
 def alarms(analysis: Analysis) -> list[Alarm]:
-    """Return each change as it was first reported online, withdrawn ones too."""
+    """Return each change as it was first reported online, including withdrawn changes."""
     first = {change.reported_at: change.index for change in analysis.changes}
     for revision in reversed(analysis.revisions):
         first[revision.reported_at] = revision.index
@@ -108,7 +109,7 @@ def alarms(analysis: Analysis) -> list[Alarm]:
 
 
 def replay(rival: Rival, y: np.ndarray) -> list[Alarm]:
-    """Return the alarms of a method that runs anew at every commit; an alarm that later vanishes counts."""
+    """Return the alarms of a method that runs again at every commit. An alarm that later vanishes counts."""
     found: list[Alarm] = []
     for stop in range(2, y.size + 1):
         for index in rival.detect(y[:stop]):
@@ -165,7 +166,7 @@ def standard_table(board: Board) -> Table:
 
 
 def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
-    """Return a line for each row and method."""
+    """Return a table with a line for each row and method."""
     table = _table(title)
     for name in ("series", "method", "precision", "recall", "F1"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")

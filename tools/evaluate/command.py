@@ -1,4 +1,4 @@
-"""``python -m tools evaluate``: how well changes are found, beside other methods, the ideal and an oracle."""
+"""``python -m tools evaluate``: score the detector, other methods, the ideal and an oracle."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from asv.commands import Command
 from lockstep.commands.cli import UsageError
 from lockstep.record.terminal import wide_console
 
-#: Settings were chosen on seeds below 100; these are for reporting.
+#: Seeds for reporting. The settings were chosen on seeds below 100.
 SEEDS = (201, 202)
 
-#: History whose noise is used unless another is named.
+#: Default history whose noise is used.
 RECORDED = Path("results/h200-unlocked")
 
 
@@ -48,7 +48,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Needs no asv.conf.json."""
+        """Run without asv.conf.json."""
         return cls.run_from_conf_args(None, args)
 
     @classmethod
@@ -66,7 +66,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         if args.recorded and not args.recorded.is_dir():
             raise UsageError(f"--recorded {args.recorded}: there is no such folder")
         history = args.recorded or RECORDED
-        # Only now: every start of the command loads this module.
+        # Imported here, because every start of the command loads this module.
         import numpy as np
 
         from lockstep.detect import Settings

@@ -1,11 +1,11 @@
 """An upper bound for every detector: Bayes' rule with everything known except whether, where and in which direction.
 
 The ideal knows the noise, the drift and the outliers, the size of the step (or the sizes that it is drawn from) and the
-commits in which it may lie. It does not know the level. For each place and direction it computes the likelihood of the
-points so far. The sum of these over the likelihood of no step is the optimal statistic for an alarm, by the lemma of
-Neyman and Pearson (as a stopping rule: Shiryaev 1963); their shares are optimal for the place of a step. Each
-hypothesis is a Kalman filter of a level and a drift about it. A point is an outlier with a known probability; both
-cases are merged into one normal distribution of the same mean and variance.
+commits in which it may lie. The ideal does not know the level. For each place and direction it computes the likelihood
+of the points so far. The sum of these likelihoods over the likelihood of no step is the optimal statistic for an alarm,
+by the lemma of Neyman and Pearson (as a stopping rule: Shiryaev 1963). Their shares are optimal for the place of a
+step. Each hypothesis is a Kalman filter of a level and a drift about it. A point is an outlier with a known
+probability; both cases are merged into one normal distribution of the same mean and variance.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Ints = NDArray[np.int64]
 
 #: False alarms, or false final changes, allowed per 1000 commits without a step.
 FALSE = 0.5
-#: F1 that is required.
+#: Required F1.
 ENOUGH = 0.87
 
 #: Standard deviation of the prior of a level, log units: nearly uninformative.
 _VAGUE = 0.1
 #: Density of a point that nothing explains, so that every hypothesis keeps a likelihood.
 _NEVER = 1e-12
-#: Series processed together: as many as keep their hypotheses in the processor's cache.
+#: Series processed together. With more series their hypotheses would not fit in the processor's cache.
 _TOGETHER = 50
 #: Directions of a step [ways, places, series].
 _WAYS = np.array([1.0, -1.0])[:, None, None]
@@ -41,10 +41,10 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
     """Return the alarms of the ideal that knows the size of each row's steps, with the threshold set by ``FALSE``.
 
     Args:
-        samples: those with a law are scored, each row of steps with its row without steps.
+        samples: samples with a law are scored, each row of steps with its row without steps.
 
     Returns:
-        an outcome for each sample with a step, and one for each size for each sample without.
+        an outcome for each sample with a step. For each sample without a step, an outcome for each size.
     """
     rows: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -69,15 +69,15 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outcome], list[Outcome]]:
-    """Return the final changes of the ideal that sees the whole series; the prior: no step or one of ``sizes``.
+    """Return the final changes of the ideal that sees the whole series. Its prior is no step or one of ``sizes``.
 
     Args:
-        samples: of the standard rows; all are scored.
-        sizes: relative sizes, without 0; only their rows and the one without a step count for F1.
+        samples: samples of the standard rows; all are scored.
+        sizes: relative sizes, without 0. Only their rows and the row without a step count for F1.
 
     Returns:
-        outcomes of the samples with the highest F1 there is, and with the most recall at ``ENOUGH`` F1 and
-        ``FALSE`` claims.
+        outcomes of the samples with the highest possible F1, and with the highest recall at ``ENOUGH`` F1 and ``FALSE``
+        claims.
     """
     places, shares = _posterior(samples, sizes)
     steps = np.array([sample.steps[0] if sample.steps else -ABOUT for sample in samples])
@@ -105,12 +105,12 @@ def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
     """Yield the log likelihood of the points so far, commit by commit, for each direction and place of a step.
 
     Args:
-        samples: of one length, with no gaps; each with a law.
-        size: of the step, relative.
+        samples: samples of one length, without gaps, each with a law.
+        size: relative size of the step.
 
     Yields:
-        float64 [ways, places, series] after each commit; place 0 stands for no step. A place in which no step may
-        lie, or not yet, has minus infinity. The array is overwritten by the next.
+        float64 [ways, places, series] after each commit; place 0 stands for no step. A place in which no step may lie,
+        or not yet, has minus infinity. The next yield overwrites the array.
     """
     y = np.log([sample.trend.values for sample in samples]).T
     laws = [sample.law for sample in samples if sample.law is not None]
@@ -193,14 +193,14 @@ def _last(states: Iterator[Floats]) -> Floats:
 
 
 def _best(shares: Floats) -> tuple[Ints, Floats]:
-    """Return the place with the largest share [places, series] within ``MATCH``, and that share; row 0 is place 1."""
+    """Return the place with the largest share [places, series] within ``MATCH``, and this share; row 0 is place 1."""
     padded = np.pad(shares, ((MATCH, MATCH), (0, 0)))
     near = np.sum([padded[shift : shift + shares.shape[0]] for shift in range(2 * MATCH + 1)], axis=0)
     return near.argmax(axis=0) + 1, near.max(axis=0)
 
 
 def _alarms(above: NDArray[np.bool_], modes: Sequence[int]) -> list[Alarm]:
-    """Return an alarm for each crossing of the threshold, except for a place that was reported."""
+    """Return an alarm for each crossing of the threshold, except for a place that was already reported."""
     found: list[Alarm] = []
     for now in np.flatnonzero(above & ~np.r_[False, above[:-1]]).tolist():
         if all(abs(modes[now] - alarm.index) > MATCH for alarm in found):

@@ -19,7 +19,7 @@ _UNCHANGED = 10.0
 _FEWEST = 5
 _LENGTH = 120
 
-#: Series that scatter less than this between runs are reported separately: half of them on the recorded H200.
+#: Series with less scatter than this between runs are reported separately: half of the series on the recorded H200.
 QUIET = 0.001
 
 #: Relative sizes of the steps planted in recorded noise; 0 is a series without a step.
@@ -32,8 +32,8 @@ class RunNoise:
 
     Attributes:
         spread: standard deviation over the commits of the log ratio.
-        errors: float64 [commits], the standard errors from its intervals.
-        shape: float64 [commits], its deviations in units of ``spread``.
+        errors: float64 [commits], the standard errors from the series' intervals.
+        shape: float64 [commits], the series' deviations in units of ``spread``.
     """
 
     spread: float
@@ -69,7 +69,7 @@ def run_noise(folder: Path) -> list[RunNoise]:
 
 
 def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) -> list[Sample]:
-    """Return ``count`` series for each size, with the spread and errors of one recorded series and the shape of all."""
+    """Return ``count`` series for each size. Spread and errors come from one recorded series, the shape from all."""
     shape = np.concatenate([noise.shape for noise in noises])
     found = []
     for size in SIZES:

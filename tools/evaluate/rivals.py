@@ -21,9 +21,9 @@ class Rival:
     """One method of change detection.
 
     Attributes:
-        name: in the tables.
+        name: name of the method in the tables.
         detect: the method.
-        milliseconds: approximate time for a series of 120 points; the online replay skips what would take hours.
+        milliseconds: approximate time for a series of 120 points; the online replay skips series that would take hours.
     """
 
     name: str
@@ -32,13 +32,13 @@ class Rival:
 
 
 def fixed_threshold(y: Floats) -> list[int]:
-    """Return every commit that differs by 5 % from the one before."""
+    """Return every commit that differs by 5 % from the previous commit."""
     return (np.flatnonzero(np.abs(np.expm1(np.diff(y))) > 0.05) + 1).tolist()
 
 
 def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
     """Run asv's ``step_detect`` (L1 Potts fit) with the default threshold of its regressions page, 5 %."""
-    # Start-up: asv is slow to import.
+    # Imported here: asv is slow to import.
     from asv.step_detect import detect_steps
 
     steps = detect_steps(np.exp(y).tolist())
@@ -46,13 +46,13 @@ def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
 
 
 def asv_without_threshold(y: Floats) -> list[int]:
-    """Run asv's fit, and return every step however small."""
+    """Run asv's fit, and return every step of any size."""
     return asv_steps(y, 0.0)
 
 
 def kernel(y: Floats) -> list[int]:
     """Run KernelCPD of ruptures with an rbf kernel and penalty 5 (Arlot, Celisse, Harchaoui 2019)."""
-    # Start-up: ruptures is slow to import.
+    # Imported here: ruptures is slow to import.
     import ruptures
 
     if y.size < 4:
@@ -61,8 +61,8 @@ def kernel(y: Floats) -> list[int]:
 
 
 def pelt(y: Floats) -> list[int]:
-    """PELT of ruptures with an l1 cost in units of the noise, penalty 10 (Killick, Fearnhead, Eckley 2012)."""
-    # Start-up: ruptures is slow to import.
+    """Run PELT of ruptures with an l1 cost in units of the noise, penalty 10 (Killick, Fearnhead, Eckley 2012)."""
+    # Imported here: ruptures is slow to import.
     import ruptures
 
     noise = float(np.median(np.abs(np.diff(y)))) / 0.954 if y.size > 6 else 0.0
@@ -73,9 +73,9 @@ def pelt(y: Floats) -> list[int]:
 
 
 def weighted_t(y: Floats) -> list[int]:
-    """As Perfherder: Welch's t between the 12 points before, weighted by nearness, and the 12 after, above 7.
+    """Run Perfherder's method: Welch's t between the 12 points before, weighted by nearness, and the 12 after, above 7.
 
-    Of neighbouring commits above it, the one with the largest t.
+    Of neighbouring commits above this threshold, return the commit with the largest t.
     """
     window, bar = 12, 7.0
     if y.size < 2 * window:
@@ -93,7 +93,9 @@ def weighted_t(y: Floats) -> list[int]:
 
 
 def oracle(sample: Sample) -> int | None:
-    """Return the place of a step, knowing the noise, the level, the step's size and sign, and that there is one."""
+    """Return the place of a step, given that there is one step and given the noise, the level, the step's size and
+    sign.
+    """
     if len(sample.steps) != 1:
         return None
     y = np.log(sample.trend.values)

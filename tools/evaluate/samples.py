@@ -1,4 +1,4 @@
-"""Series with planted, therefore known, changes."""
+"""Series with planted changes, which are therefore known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Density = Callable[[Floats], Floats]
 
 #: Relative sizes of the steps in the standard series; 0 is a series without a step.
 SIZES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
-#: Commits in which the step of a series of 120 lies.
+#: First and last commit at which the step of a series of 120 commits may lie.
 FIRST, LAST = 20, 100
 #: Relative distance of an outlier in the standard series.
 STRAY = (0.05, 0.2)
@@ -27,8 +27,8 @@ class Law:
 
     Attributes:
         noise: standard deviation of a point, log units.
-        drift: standard deviation of an autoregression about the level, log units; memory: its correlation from one
-            commit to the next.
+        drift: standard deviation of an autoregression about the level, log units.
+        memory: correlation of the drift from one commit to the next.
         odd: share of outliers, which lie ``STRAY`` too high.
     """
 
@@ -38,7 +38,7 @@ class Law:
     odd: float = 0.0
 
 
-#: Of the standard series.
+#: Noise of the standard series.
 USUAL = Law(noise=0.01, drift=0.003, memory=0.9, odd=0.02)
 
 
@@ -48,11 +48,11 @@ class Sample:
 
     Attributes:
         kind: row of the tables.
-        trend: what a detector sees.
+        trend: the input of a detector.
         steps: the index of each planted step, ascending.
-        sizes: log size of each.
+        sizes: log size of each step.
         density: log density of the noise about a level of 0, for the oracle; [points] to [points].
-        law: of the noise; ``None`` if the ideal is not computed.
+        law: the law of the noise; ``None`` if the ideal is not computed.
     """
 
     kind: str
@@ -71,8 +71,8 @@ def label(size: float) -> str:
 def standard(rng: np.random.Generator, count: int) -> list[Sample]:
     """Return series of 120 commits: 1 % noise, 2 % outliers of +5 … 20 %, 0.3 % autocorrelated drift, at most one step.
 
-    The step lies at commit 20 … 100 and goes either way. The drift is an autoregression with a correlation of 0.9
-    from one commit to the next; with it, asv, KernelCPD and the oracle reach the scores from which the required
+    The step lies at commit 20 … 100 and goes either way. The drift is an autoregression with a correlation of 0.9 from
+    one commit to the next. With this drift, asv, KernelCPD and the oracle reach the scores from which the required
     figures were derived.
     """
     return [

@@ -1,4 +1,4 @@
-"""Score a method: which changes count as found, misplaced or false."""
+"""Score a method: decide which changes count as found, misplaced or false."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from statistics import median
 
 import numpy as np
 
-#: A change is at the right place within this many commits of the step, …
+#: A change is at the right place within this many commits of the step.
 MATCH = 2
-#: … and belongs to the step within this many. An online alarm further away is false.
+#: A change belongs to the step within this many commits. An online alarm further away is false.
 ABOUT = 20
 
 
@@ -28,14 +28,14 @@ class Outcome:
 
     Attributes:
         kind: the row that the series belongs to.
-        length: commits of the series.
-        steps: planted steps.
-        found: planted steps that a final change matches within ``MATCH``.
-        claimed: final changes.
-        delays: for each step, commits from its first commit to an alarm about it; infinite for none. ``None`` if the
-            method was not replayed.
-        false: alarms that no step explains, or that report a step a second time.
-        misplaced: alarms about a step that name a commit more than ``MATCH`` from it.
+        length: number of commits of the series.
+        steps: number of planted steps.
+        found: number of planted steps that a final change matches within ``MATCH``.
+        claimed: number of final changes.
+        delays: for each step, commits between its first commit and an alarm about it; infinite without an alarm.
+            ``None`` if the method was not replayed.
+        false: number of alarms that no step explains, or that report a step a second time.
+        misplaced: number of alarms about a step that name a commit more than ``MATCH`` away.
     """
 
     kind: str
@@ -79,12 +79,14 @@ class Score:
     """Scores of many outcomes; ``None`` if the denominator is zero.
 
     Attributes:
-        series: how many; replayed: how many of them online.
-        recall, precision, f1: of the final changes, within ``MATCH``.
+        series: number of series.
+        replayed: number of series that were replayed online.
+        recall, precision, f1: scores of the final changes, within ``MATCH``.
         claims: final changes per 1000 commits.
         false, misplaced: online alarms per 1000 commits.
         delay: median over the steps, infinite if more than half were never reported.
-        within: share of the steps reported within ``ABOUT`` commits; prompt: within ``MATCH``.
+        within: share of the steps reported within ``ABOUT`` commits.
+        prompt: share of the steps reported within ``MATCH`` commits.
     """
 
     series: int

@@ -1,4 +1,4 @@
-"""The system's Chromium, run without a window and without requests of its own."""
+"""The system's Chromium, run without a window, and without requests to its maker."""
 
 from __future__ import annotations
 

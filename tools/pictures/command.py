@@ -1,7 +1,7 @@
 """``python -m tools pictures``: photograph the dashboard's pages with the recorded results.
 
-Exit codes: 0 all pictures are written; 3 there is no Chromium, or a page does not draw what it should; 4 a mistake in
-the command line.
+Exit codes: 0 all pictures are written; 3 there is no Chromium, or a page lacks an element; 4 a mistake in the command
+line.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Pictures(Command):  # type: ignore[misc]  # asv has no types
         if binary is None:
             print("there is no Chromium: `make system-deps` installs it", file=sys.stderr)
             return BROKEN
-        # asv loads every verb, and the others must run where playwright is not installed.
+        # Imported here, because asv loads every verb, and the other verbs must run without playwright.
         from playwright.sync_api import Error, sync_playwright
 
         args.folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def size(text: str) -> tuple[int, int]:
     """Parse ``1280x800`` as a width and a height.
 
     Raises:
-        ValueError: it is not two numbers.
+        ValueError: the text is not two numbers.
     """
     width, height = (int(part) for part in text.split("x"))
     return width, height

@@ -1,4 +1,4 @@
-"""The pages that are photographed: which address, and what must be drawn on it first."""
+"""The photographed pages: the address of each, and the elements that must be drawn first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, link
 
-#: Recorded machine; the commit at which ``w4a16.planes`` became slower at 256 tokens, and the one measured before it.
+#: The recorded machine; the commit at which ``w4a16.planes`` became slower at 256 tokens; the commit measured before
+#: it.
 MACHINE = "h200-unlocked"
 SLOWER, BEFORE = "177708fb0c5c8a28555b8de761c72203ad71ba0b", "267e5d017b95edb517c029a18ba9a577045cf94a"
 
-#: Elements that are there once a chart has its points, a heatmap its cells, a table its rows.
+#: Elements that exist once a chart has its points, a heatmap its cells, a table its rows.
 TRACE, HEATMAP, ROW = ".scatterlayer .trace path", ".heatmaplayer image", ".ag-center-cols-container .ag-row"
 
 #: Names of the pages that the README shows.
@@ -22,8 +23,8 @@ class Page:
     """A page to photograph.
 
     Attributes:
-        name: of the file, without its suffix.
-        address: from the root of the site.
+        name: name of the file, without its suffix.
+        address: address from the root of the site.
         drawn: CSS selectors; each must match a visible element before the picture is taken.
     """
 

@@ -1,1 +1,1 @@
-"""The recorded results beside their targets, as one page of the documentation."""
+"""The recorded results and their targets, as one page of the documentation."""

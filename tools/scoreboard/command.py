@@ -1,6 +1,7 @@
-"""``python -m tools scoreboard``: the recorded results beside their targets, as one page of the documentation.
+"""``python -m tools scoreboard``: the recorded results and their targets, as one page of the documentation.
 
-Exit codes: 0 written, or as committed; 1 ``--check`` found another page; 4 no records or a mistake in the targets.
+Exit codes: 0 the page is written, or equals the committed page; 1 ``--check`` found a difference; 4 no records or a
+mistake in the targets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lockstep.suite.discovery import load_suites, nearest
 from lockstep.suite.model import CACHE_STATES, SuiteError
 from tools.scoreboard.page import TargetError, machines_of, page, read_newest, read_targets
 
-#: The page, from the folder of asv.conf.json.
+#: Path of the page, relative to the folder of asv.conf.json.
 PAGE = Path("docs/kernels/README.md")
 
 

@@ -1,4 +1,4 @@
-"""The kernels' newest records beside their targets, as a Markdown page."""
+"""The kernels' newest records and their targets, as a Markdown page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lockstep.suite.model import Suite
 
 
 class TargetError(ValueError):
-    """The file of targets cannot be read; the message names the file, the suite and what is wrong."""
+    """The file of targets cannot be read. The message names the file, the suite and the mistake."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Target:
         cases: every axis of a case, alternatives separated by "|", "*" for any value.
         at_least, stretch: target and stretch target, as a ratio to the baseline or to the variant ``against``.
         geomean: ratio for the geometric mean over the cases.
-        headline: what the source reported.
+        headline: the result that the source reported.
     """
 
     cases: str
@@ -38,14 +38,14 @@ class Target:
     headline: str = ""
 
     def covers(self, label: str) -> bool:
-        """Return whether the target is for the case of this label."""
+        """Return whether the target applies to the case of this label."""
         wanted, parts = self.cases.split(","), label.split(",")
         return len(wanted) == len(parts) and all(map(_matches, wanted, parts))
 
 
 @dataclass(frozen=True)
 class Targets:
-    """One suite's targets, and where its headlines come from."""
+    """One suite's targets, and the source of their headlines."""
 
     source: str = ""
     targets: tuple[Target, ...] = ()
@@ -65,12 +65,12 @@ class Measured:
 
 @dataclass
 class Recorded:
-    """What a machine has recorded: by suite and case, from the newest commit that has it.
+    """The records of a machine by suite and case, each from the newest commit that has the case.
 
     Attributes:
-        machine: asv's name of it.
+        machine: asv's name of the machine.
         newest: provenance of the newest commit.
-        cases: (suite, case label) to what was measured.
+        cases: the measurement of each (suite, case label).
     """
 
     machine: str
@@ -102,11 +102,11 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
 
     Args:
         machine: asv's folder of results of a machine.
-        variant: whose records count; a case is taken where it was measured.
+        variant: the variant whose records count; only cases that have it are included.
         l2: cache state.
 
     Raises:
-        RecordError: nothing is there, or a file cannot be read.
+        RecordError: there is no record, or a file cannot be read.
     """
     dated = []
     for path in machine.glob(f"*{SUFFIX}"):
@@ -141,15 +141,15 @@ def _date(result: Path) -> int:
 def page(
     recorded: Recorded, suites: Iterable[Suite], targets: Mapping[str, Targets], variant: str, l2: str, command: str
 ) -> str:
-    """Return the page as Markdown; the same input gives the same text.
+    """Return the page as Markdown. The same input gives the same text.
 
     Args:
-        recorded: what to show.
-        suites: in the order of their sections; they give the order of the cases.
-        targets: by suite.
-        variant: ours.
+        recorded: the records.
+        suites: the suites in the order of their sections; they give the order of the cases.
+        targets: the targets by suite.
+        variant: our variant.
         l2: cache state of the records.
-        command: that makes the page; the page names it.
+        command: the command that makes the page, which the page names.
     """
     lines = [*_head(recorded, command, l2), ""]
     for suite in suites:
@@ -246,7 +246,7 @@ def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, varian
 
 
 def _over(ours: Estimate | None, other: Estimate | None) -> Estimate | None:
-    """Return the ratio of two ratios to one baseline."""
+    """Return the ratio of two ratios to the same baseline."""
     if ours is None or other is None:
         return None
     value = ours.value / other.value
