@@ -97,9 +97,12 @@ class Suite(ABC):
         super().__init_subclass__()
         if not cls.family and not cls.__name__.startswith("_"):
             cls.family = cls.__module__.rpartition(".")[2]
-        for name in cls.quantities:
-            for quantity in COSTS.get(name, ()):
-                setattr(cls, quantity, _benchmark_of(quantity))
+        for quantity in (one for name in cls.quantities for one in COSTS.get(name, ())):
+            if hasattr(cls, quantity) and getattr(getattr(cls, quantity), "__module__", "") != __name__:
+                raise SuiteError(
+                    f"suite {cls.__name__}: it states the quantity {quantity}, so no member may have this name"
+                )
+            setattr(cls, quantity, _benchmark_of(quantity))
 
     def __init__(self) -> None:
         missing = [name for name in ("cases", "quick", "baseline") if not hasattr(self, name)]

@@ -19,7 +19,7 @@ from lockstep.record.model import TWIN, CostEstimate
 from lockstep.timing.arms import Arm, BoundCall
 from lockstep.timing.captured_arms import capture_arms
 from lockstep.timing.clock_correction import Pair, midmean
-from lockstep.timing.device import Device, Timing
+from lockstep.timing.device import Device, DeviceLost, Timing
 from lockstep.timing.estimates import Series
 from lockstep.timing.interleave import Plan, rival_of, rounds_that_fit, time_rounds
 from lockstep.timing.intervals import estimated
@@ -85,18 +85,19 @@ class Behind:
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Epoch:
-        """Time each arm behind the kernel, and the kernel alone; return seconds of a call by arm and round."""
+        """Time each arm behind the kernel, and the kernel alone; return seconds of a call by arm and round.
+
+        Raises:
+            DeviceLost: an arm broke the device; ``variant`` is "" if it is not known which.
+        """
         alone = Arm(_ALONE, (self._kernel,) * len(arms[0].calls))
         behind = [replace(arm, before=self._kernel) for arm in arms if arm.name not in self._failures]
-        captured = capture_arms(
-            [alone, *behind],
-            self.device,
-            self._plan.replay_s,
-            self._per_call,
-            self._failures,
-            self.trusted,
-            listener,
-        )
+        per_call, failures, replay_s = self._per_call, self._failures, self._plan.replay_s
+        try:
+            captured = capture_arms([alone, *behind], self.device, replay_s, per_call, failures, self.trusted, listener)
+        except DeviceLost as lost:
+            # The kernel alone breaks no device: something before it did.
+            raise DeviceLost("" if lost.variant == _ALONE else lost.variant, lost.reason, lost.rule) from lost
         listener("time", "")
         try:
             rounds = rounds_that_fit(captured, self._per_call, self._plan)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from made_suites import changed_suite, make_suite
 
-from lockstep import Case, grid
+from lockstep import Case, grid, variant
 from lockstep.asv.benchmark import LockstepBenchmark, series_of
 from lockstep.suite.discovery import (
     load_suites,
@@ -653,3 +653,15 @@ def test_stated_costs_are_benchmarks_that_start_no_new_series():
     }
     with pytest.raises(SuiteError, match="suite thing: there is no quantity 'latency', only host, behind, energy"):
         make_suite(quantities=("latency",))
+
+
+def test_a_member_that_has_the_name_of_a_stated_cost_is_refused():
+    for member in (lambda self, M: M, variant(lambda: None), 3):
+        with pytest.raises(SuiteError, match="it states the quantity behind, so no member may have this name"):
+            make_suite(quantities=("behind",), behind=member)
+    own = make_suite(behind=lambda self, M: M)
+    assert type(own).behind(own, 3) == 3, "nothing else claims the name"
+    stated = make_suite(quantities=("behind",))
+    assert changed_suite(stated, quantities=("behind", "host")).quantities == ("behind", "host"), (
+        "a base may state it too"
+    )

@@ -8,9 +8,12 @@ from lockstep import Cost, grid
 from lockstep.record.model import TWIN
 from lockstep.suite.family import Family
 from lockstep.timing import behind
-from lockstep.timing.device import CpuDevice
+from lockstep.timing.arms import Arm, BoundCall
+from lockstep.timing.device import CpuDevice, DeviceLost
+from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
+from lockstep.timing.trusted import Trusted
 
 [CASE] = grid(M=4)
 SUITE = make_suite(
@@ -107,3 +110,21 @@ def test_a_real_cpu_runs_real_calls_behind_a_real_copy():
     for record in records:
         # A busy machine may take longer for the copies alone than for copies and calls.
         assert set(record.costs) == {"behind", "behind_speedup"} or "no behind: no more than" in record.note
+
+
+class Broken(CpuDevice):
+    """Breaks when it captures a graph of fixed kernels alone, as it does after a call that wrote elsewhere."""
+
+    def capture(self, calls, pool):
+        raise CaptureError("an illegal memory access was encountered")
+
+    def healthy(self):
+        return False
+
+
+def test_what_broke_the_device_before_the_kernel_ran_is_not_known():
+    meter = behind.Behind(Broken(), PLAN, "plain", ["plain"], {}, Trusted())
+    arm = Arm("plain", (BoundCall(lambda: None, {}),))
+    with pytest.raises(DeviceLost) as lost:
+        meter.epoch([arm], lambda stage, arm: None, None)
+    assert lost.value.variant == "", "the recorder tries the variants one by one"
