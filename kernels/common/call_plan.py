@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 
-from kernels.common.triton_launcher import current_device, current_stream, undisturbed
+from kernels.common.triton_launcher import UNPLANNED, current_device, current_stream, undisturbed
 
 if TYPE_CHECKING:
     from kernels.common.call_recorder import Recorder
@@ -48,9 +48,6 @@ MOST_PLANS = 1024
 
 #: Type of the devices whose calls are planned.
 GPU = "cuda"
-
-#: The result of a plan if the call must run as it is written.
-UNPLANNED = object()
 
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _FIRST = object()

@@ -14,8 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.common import workspace
-from kernels.common.call_plan import UNPLANNED
-from kernels.common.triton_launcher import Described, Place, Start, Unsupported, is_plain
+from kernels.common.triton_launcher import UNPLANNED, Described, Place, Start, Unsupported, is_plain
 
 T = TypeVar("T")
 _aten = torch.ops.aten

@@ -26,6 +26,9 @@ KNOWN = ("3.6.0", "3.7.1")
 #: Maximum number of encoded tensor descriptors that a launch keeps for each descriptor argument, one per address.
 MOST_ENCODED = 128
 
+#: The result of a plan if the call must run as it is written.
+UNPLANNED = object()
+
 #: Triton's own launch function. A tool that observes or traces launches replaces it.
 _RUN = JITFunction.run
 _OWN = _RUN.__module__ == JITFunction.__module__ and triton.__version__ in KNOWN

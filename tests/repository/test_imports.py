@@ -105,6 +105,22 @@ def test_rooms_form_no_circle(arrows, package):
         pytest.fail(f"a circle: {'; '.join(steps)}")
 
 
+def test_modules_form_no_circle():
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): text
+        for _, path, text in modules()
+    }
+
+    def module(name):
+        return next((part for part in (name, name.rpartition(".")[0]) if part in names), None)
+
+    graph = {here: {module(name) for name in imported(ast.parse(text))} - {here, None} for here, text in names.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle: {' imports '.join(reversed(error.args[1]))}")
+
+
 def test_imports_inside_functions_say_why():
     silent = [
         f"{path.relative_to(ROOT)}:{number}"
