@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.common.arguments import expect
-from kernels.grouped.row_ranges import Groups
+from kernels.grouped.group_layouts import Groups
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 

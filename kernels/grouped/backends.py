@@ -6,9 +6,9 @@ from torch import Tensor
 
 from kernels.common.tables import SearchSpace
 from kernels.common.warp_specialized import TILE_CONFIGS
+from kernels.grouped.group_layouts import Groups
 from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, TILE_CONFIG_OF, MlpPlan, MlpTrainPlan
 from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products, Specialized
-from kernels.grouped.row_ranges import Groups
 from kernels.grouped.table import TABLE, Tile
 
 #: Backends by the names that variants and tables use. Also valid are "warp_specialized" and the names of its tile

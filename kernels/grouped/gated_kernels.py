@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.pdl import begin, end, launch_options, order_of
-from kernels.grouped.row_ranges import Groups
+from kernels.grouped.group_layouts import Groups
 from kernels.grouped.table import TABLE, Tile
 from kernels.grouped.tile_schedule import halves, locate, require, room_of, rows_of, store_tile, tile_count, weight_of
 

@@ -11,8 +11,8 @@ from kernels.common.devices import require_triton
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import launch_plan
 from kernels.grouped.arguments import Five, buffer, five, groups_of
+from kernels.grouped.group_layouts import Groups
 from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpPlan, MlpTrainPlan
-from kernels.grouped.row_ranges import Groups
 from kernels.grouped.table import Tile
 
 

@@ -17,7 +17,7 @@ from kernels.common.warp_specialized import TileConfig
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped import triton_kernels as grouped_triton
 from kernels.grouped import warp_specialized_kernels as grouped_specialized
-from kernels.grouped.row_ranges import Groups
+from kernels.grouped.group_layouts import Groups
 
 Pair = tuple[Tensor, Tensor]
 

@@ -24,7 +24,7 @@ from kernels.common.warp_specialized import (
     described,
     launch,
 )
-from kernels.grouped.row_ranges import Groups
+from kernels.grouped.group_layouts import Groups
 
 #: Shape of the buffers that every store goes through.
 PIECE = (64, 64)

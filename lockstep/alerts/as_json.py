@@ -8,8 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from lockstep.alerts.attribution import Cause
-from lockstep.alerts.change_facts import SeriesName
-from lockstep.alerts.evidence import Evidence
+from lockstep.alerts.change_facts import Evidence, SeriesName
 from lockstep.alerts.model import Alert, Member, Waiver
 
 _SERIES = tuple(one.name for one in fields(SeriesName))

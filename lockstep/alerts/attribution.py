@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from lockstep.alerts.change_facts import Move, Step
+from lockstep.alerts.change_facts import Evidence, Move, Step
 from lockstep.alerts.code_change import code_evidence, same_code
 from lockstep.alerts.commit_ranges import Unknown
-from lockstep.alerts.evidence import Evidence
 from lockstep.record.quantity import PAIRED
 
 #: "noise": the code did not change. This is not an alert, and it widens the noise of the series.

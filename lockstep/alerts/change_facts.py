@@ -150,3 +150,17 @@ class Step:
     def range(self) -> str:
         """The culprit range for git: ``good..end``, or a single commit if the culprit is known; "" if there is none."""
         return self.end[:8] if self.exact or not self.end else f"{self.good[:8]}..{self.end[:8]}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A fact with its two values as text. ``before`` is "" if only ``after`` is meaningful."""
+
+    what: str
+    before: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        """The fact in words, such as ``torch 2.11.0 → 2.13.0``."""
+        return f"{self.what} {self.before} → {self.after}" if self.before else f"{self.what} {self.after}"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lockstep.alerts.evidence import Evidence
+from lockstep.alerts.change_facts import Evidence
 
 #: Reported numbers of a kernel, in this order, with their units.
 _FIGURES = {"registers": "", "spills": " B", "shared": " B"}

@@ -19,8 +19,8 @@ from time import perf_counter
 from typing import Any
 
 from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
-from lockstep.machine_code.driver_stand_in import Request
 from lockstep.machine_code.model import KernelCode, MachineCode
+from lockstep.machine_code.recorded_launches import Request
 from lockstep.machine_code.reproducible_assembly import VARIES_FROM, assemble
 from lockstep.machine_code.targets import occupancy
 from lockstep.processes.children import pool

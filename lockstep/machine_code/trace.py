@@ -23,8 +23,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.machine_code.device_memory import Allocations
-from lockstep.machine_code.driver_stand_in import Launch, Request, noted
 from lockstep.machine_code.model import Memory
+from lockstep.machine_code.recorded_launches import Launch, Request, noted
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tensor_contents import content_of, made_by
 from lockstep.machine_code.torch_purity import operators

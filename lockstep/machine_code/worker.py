@@ -15,8 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lockstep.machine_code.compiler_facts import compiler_facts
-from lockstep.machine_code.driver_stand_in import Request, untraceable_triton
+from lockstep.machine_code.driver_stand_in import untraceable_triton
 from lockstep.machine_code.model import KernelCode, Memory
+from lockstep.machine_code.recorded_launches import Request
 from lockstep.machine_code.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch

@@ -162,7 +162,7 @@ def _main() -> int:
 
     # Imported here: only this process needs torch and Triton.
     from lockstep.machine_code.build import fill_cache
-    from lockstep.machine_code.driver_stand_in import Request, noted
+    from lockstep.machine_code.recorded_launches import Request, noted
 
     requests: list[Request] = []
     with noted(options.target, lambda launch: requests.append(launch.request)):

@@ -15,10 +15,10 @@ import pytest
 from project import make_project
 from workflows import ROOT, Runner, workflow
 
-from lockstep.gate.report import received
+from lockstep.gate.report import untrusted_report
 from lockstep.gate.report.comment import AUTHOR, MARKER, MOST_TEXT
 from lockstep.gate.report.model import Report
-from lockstep.gate.report.received import Unreadable, from_json, from_zip
+from lockstep.gate.report.untrusted_report import Unreadable, from_json, from_zip
 from lockstep.gate.verdict import SeriesKey, Verdict
 from lockstep.record.model import Estimate
 
@@ -242,13 +242,13 @@ def test_words_of_the_change_are_shown_as_words(github, job, harm):
 
 
 def bomb():
-    return zipped(b" " * (received.MOST_BYTES + 1000))
+    return zipped(b" " * (untrusted_report.MOST_BYTES + 1000))
 
 
 @pytest.mark.parametrize(
     ("artifact", "why"),
     [
-        (b"\0" * (received.MOST_ZIPPED + 1), "the artifact has more than 4 MiB"),
+        (b"\0" * (untrusted_report.MOST_ZIPPED + 1), "the artifact has more than 4 MiB"),
         (bomb(), "gate.json has more than 16 MiB"),
         (b"<html>", "the artifact is no sound zip file"),
         (zipped(REPORT.to_json())[:-40], "the artifact is no sound zip file"),
@@ -280,7 +280,7 @@ def test_artifact_that_cannot_be_read_is_told_and_the_job_is_red(github, job):
     assert code(job()) == 1
     (told,) = github.comments
     assert told["body"].startswith(f"{MARKER}\n### ⚠️ The gate left no report: gate.json is no JSON.\n")
-    github.artifact = b"\0" * (received.MOST_ZIPPED + 1)
+    github.artifact = b"\0" * (untrusted_report.MOST_ZIPPED + 1)
     github.tokens.clear()
     assert code(job()) == 1
     assert "more than 4 MiB" in told["body"]

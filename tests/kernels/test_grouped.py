@@ -18,9 +18,9 @@ from kernels.grouped import backends as grouped_ways
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import launch_plan
 from kernels.grouped import tma_kernels as grouped_tma
+from kernels.grouped.group_layouts import Groups
 from kernels.grouped.packed import mlp_train_warp_specialized
 from kernels.grouped.products import TMA, TRITON
-from kernels.grouped.row_ranges import Groups
 from lockstep.suite.case import Case
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
@@ -150,7 +150,7 @@ def test_what_warp_specialized_refuses_is_named():
         launch_plan.gated("bmm", x, weight, groups, x)
     kernels = compile_in_subprocess(
         "from kernels.grouped import launch_plan as parts\n"
-        "from kernels.grouped.row_ranges import Groups\n"
+        "from kernels.grouped.group_layouts import Groups\n"
         "groups = Groups(8, 2, None, None)\n"
         "def refusal(part, function, *shapes):\n"
         "    given = [torch.empty(shape, device='meta', dtype=torch.half) for shape in shapes]\n"

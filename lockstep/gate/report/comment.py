@@ -2,8 +2,8 @@
 
 The job holds a token that may write comments, and reads an artifact that the change under test may have forged. So the
 pull request comes from GitHub and never from the artifact. A run that a fork's own workflow file could have shaped gets
-no comment. The artifact is data of bounded size (``lockstep.gate.report.received``), and its text is escaped. Only the
-standard library is used, so that nothing is installed beside the token.
+no comment. The artifact is data of bounded size (``lockstep.gate.report.untrusted_report``), and its text is escaped.
+Only the standard library is used, so that nothing is installed beside the token.
 
 Exit status: 0 if the comment is written, or there is no pull request; 1 if the comment says that the report cannot be
 read; 3 if GitHub does not answer.
@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from lockstep.gate.report.markdown import to_markdown
-from lockstep.gate.report.received import MOST_ZIPPED, Unreadable, from_zip
+from lockstep.gate.report.untrusted_report import MOST_ZIPPED, Unreadable, from_zip
 
 TOLD, UNREADABLE, NO_ANSWER = 0, 1, 3
 
