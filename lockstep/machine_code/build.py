@@ -43,7 +43,7 @@ def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[Ke
         tree: folder to which source paths are made relative.
         processes: maximum number of processes to start.
     """
-    # Start-up: Triton is slow to import.
+    # Imported here because importing Triton is slow.
     from triton.runtime.cache import triton_key
 
     triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
@@ -91,16 +91,17 @@ def fill_cache(requests: Sequence[Request], processes: int) -> None:
 
 
 def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[float] | None]:
-    """Return the seconds that each kernel takes to compile, one after another in one process, each time anew.
+    """Return the seconds that each kernel takes to compile.
 
-    Imports and the start of the compiler are not part of it.
+    The kernels are compiled one after another in one process, each time with an empty cache. Imports and the start of
+    the compiler are not included.
 
     Args:
         requests: distinct requests, all for one target.
-        repeats: times that each is compiled, each with an empty cache.
+        repeats: how often each kernel is compiled.
 
     Returns:
-        Seconds of each time; ``None`` for a kernel that does not compile.
+        For each request, the seconds of each compilation; ``None`` for a kernel that does not compile.
     """
     clocked = _spread(functools.partial(_clock_each, repeats), requests, 1, len(requests))
     return [None if isinstance(one, Exception) else one for one in clocked]
@@ -153,7 +154,7 @@ def _identify(requests: Sequence[Request]) -> list[Any]:
 
 def _identity(request: Request) -> str:
     """Return a digest of the compiler's input: the front end's output without lines, options, target and versions."""
-    # Start-up: Triton is slow to import.
+    # Imported here because importing Triton is slow.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
     from triton.runtime.cache import triton_key
@@ -181,7 +182,7 @@ def _build(requests: Sequence[Request]) -> list[Any]:
 
 def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
     """Return the machine code without its instruction mix, and the cubin, from which the mix is counted."""
-    # Start-up: Triton is slow to import.
+    # Imported here because importing Triton is slow.
     from triton.compiler import compile as compile_kernel
 
     target, _ = _backend(request)
@@ -203,7 +204,7 @@ def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
 
 
 def _backend(request: Request) -> tuple[Any, Any]:
-    # Start-up: Triton is slow to import.
+    # Imported here because importing Triton is slow.
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 
@@ -212,7 +213,7 @@ def _backend(request: Request) -> tuple[Any, Any]:
 
 
 def _source(function: Any, tree: Path) -> str:
-    """Return file and line of a kernel."""
+    """Return the file and line of a kernel."""
     path = Path(inspect.getsourcefile(function.fn) or "").resolve()
     name = path.relative_to(tree.resolve()) if path.is_relative_to(tree.resolve()) else path.name
     return f"{name}:{function.starting_line_number}"
@@ -243,7 +244,10 @@ def _task(function: Task, first: int, last: int) -> list[Any]:
 
 
 def _spread(function: Task, requests: Sequence[Request], processes: int, batch: int) -> list[Any]:
-    """Run ``function`` on all requests, in batches, in forked processes; if it crashes, the result is an exception."""
+    """Run ``function`` on all requests, in batches, in forked processes.
+
+    If a process crashes on a request, the result of that request is an exception.
+    """
     global _shared
     _shared = requests
     # Batches small enough that all processes have work until the end.

@@ -40,7 +40,7 @@ _TESTS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 
 @dataclass(frozen=True)
 class _Mention:
-    """The end of a dotted name, as far as its parts are modules.
+    """The end of a dotted name; the part before it is a module.
 
     Attributes:
         owner: module that holds the value; ``None`` for a plain name.
@@ -66,10 +66,11 @@ def refused_mentions(
 
     Args:
         code: bytecode of the function.
-        scope: its globals.
+        scope: globals of the function.
         own: top-level packages under test, and packages that they may call.
-        caches: receives mentioned cached functions of other packages, which answer from their cache unseen.
-        closure: its free variables.
+        caches: receives mentioned cached functions of other packages, because a call that their cache answers is not
+            seen.
+        closure: free variables of the function.
     """
     texts = [one for one in code.co_consts if isinstance(one, str)]
     found = [f"uses {name}" for name in (*code.co_names, *texts) if name in HIDING_ATTRIBUTES]
@@ -102,8 +103,8 @@ def refused_value(owner: ModuleType | None, name: str, value: Any, own: frozense
     """Return why a value must not be used, or "".
 
     Args:
-        owner: module from which it is read; ``None`` for a plain name.
-        name: its name in that module.
+        owner: module from which the value is read; ``None`` for a plain name.
+        name: name of the value in that module.
         value: the value.
         own: top-level packages under test, and packages that they may call.
     """

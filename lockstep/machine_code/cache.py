@@ -17,7 +17,7 @@ from typing import Any
 
 from lockstep.processes.cache_folder import cache_folder
 
-#: Raised whenever the stored values change in form or meaning.
+#: Format version; it is raised whenever the stored values change in form or meaning.
 VERSION = 2
 #: Seconds after which unused entries are deleted.
 KEPT = 60 * 24 * 3600
@@ -26,12 +26,12 @@ RECENT = 24 * 3600
 
 
 def cache_path() -> Path:
-    """Return the path of the file, in ``cache_folder``."""
+    """Return the path of the cache file, in ``cache_folder``."""
     return cache_folder() / f"machine-code-{VERSION}.sqlite"
 
 
 class Cache:
-    """JSON objects by key, in a file. Several processes may use it at once."""
+    """A file that stores JSON objects by key. Several processes may use it at once."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_path()
@@ -80,6 +80,6 @@ class Cache:
 
     @staticmethod
     def _prepare(database: sqlite3.Connection) -> None:
-        # The journal stays in SQLite's default mode: if several processes switch a new file to WAL at once, one of
-        # them gets the error that it is locked at once, whatever the timeout.
+        # The journal stays in SQLite's default mode: if several processes switch a new file to WAL at once, one of them
+        # fails immediately with the error that the file is locked, whatever the timeout.
         database.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB, used REAL)")

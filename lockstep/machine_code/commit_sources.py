@@ -29,7 +29,7 @@ def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequen
     Args:
         ref: a name that git resolves to a commit, or ".".
         repository: root of the working tree.
-        packages: folders at its root; folders that the commit lacks are left out.
+        packages: folders at the root; folders that the commit lacks are left out.
         trusted: see ``Tree``.
 
     Raises:

@@ -1,7 +1,7 @@
 """Compare the code of two trees with as little tracing and compiling as possible.
 
-A family whose sources differ only in comments has the same code in both trees. Other families are traced, and of their
-kernels only those are compiled whose compiler input differs.
+A family whose sources differ only in comments has the same code in both trees. Other families are traced, and only
+those of their kernels are compiled whose compiler input differs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Comparison:
     """The code of two trees for one target.
 
     Attributes:
-        target: what kernels are compiled for.
-        base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled,
-            unless ``compare`` was called with ``whole``.
+        target: the GPU that the kernels are compiled for.
+        base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled, unless
+            ``compare`` was called with ``whole``.
         compilers: the compilers of both trees, if their toolchains differ.
         fields: fields of launch arguments that only one of these compilers has; they are not compared.
         same_sources: suites whose family's sources differ at most in comments; their cases are not traced.
-        lacking: cases that neither tree has because it lacks a name that the variant imports, and that name.
+        lacking: cases that neither tree has because both lack a name that the variant imports, and that name.
     """
 
     target: Target

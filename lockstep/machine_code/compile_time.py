@@ -1,7 +1,8 @@
-"""Compile time of a variant's kernels at a case: cold, one after another, on the machine that measures.
+"""Measure how long a variant's kernels take to compile at a case.
 
-It is not among the quantities of ``lockstep code history``: any computer continues those series, and the time to
-compile depends on the computer.
+The kernels are compiled one after another with an empty cache, on the machine that measures. The compile time is not
+one of the quantities of ``lockstep code history``: those may be computed on any computer, but the compile time depends
+on the computer.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ REPEATS = 3
 
 
 class CompileClock:
-    """Clocks the compiler for one tree; the process starts on demand, and ``close`` ends it.
+    """Measures compile times for one tree. The process starts on demand, and ``close`` ends it.
 
     Args:
         tree: the packages under test.
         benchmark_dir: today's suites.
-        target: the GPU that is compiled for.
+        target: the GPU to compile for.
     """
 
     def __init__(self, tree: Tree, benchmark_dir: Path, target: Target) -> None:
@@ -33,10 +34,10 @@ class CompileClock:
         self._target = target
 
     def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...]]:
-        """Return the seconds to compile all kernels of each variant, ``REPEATS`` times.
+        """Return the seconds to compile all kernels of each variant, measured ``REPEATS`` times.
 
-        Left out are variants without a Triton kernel, those whose trace may lack kernels, and those with a kernel that
-        does not compile.
+        Variants without a Triton kernel, variants whose trace may lack kernels, and variants with a kernel that does
+        not compile are left out.
 
         Raises:
             TracingFailed: the process does not start, or dies.
@@ -56,5 +57,5 @@ class CompileClock:
         }
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if it was started."""
         self._session.close()

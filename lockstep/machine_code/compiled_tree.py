@@ -62,12 +62,12 @@ def codes_of(
 def kept_codes(
     tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
 ) -> Mapping[CaseKey, CaseCode]:
-    """Return what ``codes_of`` would, but only from the cache: start no process, and leave out what is not stored."""
+    """Return the part of the result of ``codes_of`` that the cache has; start no process."""
     return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
 
 
 def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None) -> CompilerFacts:
-    """Return the versions and the default options of the compiler of a tree. Raises as ``codes_of``."""
+    """Return the versions and the default options of a tree's compiler. Raises the errors of ``codes_of``."""
     with Reader(tree, list(suites), 1, cache or Cache(), lambda line: None) as reader:
         return reader.described(target)
 
@@ -116,7 +116,7 @@ class Reader:
         return facts_from(kept[key])
 
     def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
-        """Return the code of the cases that the cache has, with the machine code that it has."""
+        """Return the code of the cached cases, with the cached machine code of their kernels."""
         codes = {key: code for key, code in self._kept_cases(target)[0].items() if not code.absent}
         return _completed(codes, self._kept_kernels(_identities(codes)))
 
@@ -148,7 +148,7 @@ class Reader:
         return _completed(codes, known)
 
     def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
-        """Return the code of the cases that the cache has, and the suites that it lacks, with their keys."""
+        """Return the code of the cached cases, and the suites that the cache lacks, with their keys."""
         keys = {name: self._key(name, target) for name in self._sources}
         known = self._cache.get(keys.values())
         codes: dict[CaseKey, CaseCode] = {}
@@ -167,7 +167,7 @@ class Reader:
         return {one: kernel_code_from(row) for one, row in self._cache.get(identities).items()}
 
     def _key(self, suite: str, target: Target) -> str:
-        """Return a key of everything that decides the code of a suite's cases."""
+        """Return a key that depends on everything that decides the code of a suite's cases."""
         chosen = "" if self._cases is None else f" {self._cases[suite]}"
         return "cases " + digest(
             f"{suite} {target} {self._tree.trusted}{chosen}", self._sources[suite], self._surroundings

@@ -1,4 +1,4 @@
-"""Versions and default options of a compiler, and how two compilers differ."""
+"""Describe a compiler by its versions and default options, and list how two compilers differ."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PLACES = ("extern_libs", "arch")
 
 @dataclass(frozen=True)
 class CompilerFacts:
-    """A toolchain as it compiles for one target.
+    """Facts about a toolchain that compiles for one target.
 
     Attributes:
         versions: versions of "triton", "torch", "python" and the assembler "ptxas".
-        options: default compile options of Triton's backend, each as Python writes it: {"enable_fp_fusion": "True"}.
+        options: default compile options of Triton's backend as Python expressions: {"enable_fp_fusion": "True"}.
     """
 
     versions: Mapping[str, str]
@@ -35,7 +35,7 @@ def facts_from(row: Mapping[str, Any]) -> CompilerFacts:
 
 def compiler_facts(target: Target) -> CompilerFacts:
     """Return the facts of this process's compiler."""
-    # Start-up: Triton is slow to import.
+    # Imported here because importing Triton is slow.
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 

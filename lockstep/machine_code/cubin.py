@@ -69,7 +69,7 @@ def fingerprint(cubin: bytes, metadata: Any) -> str:
 
 
 def registers_and_stack(cubin: bytes) -> tuple[int, int]:
-    """Return registers a thread and bytes of stack a thread, which Triton's kernels use only for spills.
+    """Return registers per thread and bytes of stack per thread; Triton's kernels use the stack only for spills.
 
     Raises:
         ToolError: cuobjdump is missing or does not report them.
@@ -124,7 +124,7 @@ def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _run(tool: str, content: bytes, *options: str) -> str:
-    # Start-up: Triton is slow to import.
+    # Imported here because importing Triton is slow.
     import triton
 
     path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool

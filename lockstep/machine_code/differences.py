@@ -20,7 +20,7 @@ class CodeChange:
 
     Attributes:
         kernel: name of the kernel; "" for a change of the host side or an unknown case.
-        kind: "kernel" (its machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (one
+        kind: "kernel" (the machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (one
             side cannot be traced, or neither has the case), "new" or "removed" (only one side has the case).
         sentence: "registers 168 → 255, spills 0 → 512 B"; one line, without the kernel's name.
         source: file and line of the kernel in head, or in base if head lacks it; "" for other kinds.

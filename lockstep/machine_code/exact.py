@@ -1,4 +1,4 @@
-"""Compute the exact quantities of a case: figures that a trace and a compiler give without a GPU."""
+"""Compute the exact quantities of a case: numbers that follow from a trace and a compiler, without a GPU."""
 
 from __future__ import annotations
 

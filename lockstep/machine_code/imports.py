@@ -1,4 +1,4 @@
-"""Check what the code under test reads from modules that it reaches through a text, when it reads it.
+"""Check what the code under test reads from modules that it finds by a string, at the moment when it reads it.
 
 For the code under test, ``getattr``, ``hasattr`` and ``import_module`` are replaced by functions that check.
 """
@@ -36,7 +36,9 @@ class Judge:
         return isinstance(module, ModuleType) and top(module.__name__) not in self._own and module.__name__ not in PURE
 
     def taken(self, module: ModuleType, name: str, value: Any) -> Any:
-        """Check a value that is read from a module; return it, or for a module a ``Reached`` in its place."""
+        """Check a value that is read from a module; return the value, or for a module a ``Reached`` that replaces
+        it.
+        """
         if self.is_judged(value):
             return value if isinstance(value, Reached) else Reached(value, self)
         if name == "__dict__":
@@ -69,7 +71,7 @@ class Judge:
 
 
 class Reached(ModuleType):
-    """Replaces a module that was reached through a text; reading its attributes is checked."""
+    """Replaces a module that was found by a string; reading its attributes is checked."""
 
     def __init__(self, module: ModuleType, judge: Judge) -> None:
         super().__init__(module.__name__)

@@ -1,8 +1,9 @@
-"""Code that may launch kernels where no trace sees it, found by reading the sources.
+"""Find code that may launch kernels where no trace sees them, by reading the sources.
 
-A trace, an observation and the gate's check on a GPU stand in place of Triton's ``JITFunction.run``. Code that asks
-whether something stands there, or that takes Triton's launcher from a compiled kernel, may do something else when
-nothing looks. What it does then is in no trace, so its sources are an input of each trace of the family.
+Traces, observations and the gate's check on a GPU all replace Triton's ``JITFunction.run``. Code that tests whether
+this function was replaced, or that takes Triton's launcher from a compiled kernel, may behave differently when the
+function is not replaced. A trace does not show that behaviour, so the sources of such code are an input of each trace
+of the family.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lockstep.machine_code.sources import digest, module_of
 from lockstep.machine_code.syntax import facts, nodes, parsed, word
 from lockstep.suite.syntax import without_docstrings
 
-#: Names of Triton's launching: its functions, compiled kernels, their launchers, hooks and streams.
+#: Names that belong to Triton's launching: functions, compiled kernels and their launchers, hooks and streams.
 LAUNCHING = frozenset(
     {
         *("JITFunction", "GluonJITFunction", "KernelInterface", "Autotuner", "CompiledKernel", "CudaLauncher"),
@@ -24,18 +25,18 @@ LAUNCHING = frozenset(
         *("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchKernelExC"),
     }
 )
-#: What launches, of a function of Triton's and of a compiled kernel. Whoever calls it of a function is seen.
+#: The method that launches, of Triton's functions and of compiled kernels. A call of a function's method is seen.
 _RUN = "run"
 
 
 def bypassing(files: Mapping[str, bytes]) -> tuple[tuple[str, str], ...]:
-    """Return the files that may decide what is launched unseen, with a digest of each; empty where none can.
+    """Return the files that may launch kernels unseen, with a digest of each; empty if there are none.
 
-    These are the modules that name a part of Triton's launching, the modules that import one of them, and what all of
-    these import.
+    These are the modules that mention a part of Triton's launching, the modules that import one of them, and all that
+    these modules import.
 
     Args:
-        files: what a family stands on, by path: ``lockstep.machine_code.suite_sources.tree_files``.
+        files: the files that a family depends on, by path: ``lockstep.machine_code.suite_sources.tree_files``.
     """
     sources = {name: content for name, content in files.items() if name.endswith(".py")}
     naming = {name for name, content in sources.items() if _names_launching(content)}
@@ -58,7 +59,7 @@ def bypassing(files: Mapping[str, bytes]) -> tuple[tuple[str, str], ...]:
 
 
 def _digest(content: bytes, module: str, is_package: bool) -> str:
-    """Of a module without comments, and without docstrings unless it may read them."""
+    """Return a digest of a module without comments, and without docstrings unless the module may read them."""
     tree = parsed(content)
     if tree is None or facts(content, module, is_package).reads_text:
         return digest(content)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class CaseKey(NamedTuple):
-    """One variant at one shape: ``suite`` is "family" or "family.op", ``case`` a case's label."""
+    """One variant at one shape: ``suite`` is "family" or "family.op", ``case`` is the label of a case."""
 
     suite: str
     variant: str
@@ -21,13 +21,13 @@ class CaseKey(NamedTuple):
 
 @dataclass(frozen=True)
 class MachineCode:
-    """A kernel as the assembler produced it.
+    """Machine code of a kernel, produced by the assembler.
 
     Attributes:
         fingerprint: digest of instructions, constants and launch attributes; it does not depend on folder or comments.
-        registers: registers a thread.
-        spill_bytes: bytes of local memory a thread, which holds spilled registers (the driver's n_spills × 4).
-        shared_bytes: bytes of shared memory a block.
+        registers: registers per thread.
+        spill_bytes: bytes of local memory per thread, which holds spilled registers (the driver's n_spills × 4).
+        shared_bytes: bytes of shared memory per block.
         mix: number of instructions in the code, by class ("HGMMA", "TMA", "STL", …, "all"); no zeros.
         blocks: blocks that fit on a multiprocessor at once; 0 if not even one fits.
         limit: the resource that limits ``blocks``: "registers", "shared memory", "warps", "blocks", "tensor memory", or
@@ -52,12 +52,12 @@ class KernelCode:
 
     Attributes:
         name: name of the function.
-        identity: digest of the compiler's input (intermediate code without lines and paths, options, target,
-            versions). Equal identities mean equal machine code; different identities may have equal code as well.
+        identity: digest of the compiler's input (intermediate code without lines and paths, options, target, versions).
+            Equal identities mean equal machine code; different identities may have equal code as well.
         source: file and line of the function, "kernels/linear/__init__.py:370"; relative to the tree.
         options: compile options: "num_warps", "num_stages" and others.
-        machine: its machine code; None until it is compiled.
-        failure: why it does not compile, else "".
+        machine: machine code of the kernel; None until it is compiled.
+        failure: why the kernel does not compile, or "".
     """
 
     name: str
@@ -68,7 +68,7 @@ class KernelCode:
     failure: str = ""
 
     def same_as(self, other: KernelCode) -> bool:
-        """Return whether both are proved to have the same machine code."""
+        """Return whether both kernels are proved to have the same machine code."""
         if self.identity == other.identity:
             return True
         return self.machine is not None and other.machine is not None and self.fingerprint == other.fingerprint
@@ -129,7 +129,9 @@ class CaseCode:
         return _digest("\n".join([*(kernel.fingerprint for kernel in self.kernels), *self.host]))
 
     def same_as(self, other: CaseCode) -> bool:
-        """Return whether both are proved to do the same: every kernel and every step of the host side."""
+        """Return whether both cases are proved to do the same: every kernel and every step of the host side is the
+        same.
+        """
         return (
             not self.unknown
             and not other.unknown
@@ -141,7 +143,7 @@ class CaseCode:
         )
 
     def _agrees_with(self, other: CaseCode) -> bool:
-        """Return whether every environment variable that both read had the same value."""
+        """Return whether every environment variable that both cases read had the same value."""
         mine, its = dict(self.environment), dict(other.environment)
         return all(mine[name] == its[name] for name in mine.keys() & its.keys())
 

@@ -28,11 +28,13 @@ class ModuleState:
         self.spoilt: dict[str, str] = {}
 
     def begin_case(self) -> None:
-        """Forget the recorded state of modules: the state when a case begins is what its calls may change."""
+        """Forget the recorded state of modules. The state when a case begins is what the calls of the case may
+        change.
+        """
         self._before = None
 
     def begin_call(self) -> None:
-        """Record the state of modules, once a case."""
+        """Record the state of modules at the first call of a case."""
         if self._before is None:
             self._before = self._held()
 

@@ -89,7 +89,7 @@ def _main() -> int:
     parser.add_argument("--target", type=Target.spelled, required=True)
     options = parser.parse_args()
 
-    # Start-up: torch, for this process alone.
+    # Imported here because importing torch is slow and only this process needs it.
     from lockstep.machine_code import TracingFailed, Tree, codes_of
     from lockstep.suite.discovery import load_suites
 

@@ -1,4 +1,4 @@
-"""Exact quantities of the cases of two trees: what became worse or better, by how much."""
+"""Find which exact quantities became worse or better between the cases of two trees, and by how much."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lockstep.record.quantity import EXACT, QUANTITIES
 
 @dataclass(frozen=True)
 class QuantityChange:
-    """One quantity that changed alike in some cases of a variant.
+    """One quantity that changed equally in some cases of a variant.
 
     Attributes:
-        quantity: name, see ``lockstep.record.quantity``.
-        before, after: the numbers.
-        cases: of one suite and variant.
+        quantity: name of the quantity, see ``lockstep.record.quantity``.
+        before, after: the values in both trees.
+        cases: cases with this change, all of one suite and variant.
     """
 
     quantity: str
@@ -27,7 +27,7 @@ class QuantityChange:
 
     @property
     def worse(self) -> bool:
-        """Whether it went the bad way."""
+        """Return whether the quantity became worse."""
         return (self.after > self.before) != QUANTITIES[self.quantity].higher_is_better
 
     def __str__(self) -> str:
@@ -37,9 +37,10 @@ class QuantityChange:
 
 
 def quantity_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[QuantityChange, ...]:
-    """Return what changed, the worse first; a quantity that only one side knows is left out.
+    """Return the quantities that changed, those that became worse first; both sides must know a quantity.
 
-    Quantities of machine code need every kernel of a case compiled, see ``lockstep.machine_code.compare``.
+    Quantities of machine code are known only if every kernel of a case is compiled, see
+    ``lockstep.machine_code.compare``.
     """
     found: dict[tuple[str, str, str, int, int], list[CaseKey]] = {}
     for key in base.keys() & head.keys():

@@ -23,7 +23,7 @@ HEADINGS = {
     "removed": "removed",
 }
 
-#: Maximum length of a line of the host side, and maximum number of changes of one kernel; the JSON has everything.
+#: Maximum characters of a line of the host side, and maximum number of changes per kernel; the JSON has everything.
 WIDTH = 200
 SHOWN = 3
 
@@ -74,7 +74,7 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
 
 
 def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the differences of these kinds, then the quantities of calls that changed, but for those left out."""
+    """Yield the differences of these kinds, then the changed quantities of calls, without those in ``leave_out``."""
     for kind in kinds:
         changes = [change for change in comparison.changes if change.kind == kind]
         if changes:
@@ -87,7 +87,7 @@ def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[s
 
 
 def status_line(comparison: Comparison) -> str:
-    """Return the number of cases by status, and of suites that need no comparison."""
+    """Return the number of cases by status, and the number of suites that need no comparison."""
     told = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
     alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
@@ -96,7 +96,7 @@ def status_line(comparison: Comparison) -> str:
 
 
 def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
-    """For each quantity, direction and variant, its largest change and how many more there are."""
+    """Yield a line for each quantity, direction and variant: the largest change, and the number of further changes."""
     groups: dict[tuple[str, bool, str, str], list[QuantityChange]] = {}
     for one in changes:
         groups.setdefault((one.quantity, one.worse, *one.cases[0][:2]), []).append(one)
@@ -108,7 +108,9 @@ def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
 
 
 def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
-    """Return "linear triton at M=512,K=4096,N=2048 and 3 more"; ``suite`` is left out of the names."""
+    """Return the names of the cases: "linear triton at M=512,K=4096,N=2048 and 3 more"; omit ``suite`` from the
+    names.
+    """
     variants = ", ".join(
         dict.fromkeys(key.variant if key.suite == suite else f"{key.suite} {key.variant}" for key in keys)
     )
@@ -117,7 +119,7 @@ def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
 
 
 def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
-    """Yield changes grouped by kernel, those of the host side by variant, whose numbers differ in every case."""
+    """Yield groups of changes that differ only in their numbers: by kernel, or by variant for the host side."""
     groups: dict[object, list[CodeChange]] = {}
     for change in changes:
         users = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
@@ -170,7 +172,7 @@ MOST_TEXT = 60_000
 
 
 def to_markdown(comparisons: Sequence[Comparison], base: str, head: str) -> str:
-    """Return a heading that names the targets with differences, and the lines of the terminal unchanged."""
+    """Return a Markdown heading that names the targets with differences, then the lines of the terminal unchanged."""
     different = [one.target.name for one in comparisons if any(change.kind != "unknown" for change in one.changes)]
     found = f"differs on {', '.join(different)}" if different else "is the same"
     lines = [line for one in comparisons for line in diff_lines(one, base, head)]

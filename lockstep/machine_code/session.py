@@ -1,4 +1,4 @@
-"""The parent's side of ``lockstep.machine_code.worker``: trace and compile one tree, skipping variants that kill it."""
+"""Start and control ``lockstep.machine_code.worker``: trace and compile one tree, skipping variants that kill it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Tree:
         name: the user's name for the tree, such as "HEAD~1" or "."; for messages.
         root: folder that holds the packages.
         packages: top-level packages under test.
-        trusted: further packages that they may call; calls of these are traced too.
-        toolchain: the packages that compile them.
+        trusted: further packages that the packages under test may call; these calls are traced too.
+        toolchain: the compiler packages to use.
     """
 
     name: str
@@ -69,8 +69,14 @@ class Session:
         cases: Mapping[str, Sequence[str]] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Args: the tree; today's suites; maximum number of compiling processes; case labels by suite, or all cases;
-        environment variables of the process besides those of this one.
+        """Prepare a session. The worker process is started by the first request.
+
+        Args:
+            tree: the tree.
+            benchmark_dir: folder of today's suites.
+            processes: maximum number of processes that compile at once.
+            cases: case labels by suite; ``None`` for all cases.
+            variables: environment variables that are set for the worker, besides those of this process.
         """
         self.tree = tree
         self._variables = variables or {}
@@ -127,8 +133,8 @@ class Session:
 
         Args:
             identities: identities of kernels that these suites launch.
-            suites: traced first, unless this process has traced them.
-            target: the target that they were traced for.
+            suites: suites to trace first, unless this process has traced them.
+            target: the target to compile for.
 
         Raises:
             TracingFailed: the worker does not start, or dies.
@@ -144,7 +150,7 @@ class Session:
         return {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
 
     def describe(self, target: Target) -> CompilerFacts:
-        """Return the versions and the default options of the compiler. Raises as ``trace``."""
+        """Return the versions and the default options of the compiler. Raises the errors of ``trace``."""
         try:
             return facts_from(self._ask({"describe": {"target": target.spell()}}, "described"))
         except WorkerDied as died:
@@ -156,8 +162,8 @@ class Session:
 
         Args:
             identities: identities of kernels that this session traced last.
-            target: the target that they were traced for.
-            repeats: number of times that each is compiled, each with an empty cache.
+            target: the target to compile for.
+            repeats: how often each kernel is compiled, each time with an empty cache.
 
         Raises:
             TracingFailed: the worker dies.

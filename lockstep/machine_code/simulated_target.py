@@ -19,7 +19,7 @@ from lockstep.machine_code.trace_listener import Listener
 
 
 class Properties:
-    """The target's ``torch.cuda.get_device_properties``; reading a property that its table lacks reports a doubt."""
+    """Replaces the result of ``torch.cuda.get_device_properties``; a property that the table lacks reports a doubt."""
 
     def __init__(self, target: Target) -> None:
         self.__dict__.update(target.properties())

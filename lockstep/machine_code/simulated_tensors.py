@@ -116,7 +116,7 @@ def _doubted_method(name: str, value: Any) -> Callable[..., Any]:
 
 
 class _Address(int):
-    """Address of a tensor: its alignment and equality are known, its distance to another tensor is not."""
+    """Address of a tensor. Its alignment and equality are known, but not its distance to another tensor's address."""
 
     def __sub__(self, other: int) -> int:
         return int(self._compared(other, int.__sub__))
@@ -190,7 +190,7 @@ def _place() -> None:
 
 def _create_on_meta() -> None:
     """Create on "meta" what the code creates on or sends to "cuda"."""
-    # Start-up: torch is slow to import.
+    # Imported here because importing torch is slow.
     from torch.utils._device import _device_constructors
 
     for function in _device_constructors():

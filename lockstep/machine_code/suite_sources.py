@@ -1,4 +1,4 @@
-"""Find the files that a suite's variants depend on: those of its definition, which is today's, and those of a tree.
+"""Find the files that a suite's variants depend on: those of its definition (today's files), and those of a tree.
 
 A suite's own variants import the packages under test when they are called. Modules that the definition's text may
 import are followed into the tree.
@@ -39,7 +39,7 @@ def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, b
 
     Args:
         root: folder that holds the packages under test.
-        packages: their names.
+        packages: names of the packages under test.
         suite: the suite.
     """
     found = closure(root, packages, suite.module) if suite.module else {}

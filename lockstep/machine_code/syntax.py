@@ -116,7 +116,7 @@ def nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def word(node: ast.AST) -> str:
-    """Return the last part of a name, "c" for ``a.b.c``; "" for anything else."""
+    """Return the last part of a name, "c" for ``a.b.c``; "" for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -136,7 +136,7 @@ def _renames(node: ast.AST, names: frozenset[str]) -> bool:
 
 
 class _Reading:
-    """One walk over a module's syntax tree."""
+    """Walks once over a module's syntax tree and collects facts."""
 
     def __init__(self, tree: ast.Module, module: str, is_package: bool) -> None:
         self._parts = module.split(".")

@@ -28,7 +28,7 @@ TENSOR_COLUMNS = 512
 
 @dataclass(frozen=True)
 class Limits:
-    """What a multiprocessor holds: warps, blocks, bytes of shared memory; and the maximum bytes of one block."""
+    """The warps, blocks and bytes of shared memory that fit on a multiprocessor, and the maximum bytes of one block."""
 
     warps: int
     blocks: int
@@ -77,9 +77,9 @@ class Target:
     """A GPU to compile for, and its properties.
 
     Attributes:
-        arch: its architecture; 90 for sm_90.
-        processors: its number of multiprocessors, which kernels use to choose grids.
-        gpu: its name; "" for the common GPU of the architecture.
+        arch: architecture; 90 for sm_90.
+        processors: number of multiprocessors, which kernels use to choose grids.
+        gpu: name of the GPU; "" for the common GPU of the architecture.
         measured: names and values of further device properties that this machine's GPU reported, as torch names them.
     """
 
@@ -90,7 +90,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return "sm_90"."""
+        """Return the name of the architecture, such as "sm_90"."""
         return f"sm_{self.arch}"
 
     def properties(self) -> dict[str, int | str]:
@@ -117,12 +117,12 @@ class Target:
 
     @property
     def limits(self) -> Limits:
-        """Return the limits of one of its multiprocessors."""
+        """Return the limits of one multiprocessor."""
         return LIMITS[max(arch for arch in LIMITS if arch <= self.arch)]
 
     @classmethod
     def of_host(cls, facts: Mapping[str, str]) -> Target:
-        """Return the GPU of ``lockstep.record.provenance.host_facts``."""
+        """Return the GPU that the facts of ``lockstep.record.provenance.host_facts`` describe."""
         arch, processors = int(facts["capability"].replace(".", "")), int(facts["sm_count"])
         l2 = (("L2_cache_size", int(facts["l2_bytes"])),) if facts.get("l2_bytes") else ()
         return cls(arch, processors, facts.get("gpu", ""), l2)

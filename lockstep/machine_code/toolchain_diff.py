@@ -1,4 +1,4 @@
-"""What another compiler makes of the same kernels: a row for each kernel, worse or better in which figures."""
+"""Compare the machine code of the same kernels from two compilers: which figures of each kernel are worse or better."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lockstep.machine_code.differences import matched
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
 
-#: Figures of a kernel of which more is worse, in the order of their weight.
+#: Figures of a kernel that should be small, in the order of their importance.
 FIGURES = ("spills", "registers", "shared", "instructions")
 
 #: Verdicts on a kernel, in the order in which reports list them.
@@ -21,7 +21,7 @@ Step = tuple[int, int]
 
 @dataclass(frozen=True)
 class KernelChange:
-    """One kernel as two compilers compile it.
+    """One kernel, compiled by two compilers.
 
     Attributes:
         before, after: the kernel from the base's and from the head's compiler.
@@ -34,7 +34,7 @@ class KernelChange:
 
     @property
     def steps(self) -> dict[str, Step]:
-        """Return each of ``FIGURES`` that differs, before and after; empty if a side is not compiled."""
+        """Return the values before and after of each of ``FIGURES`` that differs; empty if a side is not compiled."""
         if self.before.machine is None or self.after.machine is None:
             return {}
         old, new = _figures(self.before.machine), _figures(self.after.machine)
@@ -52,7 +52,7 @@ class KernelChange:
 
     @property
     def verdict(self) -> str:
-        """Return one of ``VERDICTS``; "mixed" is worse in one figure and better in another."""
+        """Return one of ``VERDICTS``; "mixed" means worse in one figure and better in another."""
         if self.after.failure:
             return "fails"
         if self.before.same_as(self.after):
@@ -77,7 +77,7 @@ class KernelChange:
 def kernel_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[KernelChange, ...]:
     """Return a row for each kernel of the cases that both sides know, by verdict, then by the size of the change.
 
-    Specialisations of a function are kernels of their own, unless both compilers make the same code of them.
+    Specialisations of a function have separate rows, unless both compilers make the same code of them.
     """
     found: dict[tuple[str, str, str, str], KernelChange] = {}
     for key in sorted(base.keys() & head.keys()):

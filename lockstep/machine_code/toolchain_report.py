@@ -1,4 +1,4 @@
-"""Format what another compiler makes of the same kernels, for a terminal and as Markdown."""
+"""Format the comparison of two compilers on the same kernels, for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _HEADINGS = {
 
 
 def toolchain_lines(comparison: Comparison, base: str, head: str, ref: str) -> Iterator[str]:
-    """Yield how the compilers differ, the number of kernels by verdict, a line a kernel, and the rest of the report.
+    """Yield how the compilers differ, the number of kernels by verdict, a line for each kernel, and the rest of the
+    report.
 
     Args:
-        comparison: of one tree under two toolchains.
+        comparison: comparison of one tree under two toolchains.
         base, head: names of the toolchains.
         ref: the commit, or ".".
     """

@@ -96,7 +96,7 @@ _NOT_TRITON = ("triton.testing", "triton.profiler", "triton.runtime.build", "tri
 @functools.cache
 def operators() -> frozenset[str]:
     """Return the names of torch's own operators that exist after its import: "add", "_softmax"."""
-    # Start-up: torch is slow to import.
+    # Imported here because importing torch is slow.
     import torch
 
     names = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
@@ -136,9 +136,9 @@ def refused_call_of_torch(module: str, name: str, holder: Any) -> str:
     """Return why a function of torch that is written in C must not be called, or "".
 
     Args:
-        module: module that it belongs to.
+        module: module that contains the function.
         name: name of the function.
-        holder: object that it is bound to: a module, a type, or another object.
+        holder: object that the function is bound to: a module, a type, or another object.
     """
     if module == "torch._C" or (isinstance(holder, ModuleType) and holder.__name__ == "torch._C"):
         # Functions of the module itself; operators are methods of other objects.

@@ -75,7 +75,11 @@ class Trace:
     """
 
     def __init__(self, *, contents: bool = False) -> None:
-        """Args: whether steps show the contents of tensors."""
+        """Start an empty trace.
+
+        Args:
+            contents: whether steps show the contents of tensors.
+        """
         self._contents = contents
         self.steps: list[str] = []
         self.requests: list[Request] = []
@@ -153,7 +157,7 @@ class Trace:
         return getattr(value, "__name__", type(value).__name__) if " at 0x" in text else text
 
     def place(self, tensor: torch.Tensor) -> int:
-        """Return a possible address of the tensor: storages are far apart and begin at round addresses."""
+        """Return a possible address of the tensor; addresses of storages are round numbers, far apart."""
         number = self._places.setdefault(self._storage(tensor), len(self._places) + 1)
         return (number << 40) + int(tensor.storage_offset()) * tensor.element_size()
 
@@ -179,7 +183,7 @@ class Trace:
 
 
 def _identity(launch: Launch) -> Any:
-    """Return a key that is equal for launches that differ only in their tensors, if these have equal shapes."""
+    """Return a key that is equal for two launches if they differ only in their tensors and these have equal shapes."""
     alone = Trace()
     spelled = [alone.spell(one).partition(" ")[2] if isinstance(one, torch.Tensor) else alone.spell(one)
                for one in launch.arguments]  # fmt: skip
@@ -330,7 +334,7 @@ class Importing(_Mode):
 
 
 def _device_types(result: Any) -> set[str]:
-    """Return the devices of the tensors of a result, for those that an operator returned."""
+    """Return the types of the devices that the tensors of a result are on."""
     return {part.device.type for part in _tensors(result)}
 
 

@@ -1,4 +1,4 @@
-"""Forward what the code under test asks while a case is traced to its listener: doubts, steps, tensor addresses."""
+"""Forward what the code under test does while a case is traced: doubts, steps, and questions for tensor addresses."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class Watch:
                 self.loading.setdefault(frame.f_code.co_filename, f"{self._files.module(frame)} {reason}")
 
     def _judge(self, frame: FrameType, known: _Known) -> None:
-        """Doubt a function that is not known to be harmless, if the code under test called it."""
+        """Report a doubt about a function that is not known to be harmless, if the code under test called it."""
         assert self._doubt is not None
         if known.module == "os" and frame.f_code.co_qualname == "_Environ.__getitem__":
             if self._caller(frame, any_library=True) is not None:
@@ -214,7 +214,7 @@ class Watch:
     def _caller(self, frame: FrameType, *, any_library: bool = False, any_package: bool = False) -> FrameType | None:
         """Return the function under test that made a call, perhaps through the standard library; None if none did.
 
-        A call into an impure part of the standard library was itself checked, so what it calls further is not.
+        A call into an impure part of the standard library was itself checked, so calls that this part makes are not.
         ``any_library`` looks through such parts nevertheless, and ``any_package`` through torch and NumPy.
         """
         caller = frame.f_back
