@@ -1,4 +1,4 @@
-"""``python -m lockstep``: the command, of the Python that is named."""
+"""Run the ``lockstep`` command as ``python -m lockstep``, with that Python."""
 
 from lockstep.commands.cli import main
 

@@ -1,4 +1,4 @@
-"""One quantity against another at one commit: a cost against the latency, by variant."""
+"""Draw one quantity over another at one commit: a cost over the latency, by variant."""
 
 from __future__ import annotations
 

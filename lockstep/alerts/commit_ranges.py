@@ -123,7 +123,7 @@ class Ranges:
         if len(absent) == len(commits) * len(self._packages) or (absent and self._partial):
             return None
         touched = []
-        # Commits whose packages equal those of ``before``, or come from within the range.
+        # Commits whose packages equal the packages of ``before``, or come from a commit within the range.
         explained = {before}
         for commit, several in parents.items():
             tree = self._trees[commit]

@@ -1,4 +1,4 @@
-"""Add the time to compile to the records of a case, where it is asked for."""
+"""Add the compile time to the records of a case, if it was requested."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lockstep.timing.intervals import estimated
 
 
 class CompileCosts:
-    """Clocks the compiler for one commit, on the machine that measures it.
+    """Measures the compile times of one commit, on the machine that measures the commit.
 
     Args:
-        spec: what is measured.
+        spec: the code to import, and the settings of the measurements.
     """
 
     def __init__(self, spec: WorkerSpec) -> None:
@@ -26,14 +26,14 @@ class CompileCosts:
         self._clock: CompileClock | None = None
 
     def added(self, host: Mapping[str, str], suite: str, case: str, records: Sequence[Record]) -> list[Record]:
-        """Return the records of a case with the cost ``compile``, or with a note that says why there is none.
+        """Return the records of a case with the cost ``compile``, or with a note that explains why there is none.
 
-        A variant that launches no Triton kernel has neither.
+        A variant that launches no Triton kernel gets neither.
 
         Args:
             host: facts of the machine, see ``lockstep.record.provenance.host_facts``.
-            suite, case: the case.
-            records: its records.
+            suite, case: the suite and the case.
+            records: records of the case.
         """
         if host.get("device") != "cuda":
             return [_noted(record, "no compile: no GPU here to compile for") for record in records]
@@ -47,7 +47,7 @@ class CompileCosts:
         return [_with_seconds(record, taken.get(record.variant, ())) for record in records]
 
     def close(self) -> None:
-        """End the compiler, if it was started."""
+        """End the compiler process, if it was started."""
         if self._clock is not None:
             self._clock.close()
             self._clock = None

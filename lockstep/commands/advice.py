@@ -1,10 +1,10 @@
-"""What to do about the errors of asv and git whose own messages do not say it."""
+"""Give advice on errors of asv and git whose own messages do not say what to do."""
 
 from __future__ import annotations
 
 from asv import util
 
-#: Status of git for a command line that it does not understand.
+#: Exit status of git if it does not understand the command line.
 _GIT_USAGE = 129
 
 #: Advice for an asv message, by a part of the message.

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 something differs (``--exit-code``) or a quantity is worse (``--worse``), 3 no verdict, 4 wrong
 usage. There is no verdict if neither tree has a family, a tree's process does not start, there is no code to show, or
-all code is unknown. With ``--exit-code`` there is none either if some code is unknown and everything else is equal;
+all code is unknown. With ``--exit-code`` there is also no verdict if some code is unknown and everything else is equal;
 with ``--worse``, if quantities known in base are unknown in head.
 """
 
@@ -151,7 +151,7 @@ def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
 
 
 def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | None:
-    """Return the cases of each suite, or None where no case was named."""
+    """Return the cases of each suite; ``None`` if no case was named."""
     return None if None in labels.values() else {name: chosen or [] for name, chosen in labels.items()}
 
 

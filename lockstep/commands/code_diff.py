@@ -1,4 +1,4 @@
-"""``lockstep code diff``: two commits with the installed compiler, or one commit with two compilers."""
+"""``lockstep code diff``: compare two commits with the installed compiler, or one commit with two compilers."""
 
 from __future__ import annotations
 
@@ -115,12 +115,14 @@ def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tu
 
 
 def _of_toolchains(args: argparse.Namespace) -> bool:
-    """Return whether two toolchains are compared; otherwise two commits are, perhaps under another toolchain."""
+    """Return whether two toolchains are compared. Otherwise two commits are compared, perhaps under another
+    toolchain.
+    """
     return bool(args.toolchain) and args.head is None
 
 
 def _commit(args: argparse.Namespace) -> str:
-    """Return the commit that two toolchains compile."""
+    """Return the commit to compile with both toolchains."""
     return args.base or "."
 
 
@@ -174,7 +176,7 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
 
 
 def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
-    """Return what only a comparison of two toolchains has; empty for two commits."""
+    """Return the fields that only a comparison of two toolchains has; empty for two commits."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code.toolchain_report import compiler_lines
 

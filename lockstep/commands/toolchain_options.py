@@ -1,4 +1,4 @@
-"""Options that choose the Triton, or other packages, of the processes that compile and measure."""
+"""Options that choose the versions of Triton, or of other packages, for the processes that compile and measure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lockstep.toolchain import INSTALLED, Toolchain, toolchain_of
 
-#: What a toolchain may be, for the help of options.
+#: The possible forms of a toolchain, for the help of options.
 FORMS = (
     "exact versions (triton==3.6.0; several joined by commas), the path of a wheel, the folder of a Python environment "
     f'or "{INSTALLED.name}"'
@@ -16,7 +16,7 @@ FORMS = (
 
 
 def add_toolchain(parser: argparse.ArgumentParser) -> None:
-    """Add the toolchain that compiles, and where it is installed from."""
+    """Add options for the toolchain that compiles, and for the folder from which it is installed."""
     parser.add_argument(
         "--toolchain", default=INSTALLED.name, metavar="triton==3.6.0", help=f"compile with {FORMS} (default)"
     )
@@ -24,7 +24,7 @@ def add_toolchain(parser: argparse.ArgumentParser) -> None:
 
 
 def add_find_links(parser: argparse.ArgumentParser) -> None:
-    """Add the folder of wheels from which toolchains are installed too."""
+    """Add an option for a folder of wheels from which toolchains may be installed."""
     parser.add_argument(
         "--find-links", type=Path, metavar="FOLDER", help="a folder of wheels for toolchains; pip's PIP_… settings hold"
     )
@@ -34,7 +34,8 @@ def chosen_toolchain(text: str, args: argparse.Namespace) -> Toolchain:
     """Return a toolchain; install it first if necessary.
 
     Raises:
-        UnknownToolchain, ToolchainError: the text names none, or pip does not install it.
+        UnknownToolchain: the text is not a toolchain.
+        ToolchainError: pip does not install it.
     """
     return toolchain_of(text, find_links=args.find_links, say=say)
 

@@ -116,8 +116,8 @@ class Pairs(Sequence[Pair]):
 
     @cached_property
     def units(self) -> tuple[str, ...]:
-        """Units of the pairs, each once: "seconds" of a time, else that of a benchmark."""
-        # One place of each series: all rows of a series have one benchmark.
+        """Units of the pairs, each once: "seconds" for times, otherwise the unit of the benchmark."""
+        # The index of one row per series: all rows of a series belong to one benchmark.
         _, places = np.unique(self._base.columns["rank"], return_index=True)
         return tuple(sorted({self._base.benchmark(place).unit for place in places.tolist()}))
 

@@ -1,10 +1,10 @@
-"""Compare two toolchains, of which one process holds only one: pairs of processes in place of pairs of replays.
+"""Compare two toolchains in pairs of processes, because one process can import only one toolchain.
 
-Each side is measured by processes of its own, as ``lockstep measure`` does, and the two sides take turns. A process
-places its code and its buffers once, and two processes with the same code differ by that alone, on an unlocked H200 by
-2 to 5 %. So a pair of processes is the independent unit: it gives one ratio a case, and the tests of
-``lockstep.gate.sequential`` count pairs where they otherwise count epochs. Their error rates hold; far larger changes
-are needed.
+Each side is measured by separate processes, as ``lockstep measure`` does, and the two sides take turns. A process
+chooses the places of its code and its buffers once, so the times of two processes with the same code differ: on an H200
+without locked clocks, by 2 to 5 %. So the independent unit is a pair of processes. A pair gives one ratio per case, and
+the tests of ``lockstep.gate.sequential`` count pairs instead of epochs. Their error rates hold, but only far larger
+changes are found.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from lockstep.record.model import Record
 from lockstep.record.provenance import clocks_of
 from lockstep.timing.reference_clocks import ReferenceClocks
 
-#: Versions that the report shows for both sides where they differ.
+#: Names of versions for which the report shows both sides if they differ.
 _TOOLS = ("driver", "torch", "triton", "ptxas", "python")
 
 
 @dataclass
 class Trial:
-    """The pairs of processes of one case so far, in one round or two.
+    """The pairs of processes that have measured a case so far, in one or two rounds.
 
     Attributes:
         test: the test of the case.
-        rounds: log ratios head / base, one a pair; the second round begins when the first finds a difference.
-        seconds: seconds a call of base and of head, one pair of processes each.
+        rounds: log ratios head / base, one per pair; the second round begins when the first finds a difference.
+        seconds: seconds per call of base and of head, for each pair of processes.
         refusal: the verdict on a case that cannot be compared.
     """
 
@@ -52,13 +52,13 @@ class Trial:
 
     @property
     def over(self) -> bool:
-        """Return whether further pairs would tell nothing more."""
+        """Return whether further pairs would not change the verdict."""
         ratios = self.rounds[-1]
         undecidable = len(ratios) >= LOOKS[-1] or self.test.hopeless(ratios)
         return self.refusal is not None or undecidable or len(self.decisions) == len(self.rounds)
 
     def add(self, key: SeriesKey, base: Record, head: Record) -> None:
-        """Add one pair, and begin the second round where the first finds a difference."""
+        """Add one pair. If the first round finds a difference, begin the second round."""
         if base.latency is None or head.latency is None:
             self.refusal = _refused(key, base, head)
             return
@@ -111,12 +111,12 @@ class Trial:
 
 
 class ProcessPairs:
-    """Compares the selected cases in alternating processes, one toolchain each.
+    """Compares the selected cases in processes that alternate between the two toolchains.
 
     Args:
         base, head: the versions, with their toolchains.
-        spec: how to start a process; the tree, the toolchain and the seed are those of each process.
-        terms: thresholds and limits; the deadline is that of ``judge``.
+        spec: how to start a process; tree, toolchain and seed are set for each process.
+        terms: thresholds and limits; the time limit is an argument of ``judge``.
         say: called with each line of progress.
     """
 
@@ -132,14 +132,14 @@ class ProcessPairs:
         self.machine: dict[str, str] = {}
         self.verdicts: dict[SeriesKey, Verdict] = {}
         self.notes: list[str] = []
-        # What one process for both versions would tell besides.
+        # Results that exist only if one process measures both versions.
         self.aa_verdicts: list[Verdict] = []
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self.absent: tuple[str, ...] = ()
         self.compared_s = 0.0
 
     def start(self) -> Mapping[str, str]:
-        """Start a process of each side and return facts of the machine; versions that differ show both.
+        """Start a process for each side. Return facts of the machine, with both values of versions that differ.
 
         Raises:
             WorkerDied: a process does not start.
@@ -156,13 +156,13 @@ class ProcessPairs:
     def judge(
         self, selection: Selection, seed: int, budget_s: float, reasons: Callable[[SeriesKey], tuple[str, ...]]
     ) -> None:
-        """Fill ``verdicts``; cases that the budget does not decide stay unsure.
+        """Fill ``verdicts``. Cases that are undecided when the budget ends stay unsure.
 
         Args:
             selection: the cases.
-            seed: seed of buffers and order; each pair has its own.
+            seed: seed from which each pair derives the seed of its buffers and its order.
             budget_s: seconds after which no further case is measured.
-            reasons: what differs in the code of a case.
+            reasons: returns what differs in the code of a case.
         """
         here = {name: dict.fromkeys(suite.variants(), ("", 0)) for name, suite in selection.suites.items()}
         keys = list(selection.keys({name: {"head": SideFacts(variants)} for name, variants in here.items()}))
@@ -172,7 +172,7 @@ class ProcessPairs:
         self.verdicts = {key: trial.verdict(key) for key, trial in trials.items()}
         while (live := [key for key in keys if not trials[key].over]) and time.monotonic() < until:
             taken: dict[str, dict[SeriesKey, Record]] = {}
-            # The order alternates, so that each side is as often the first.
+            # The order alternates, so that each side is first equally often.
             sides = ("base", "head") if number % 2 else ("head", "base")
             place = chance.getrandbits(48)
             for side in sides:
@@ -186,7 +186,7 @@ class ProcessPairs:
         self._note([trial for trial in trials.values() if len(trial.seconds) > 1], number)
 
     def close(self) -> None:
-        """End the process that runs."""
+        """End the process that is running, if any."""
         if self._open is not None:
             self._open.close()
 
@@ -202,7 +202,7 @@ class ProcessPairs:
     def _process(
         self, side: str, live: Sequence[SeriesKey], versions: Mapping[str, str], seed: int, until: float
     ) -> Iterator[tuple[SeriesKey, Record]]:
-        """Yield the record of each case from one process of a side, as far as the time reaches."""
+        """Yield the record of each case from one process of a side, until the time is over."""
         recorder = self._recorder(side, seed)
         try:
             for group in groups(live):
@@ -233,7 +233,7 @@ class ProcessPairs:
         return Test(least, 1 - threshold.confidence, cases, max(MOST_SAME, least))
 
     def _dressed(self, verdict: Verdict) -> Verdict:
-        """Add why thresholds.toml accepts a slowdown."""
+        """If thresholds.toml accepts a slowdown, add the reason to the verdict."""
         if verdict.outcome != "slower" or verdict.change is None:
             return verdict
         key, terms = verdict.key, self._terms
@@ -262,7 +262,7 @@ class ProcessPairs:
 
 
 def _refused(key: SeriesKey, base: Record, head: Record) -> Verdict:
-    """Return the verdict on a case that one side or both cannot run."""
+    """Return the verdict on a case that at least one side cannot run."""
     if head.state == "na":
         outcome, reason = ("na", head.reason) if base.state != "ok" else ("removed", f"head: {head.reason}")
         return Verdict(key, "na" if outcome == "na" else "removed", reason)

@@ -26,7 +26,8 @@ from lockstep.suite.model import Suite, SuiteError
 from lockstep.suite.thresholds import Thresholds
 from lockstep.toolchain import INSTALLED, Toolchain
 
-#: Minimum seconds that a check in a process of one toolchain may take: it compiles what was not compiled ahead.
+#: Minimum seconds that a check may take if one process has one toolchain: the check compiles kernels that were not
+#: compiled ahead.
 LEAST_CHECK_S = 300.0
 
 #: Minimum seconds for comparing the code, even if the budget is smaller.
@@ -185,7 +186,7 @@ def _judge(request: Request, coordinator: Coordinator, base: Version, head: Vers
 def _judge_pairs(
     request: Request, pairs: ProcessPairs, base: Version, head: Version, say: Callable[[str], None]
 ) -> str:
-    """Compare the requested cases under two toolchains; return why this machine cannot, or ""."""
+    """Compare the requested cases under two toolchains. Return why this machine cannot compare them, or ""."""
     machine = pairs.start()
     known = dict.fromkeys(name for suite in request.suites.values() for name in suite.variants())
     _refuse_unlisted(request.variants, known)

@@ -151,7 +151,9 @@ class _Joined:
         self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
 
     def _put_cost(self, number: int, quantity: str, record: Record, shared: Mapping[str, Any]) -> None:
-        """Lay a record over the point of one of its costs. A cost that nobody asked for has none."""
+        """Write the value of one of a record's costs over the cost's point. A cost that was not requested has no
+        value.
+        """
         cost = record.costs.get(quantity)
         estimate = _estimate(cost)
         failed = record.state == "failed" and number in self._place
@@ -230,7 +232,7 @@ class _Joined:
 
 _NO_VERSION = digest("")
 
-#: A cost has no speedup, and what could be detected of the speedup says nothing of it.
+#: A cost has no speedup, and the smallest detectable change of the speedup does not apply to a cost.
 _NO_RATIO = dict.fromkeys(("ratio", "ratio_low", "ratio_high", "mde"), math.nan)
 
 

@@ -112,7 +112,7 @@ class StoreError(Exception):
 
 
 class Reader:
-    """Queries. Each query has its own cursor, so threads do not wait for one another.
+    """Runs queries on the parquet files. Each query has its own cursor, so threads do not wait for one another.
 
     Args:
         spill: folder for intermediate data that does not fit in memory.

@@ -52,7 +52,7 @@ class Pattern:
 
     def matches(self, suite: str, variant: str, case: str, l2: str, quantity: str) -> bool:
         """Return whether the series matches. Case is significant."""
-        # The quantity decides soonest: most entries that name one are of a cost.
+        # The quantity is compared first: most patterns with a quantity name a cost and do not match.
         globs = (self.quantity, self.suite, self.variant, self.case, self.l2)
         return all(map(fnmatch.fnmatchcase, (quantity, suite, variant, case, l2), globs))
 
@@ -111,7 +111,8 @@ class Thresholds:
 
         Args:
             suite, variant, case, l2: the series.
-            quantity: what is followed, see ``lockstep.record.quantity``. A speedup is a latency relative to another.
+            quantity: the measured quantity, see ``lockstep.record.quantity``. A speedup has the threshold of the
+                latency.
         """
         if not self.rules:
             return self.default
@@ -182,7 +183,7 @@ def read_thresholds(path: Path) -> Thresholds:
 
 
 def _time_of(quantity: str) -> str:
-    """Return the time of a ratio: rules name "latency" for a speedup as well."""
+    """Return the quantity whose rules apply: "latency" for "speedup"; a quantity that is no ratio has its own."""
     return next((time for time, ratio in PAIRED.items() if ratio == quantity), quantity)
 
 

@@ -1,8 +1,8 @@
-"""Time calls behind a fixed ordinary kernel, as they run behind other work.
+"""Time each call behind a fixed ordinary kernel, because real programs run a kernel behind other work.
 
-A chain of calls of one variant flatters a kernel that starts before the one ahead of it ends, because both are its own.
-Behind a kernel that lets nothing start early the gain is smaller: 1.10 to 1.17 instead of 1.27 to 1.54 times for the
-small products of an H200.
+A chain of calls of one variant favours a kernel that starts before the previous kernel has ended, because both belong
+to the same variant. Behind a kernel that lets no other kernel start early, the gain is smaller: for the small products
+on an H200, 1.10 to 1.17 times instead of 1.27 to 1.54 times.
 """
 
 from __future__ import annotations
@@ -26,39 +26,41 @@ from lockstep.timing.intervals import estimated
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.trusted import Trusted
 
-#: Bytes that the fixed kernel reads, and writes.
+#: Number of bytes that the fixed kernel reads, and number of bytes that it writes.
 COPIED = 1 << 20
 
-#: Rounds of an epoch that count, and the part of a usual replay's seconds that a replay takes.
+#: Number of measured rounds in an epoch, and the length of a replay relative to a usual replay.
 ROUNDS = 4
 PART = 0.5
 
-#: Name of the arm of fixed kernels alone; no variant has it.
+#: Name of the arm that runs only the fixed kernel; no variant has this name.
 _ALONE = "~copies"
 
 Epoch = Mapping[str, Sequence[Timing]]
 
 
 def fixed_kernel(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Write the negative of ``source`` into ``target``, and return it.
+    """Write the negative of ``source`` into ``target``, and return ``target``.
 
-    It is not a copy: torch copies a whole tensor by the driver, whose node in a graph is not a kernel.
+    A plain copy would not do: torch lets the driver copy a whole tensor, and the driver's node in a graph is not a
+    kernel.
     """
     return torch.neg(source, out=target)
 
 
 @dataclass
 class Behind:
-    """The meter of ``behind`` and ``behind_speedup``.
+    """The meter of the quantities ``behind`` and ``behind_speedup``.
 
-    Each arm is captured again with the fixed kernel before each call. The seconds of a call behind it are those of the
-    pair, less the seconds of the kernel in a replay that has nothing else, from the same round.
+    Each arm is captured again with the fixed kernel before each call. The time of a call behind the fixed kernel is the
+    time of both, less the time of the fixed kernel in a replay that runs nothing else, measured in the same round.
 
     Attributes:
-        device, plan: where and how long to measure.
+        device: the device that runs the arms.
+        plan: number and length of the measurements.
         baseline: the arm that ratios refer to.
         names: the arms.
-        reference_mhz: clock that an arm's ratio is normalised to, by arm.
+        reference_mhz: for each arm, the clock that its ratio is normalised to.
         trusted: see ``lockstep.timing.interleave.compare``.
     """
 
@@ -76,7 +78,7 @@ class Behind:
         usual = self.reference_mhz
         clock = usual.get(self.baseline)
         self._series = {name: Series((usual.get(name), clock), again=name.endswith(TWIN)) for name in self.names}
-        self._order = random.Random(0)  # its own, so that the rounds of the latency keep their order
+        self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
         self._plan = replace(self.plan, replay_s=PART * self.plan.replay_s, rounds=min(ROUNDS, self.plan.rounds))
         source = torch.ones(COPIED // 4, device=self.device.torch_device)
         target = torch.empty_like(source)
@@ -85,10 +87,10 @@ class Behind:
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Epoch:
-        """Time each arm behind the kernel, and the kernel alone; return seconds of a call by arm and round.
+        """Time each arm behind the fixed kernel, and the fixed kernel alone; return times of a call by arm and round.
 
         Raises:
-            DeviceLost: an arm broke the device; ``variant`` is "" if it is not known which.
+            DeviceLost: an arm broke the device; ``variant`` is "" if it is unknown which arm it was.
         """
         alone = Arm(_ALONE, (self._kernel,) * len(arms[0].calls))
         behind = [replace(arm, before=self._kernel) for arm in arms if arm.name not in self._failures]
@@ -103,12 +105,12 @@ class Behind:
             rounds = rounds_that_fit(captured, self._per_call, self._plan)
             return time_rounds(captured, rounds, self.device, self._order, restore)
         except Disqualified as error:
-            # The rounds of the latency decide whether an arm broke a rule. Here an epoch is lost.
+            # The rounds of the latency decide whether an arm broke a rule; here only the epoch is lost.
             self._failures.setdefault("", error)
             return {}
 
     def add(self, measured: Epoch) -> None:
-        """Count an epoch: its latency is a median of rounds, its ratio is taken round by round."""
+        """Add the results of an epoch: the median of the rounds for the latency, and one ratio per round."""
         alone = measured.get(_ALONE, ())
         seconds = {
             name: [replace(pair, seconds=pair.seconds - copy.seconds) for pair, copy in zip(own, alone, strict=True)]
@@ -117,7 +119,8 @@ class Behind:
         }
         for name, mine in seconds.items():
             series = self._series[name]
-            # A round that was disturbed while the kernel ran alone may leave nothing, which has no logarithm.
+            # If the fixed kernel was disturbed while it ran alone, the difference may be zero or negative and has no
+            # logarithm.
             logs = [math.log(one.seconds) for one in mine if one.seconds > 0]
             if logs:
                 series.latency.append(median(logs))
@@ -127,7 +130,7 @@ class Behind:
                 series.pairs.append(Pair(*zip(*both, strict=True)))
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return ``behind`` in seconds, and ``behind_speedup`` where the baseline has a number as well."""
+        """Return ``behind`` in seconds, and ``behind_speedup`` if the baseline has a number as well."""
         series = self._series[arm]
         if not series.latency:
             return {}
@@ -136,7 +139,7 @@ class Behind:
         return found | ({"behind_speedup": estimated(ratios)} if ratios else {})
 
     def reason(self, arm: str) -> str:
-        """Return why the arm has no time behind the kernel."""
+        """Return why the arm has no time behind the fixed kernel; "" if it has one."""
         if self._series[arm].latency:
             return ""
         failure = self._failures.get(arm) or self._failures.get(_ALONE) or self._failures.get("")

@@ -40,8 +40,8 @@ def capture_arms(
     Args:
         arms: the arms of one epoch.
         device: the device to capture on.
-        replay_s: shortest replay, seconds.
-        per_call: seconds a call, by arm; the first epoch fills it.
+        replay_s: minimum length of a replay in seconds.
+        per_call: seconds per call, by arm; the first epoch fills it.
         failures: receives the errors, by arm.
         trusted: the original functions; they are compared after each arm.
         listener: called with "capture" and the arm's name before the arm runs.

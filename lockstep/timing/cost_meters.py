@@ -1,6 +1,6 @@
-"""What the meters of costs have in common: a cost is measured in epochs of a comparison, after the epoch's rounds.
+"""The interface of meters of costs. A cost is measured in some epochs of a comparison, after the epoch's rounds.
 
-The rounds come first and are the same with and without costs, so that costs change no latency.
+The rounds come first and are the same with and without costs, so measuring costs does not change any latency.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from lockstep.record.model import CostEstimate
 from lockstep.timing.arms import Arm
 
-#: Number of epochs, of those that a comparison takes at least, in which a cost is measured. More take longer than a
-#: history has.
+#: Number of epochs in which a cost is measured, out of the minimum number of epochs of a comparison. With more epochs,
+#: a history would take too long.
 EPOCHS = 5
 
 
@@ -23,12 +23,14 @@ class CostMeter(Protocol):
 
     @property
     def name(self) -> str:
-        """The cost, a name of ``lockstep.record.quantity.COSTS``; also the stage that its time counts for."""
+        """Return the name of the cost in ``lockstep.record.quantity.COSTS``; the time spent on it is reported under
+        this name.
+        """
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Any:
-        """Measure the arms of an epoch, and return what ``add`` takes.
+        """Measure the arms of an epoch, and return the measurements for ``add``.
 
         Args:
             arms: the arms, on the buffers of the epoch.
@@ -39,10 +41,10 @@ class CostMeter(Protocol):
         """
 
     def add(self, measured: Any) -> None:
-        """Count what ``epoch`` returned; an epoch that is void is not added."""
+        """Add the measurements that ``epoch`` returned. They are not added if the epoch is void."""
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return the arm's quantities by name, in their units; {} if it has none."""
+        """Return the arm's quantities by name, in their units; {} if the arm has none."""
 
     def reason(self, arm: str) -> str:
         """Return why the arm has no number; "" if it has one."""
@@ -50,7 +52,7 @@ class CostMeter(Protocol):
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The meter of a cost that this machine cannot measure."""
+    """A meter of a cost that this machine cannot measure."""
 
     name: str
     why: str
@@ -61,14 +63,14 @@ class Unavailable:
         """Measure nothing."""
 
     def add(self, measured: Any) -> None:
-        """Count nothing."""
+        """Add nothing."""
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return nothing."""
+        """Return no quantities."""
         return {}
 
     def reason(self, arm: str) -> str:
-        """Return why this machine cannot measure it."""
+        """Return why this machine cannot measure the cost."""
         return self.why
 
 
@@ -76,7 +78,7 @@ def is_measured(epoch: int, epochs: int) -> bool:
     """Return whether costs are measured in an epoch.
 
     Args:
-        epoch: number of epochs before it.
-        epochs: number of epochs that the comparison takes at least.
+        epoch: number of earlier epochs.
+        epochs: minimum number of epochs of the comparison.
     """
     return epoch % math.ceil(epochs / EPOCHS) == 0

@@ -72,7 +72,7 @@ class Device(Protocol):
 
     @property
     def kind(self) -> str:
-        """ "cuda" or "cpu"."""
+        """Return "cuda" or "cpu"."""
 
     @property
     def torch_device(self) -> torch.device:

@@ -1,8 +1,8 @@
-"""Energy of a call: the board's own counter, over a train of replays that keeps the GPU busy.
+"""Measure the energy of a call with the board's energy counter, during a train of replays that keeps the GPU busy.
 
-The counter moves in steps of up to a tenth of a second. So the power is taken between two of its steps, and the energy
-of a call is that power times the seconds of a call in the same train. Idle power is part of it: a kernel that takes
-longer keeps the whole board on for longer.
+The counter is updated only about every tenth of a second. So the power is computed between two updates, and the energy
+of a call is this power times the time of a call in the same train. The energy includes idle power, because a kernel
+that takes longer keeps the whole board powered for longer.
 """
 
 from __future__ import annotations
@@ -24,47 +24,48 @@ from lockstep.timing.interleave import Plan
 from lockstep.timing.intervals import estimated
 from lockstep.timing.trusted import Trusted
 
-#: Seconds between the first and the last step of the counter in a train, and most seconds to wait for them besides.
+#: Minimum seconds between the first and the last update of the counter in a train, and the further seconds to wait for
+#: the updates.
 TRAIN_S, PATIENCE_S = 0.5, 2.0
 
-#: Replays that are enqueued before one is waited for, so that the GPU never idles.
+#: Maximum number of enqueued replays before the host waits for one. The GPU then never idles.
 _AHEAD = 2
 
-#: Returns the joules that the board has taken so far; ``None`` if it does not know.
+#: Returns the joules that the board has consumed so far; ``None`` if unknown.
 Counter = Callable[[], float | None]
 
-#: Returns a function that waits for what was enqueued so far.
+#: Marks this point of the stream, and returns a function that waits until the GPU has reached the mark.
 Fence = Callable[[], Callable[[], object]]
 
 
 class NoEnergy(RuntimeError):
-    """The counter does not say what a train took."""
+    """The energy of a train is unknown, because the counter does not report it."""
 
 
 @dataclass(frozen=True)
 class Train:
-    """What a train of replays took: seconds of a call, and watts of the board."""
+    """Result of a train of replays: the seconds of a call, and the power of the board in watts."""
 
     seconds: float
     watts: float
 
     @property
     def joules(self) -> float:
-        """Energy of a call."""
+        """Return the energy of a call."""
         return self.seconds * self.watts
 
 
 def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Train:
-    """Replay until the counter's steps are ``TRAIN_S`` apart.
+    """Run the replay repeatedly until the updates of the counter span ``TRAIN_S`` seconds.
 
     Args:
-        replay: what to run again and again.
-        calls: calls of a replay.
-        counter: of the board.
-        fence: of the device.
+        replay: the replay.
+        calls: number of calls in a replay.
+        counter: energy counter of the board.
+        fence: fence of the device.
 
     Raises:
-        NoEnergy: the counter knows nothing, or stands still.
+        NoEnergy: the counter has no value, or does not change.
     """
     waiting: deque[Callable[[], object]] = deque()
     steps: list[tuple[float, float]] = []
@@ -94,14 +95,14 @@ def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Tra
 
 
 def cuda_fence() -> Callable[[], object]:
-    """Return a function that waits for what the current stream has enqueued so far."""
+    """Return a function that waits until the GPU has finished what is now enqueued on the current stream."""
     event = torch.cuda.Event()
     event.record()
     return event.synchronize
 
 
 def cuda_counter() -> Counter | None:
-    """Return the counter of the current GPU; ``None`` if it has none."""
+    """Return the energy counter of the current GPU; ``None`` if the GPU has none."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     gpu = find_gpu(str(properties.uuid))
     return gpu.energy_j if gpu is not None and gpu.energy_j() is not None else None
@@ -109,10 +110,11 @@ def cuda_counter() -> Counter | None:
 
 @dataclass
 class Energy:
-    """The meter of ``energy``.
+    """The meter of the quantity ``energy``.
 
     Attributes:
-        device, plan: where, and how long a replay takes.
+        device: the device that runs the arms.
+        plan: the plan, which sets the length of a replay.
         counter, fence: see ``run_train``.
         trusted: see ``lockstep.timing.interleave.compare``.
     """
@@ -150,7 +152,7 @@ class Energy:
         return found
 
     def add(self, measured: Mapping[str, float]) -> None:
-        """Count an epoch."""
+        """Add the results of an epoch."""
         for name, joules in measured.items():
             self._logs.setdefault(name, []).append(math.log(joules))
 
@@ -160,7 +162,7 @@ class Energy:
         return {"energy": estimated(self._logs[arm])} if usable else {}
 
     def reason(self, arm: str) -> str:
-        """Return why the arm has no energy."""
+        """Return why the arm has no energy; "" if it has one."""
         if arm in self._failures:
             return str(self._failures[arm])
         return "" if arm in self._logs else "it was not measured"

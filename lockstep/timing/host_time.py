@@ -1,7 +1,8 @@
-"""Time what the host spends on a call: Python, checks, allocations and launches, with the GPU busy.
+"""Measure the time that the host spends on a call (Python, checks, allocations, launches) while the GPU is busy.
 
-The calls are those that a caller makes: the public function with the suite's arguments, outside any graph. The GPU
-spins ahead of them, so that it never waits for the host, and so few calls are queued that the host never waits for it.
+Each call is made as a user makes it: the public function with the suite's arguments, outside any graph. Before the
+calls, the GPU gets a kernel that spins, so the GPU never waits for the host. Only a few calls are queued, so the host
+never waits for the GPU.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ from lockstep.timing.check import brief
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.intervals import estimated
 
-#: Calls of a batch, and batches of an epoch. A stream takes about a thousand launches; then the host waits.
+#: Number of calls in a batch, and number of batches in an epoch. The host waits once about a thousand launches are
+#: queued.
 CALLS, BATCHES = 32, 3
 
-#: The GPU spins this many times as long as a batch is expected to take, and at least this many seconds.
+#: The GPU spins this many times as long as the batch is expected to take, and at least this many seconds.
 AHEAD, LEAST_S = 1.5, 2e-4
 
-#: Times that a batch is repeated, shorter and behind a longer spin, until the GPU outlasts it.
+#: Maximum number of attempts at a batch. Each further attempt has fewer calls and a longer spin.
 TRIES = 5
 
-#: Why a CPU has no such number.
+#: Why there is no host time on a CPU.
 NO_HOST = "a CPU calls itself: the latency is the host's time"
 
-#: Cycles of the spin that shows how many the GPU takes in a second.
+#: Cycles of the spin that measures how many cycles the GPU spins in a second.
 _PROBE_CYCLES = 10_000_000
 
 
@@ -43,17 +45,17 @@ class Spinner(Protocol):
     """Work that keeps the GPU busy."""
 
     def start(self, seconds: float) -> None:
-        """Enqueue work of at least about this long; return at once."""
+        """Enqueue work that takes at least about this long; return immediately."""
 
     def busy(self) -> bool:
-        """Return whether the GPU is still at that work."""
+        """Return whether the GPU is still doing the work."""
 
     def wait(self) -> None:
         """Wait until the GPU has finished everything."""
 
 
 class CudaSpinner:
-    """A kernel that spins, on the current stream of a GPU."""
+    """Keeps the GPU busy with a kernel that spins, on the current stream."""
 
     def __init__(self) -> None:
         self._done = torch.cuda.Event()
@@ -66,7 +68,7 @@ class CudaSpinner:
         self._done.record()
 
     def busy(self) -> bool:
-        """Return whether the kernel still runs, or waits to run."""
+        """Return whether the kernel has not finished."""
         return not self._done.query()
 
     def wait(self) -> None:
@@ -74,7 +76,7 @@ class CudaSpinner:
         torch.cuda.synchronize()
 
     def _rate(self) -> float:
-        """Return the cycles that the GPU spins in a second, under the load of the rounds before."""
+        """Return how many cycles the GPU spins in a second, under the load of the previous rounds."""
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         self._spin(_PROBE_CYCLES)
@@ -90,11 +92,11 @@ class CudaSpinner:
 
 @dataclass
 class HostTime:
-    """The meter of ``host``.
+    """The meter of the quantity ``host``.
 
     Attributes:
-        device: where the calls run.
-        spinner: keeps it busy.
+        device: the device that runs the calls.
+        spinner: keeps the device busy.
     """
 
     device: Device
@@ -107,7 +109,7 @@ class HostTime:
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> dict[str, float]:
-        """Return the seconds of a call, the median of the batches, by arm.
+        """Return the seconds of a call by arm; each is the median of the batches.
 
         Raises:
             DeviceLost: an arm broke the device.
@@ -128,7 +130,7 @@ class HostTime:
         return found
 
     def add(self, measured: Mapping[str, float]) -> None:
-        """Count an epoch."""
+        """Add the results of an epoch."""
         for name, seconds in measured.items():
             self._logs.setdefault(name, []).append(math.log(seconds))
 
@@ -138,14 +140,14 @@ class HostTime:
         return {"host": estimated(self._logs[arm])} if usable else {}
 
     def reason(self, arm: str) -> str:
-        """Return why the arm has no host time."""
+        """Return why the arm has no host time; "" if it has one."""
         return self._failures.get(arm, "" if arm in self._logs else "it was not measured")
 
     def _batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
-        """Return the seconds of a call in a batch that the GPU outlasted.
+        """Return the seconds of a call in a batch during which the GPU was always busy.
 
         Raises:
-            Waited: the GPU outlasts no batch.
+            Waited: the GPU finished early in every attempt.
         """
         calls = CALLS
         if arm.name not in self._expected:
@@ -161,7 +163,7 @@ class HostTime:
         raise Waited
 
     def _timed(self, arm: Arm, calls: int, expected: float, restore: Callable[[], None] | None) -> tuple[float, bool]:
-        """Return the seconds of a call, and whether the GPU was busy until the last one had returned."""
+        """Return the seconds of a call, and whether the GPU was still busy when the last call had returned."""
         if restore is not None:
             restore()
         batch = list(itertools.islice(itertools.cycle(arm.calls), calls))
@@ -183,4 +185,4 @@ class HostTime:
 
 
 class Waited(Exception):
-    """The host waited for the GPU, so that its time is not its own."""
+    """The host waited for the GPU, so the measured time is not the host's time alone."""

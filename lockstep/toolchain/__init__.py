@@ -1,9 +1,9 @@
-"""Run a worker process with other versions of Triton or torch than the installed ones.
+"""Run a worker process with other versions of Triton or torch than the installed versions.
 
 ::
 
-    toolchain = toolchain_of("triton==3.6.0")            # installed into the user's cache at first use
-    Watched(module, arguments, silence_s, folders=toolchain.folders)
+    toolchain = toolchain_of("triton==3.6.0")            # installed into the user's cache at first use Watched(module,
+    arguments, silence_s, folders=toolchain.folders)
 """
 
 from lockstep.toolchain.model import INSTALLED, Toolchain

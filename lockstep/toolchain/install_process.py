@@ -1,4 +1,4 @@
-"""The process that runs pip, and ends with its parent."""
+"""Run pip in a process that ends when its parent ends."""
 
 from __future__ import annotations
 

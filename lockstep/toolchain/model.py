@@ -1,4 +1,4 @@
-"""A toolchain: the packages that a worker process imports instead of the installed ones."""
+"""Describe a toolchain: the packages that a worker process imports instead of the installed packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Toolchain:
 
     Attributes:
         name: the user's text, such as "triton==3.6.0"; "installed" for the running environment.
-        folders: absolute folders of packages, first to last; packages that they lack are the installed ones.
+        folders: absolute folders of packages; earlier folders take precedence. Packages that are in none of them are
+            the installed packages.
     """
 
     name: str = "installed"
@@ -32,19 +33,19 @@ class Toolchain:
     def digest(self) -> str:
         """Return a digest of all package versions, and of the files of Triton, which may be rebuilt in place.
 
-        Files are told apart by size and time of modification.
+        A file is identified by its size and modification time.
         """
         return _digest(self.folders)
 
 
-#: The packages of the running environment.
+#: The toolchain that consists of the installed packages.
 INSTALLED = Toolchain()
 
 
 @cache
 def _versions(folders: tuple[Path, ...]) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
-    # The first folder that has a package wins, as at an import.
+    # The first folder that has a package wins, as for an import.
     for one in distributions(path=[*map(str, folders), *sys.path]):
         found.setdefault(re.sub(r"[-_.]+", "-", str(one.metadata["Name"])).lower(), one.version)
     return tuple(sorted(found.items()))

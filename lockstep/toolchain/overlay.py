@@ -1,7 +1,7 @@
-"""Install packages into a folder of the user's cache, once.
+"""Install packages once into a folder of the user's cache.
 
-A folder is complete when it has its name: pip writes into a folder of another name, which is renamed at the end. Of two
-processes that need the same folder, one installs and the other waits.
+pip writes into a folder with a temporary name, which is renamed at the end, so a folder with the final name is
+complete. If two processes need the same folder, one installs the packages and the other waits.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class ToolchainError(RuntimeError):
 
 
 def overlay(packages: Sequence[str], find_links: Path | None, say: Callable[[str], None]) -> Path:
-    """Return a folder with these packages and without their dependencies; install them at first use.
+    """Return a folder with these packages but without their dependencies; install the packages at first use.
 
-    pip's own settings hold (``PIP_INDEX_URL``, ``PIP_NO_INDEX``, ``PIP_FIND_LINKS``, pip.conf …).
+    pip's own settings apply (``PIP_INDEX_URL``, ``PIP_NO_INDEX``, ``PIP_FIND_LINKS``, pip.conf …).
 
     Args:
         packages: "name==version", or paths of wheels.
@@ -52,7 +52,7 @@ def overlay(packages: Sequence[str], find_links: Path | None, say: Callable[[str
             if not folder.is_dir():
                 say(f"installing {', '.join(packages)} into {folder}")
                 _install(packages, find_links, folder)
-    # The time of modification is the time of the last use. A read-only cache can still be used.
+    # The modification time records the last use. A read-only cache can still be used.
     with contextlib.suppress(OSError):
         os.utime(folder)
         _delete_unused(home)

@@ -1,4 +1,4 @@
-"""Read what a user writes for a toolchain: packages, an environment, or "installed"."""
+"""Parse the user's text for a toolchain: packages, an environment, or "installed"."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ print(json.dumps([list(sys.version_info[:2]), [p for p in sys.path if p not in o
 
 
 class UnknownToolchain(ValueError):
-    """The text names no toolchain; the message says what to write."""
+    """The text is not a toolchain; the message says what to write."""
 
 
 def toolchain_of(
     text: str, *, find_links: Path | None = None, say: Callable[[str], None] = lambda line: None
 ) -> Toolchain:
-    """Return the toolchain that a text names, and install it if necessary.
+    """Return the toolchain that a text describes, and install it if necessary.
 
     Args:
-        text: "triton==3.6.0", several of these or paths of wheels joined by commas, the folder of a Python
-            environment, or "installed".
+        text: "triton==3.6.0", several of these or paths of wheels joined by commas, the folder of a Python environment,
+            or "installed".
         find_links: a folder of wheels that pip searches too.
         say: called with a line before a long step.
 
     Raises:
-        UnknownToolchain: the text names no exact version, no wheel and no environment of this Python version.
+        UnknownToolchain: the text contains no exact version, no wheel and no environment of this Python version.
         ToolchainError: pip does not install it.
     """
     if text == INSTALLED.name:
@@ -65,14 +65,14 @@ def _package(part: str) -> str:
 
 
 def _python(path: Path) -> Path | None:
-    """Return the interpreter of an environment; None if the path is not one."""
+    """Return the interpreter of an environment; ``None`` if the path is not an environment."""
     return next(
         (one for one in (path / "bin" / "python", path) if one.is_file() and one.stem.startswith("python")), None
     )
 
 
 def _folders(python: Path) -> tuple[Path, ...]:
-    # An absolute path that keeps its links: a resolved one would be the Python that the environment was made from.
+    # The absolute path keeps its links: the resolved path would be the Python from which the environment was made.
     command = [str(python.absolute()), "-I", "-c", _ASK]
     try:
         version, path, triton = json.loads(run(command, text=True, timeout=60).stdout)

@@ -16,10 +16,10 @@ from tools.pictures.pages import MACHINE, Page
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-#: ``lockstep`` of this environment, whatever the PATH has.
+#: Command that starts the ``lockstep`` of this environment, whatever ``lockstep`` the PATH has.
 LOCKSTEP = (sys.executable, "-m", "lockstep")
 
-#: Seconds to wait for a page, and for the analysis of the results.
+#: Seconds to wait for a page, and seconds to wait for the analysis of the results.
 PAGE_S, ANALYSIS_S = 30, 300
 
 
@@ -52,7 +52,7 @@ def served(results: Path, scratch: Path) -> Iterator[tuple[str, int]]:
 def photograph(
     browser: Browser, site: str, page: Page, file: Path, viewport: tuple[int, int], scheme: str, full: bool
 ) -> None:
-    """Open a page in a context of its own, wait until it is drawn, and save it.
+    """Open a page in a new browser context, wait until it is drawn, and save a picture of it.
 
     Raises:
         playwright.sync_api.Error: an element that the page must have is not there in time.
@@ -66,7 +66,7 @@ def photograph(
         tab.goto(site + page.address)
         for selector in page.drawn:
             tab.locator(selector).first.wait_for(timeout=1000 * PAGE_S)
-        # Charts below the first one, fonts, and the dashboard's own second look for results.
+        # Wait for charts below the first one, for fonts, and until the dashboard has checked again for new results.
         tab.wait_for_load_state("networkidle")
         tab.wait_for_timeout(1500)
         tab.screenshot(path=file, full_page=full, animations="disabled")
