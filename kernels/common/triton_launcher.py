@@ -115,7 +115,7 @@ class Start:
     def _describe(self, at: int, name: str, value: Any, encoding: Any) -> None:
         if not isinstance(value, Described) or encoding is None:
             raise Unsupported(f"{name} is not a descriptor that the host encodes")
-        # Start-up: only a GPU needs NVIDIA's backend.
+        # Imported here: only a GPU needs NVIDIA's backend.
         from triton.backends.nvidia.driver import make_tensordesc_arg
 
         descriptor = value.descriptor

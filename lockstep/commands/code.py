@@ -80,7 +80,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run the action and return its exit status."""
-        # Start-up: `lockstep --help` imports every verb.
+        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.commit_sources import RefError
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
@@ -107,7 +107,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.report import code_table, host_lines, unknown_lines
@@ -142,7 +142,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 
 
 def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.exact import exact_quantities
 
     fingerprints = {"fingerprint": code.fingerprint, "host_fingerprint": code.host_fingerprint}
@@ -160,7 +160,7 @@ def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str])
 
 
 def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.suite.discovery import nearest
 
     known = list(dict.fromkeys(name for suite in suites for name in suite.variants()))

@@ -52,7 +52,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     Raises:
         RefError, TracingFailed, UnknownToolchain, ToolchainError: a side cannot be used.
     """
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import compare
 
     expect_folder(args.markdown)
@@ -94,7 +94,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
 
 
 def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.commit_sources import sources
 
     if not args.toolchain:
@@ -133,7 +133,7 @@ def _names(args: argparse.Namespace) -> tuple[str, str]:
 
 
 def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.report import diff_lines
     from lockstep.machine_code.toolchain_report import toolchain_lines
 
@@ -145,7 +145,7 @@ def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
     """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.report import to_markdown
     from lockstep.machine_code.toolchain_report import toolchain_markdown
 
@@ -177,7 +177,7 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
 
 def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
     """Return the fields that only a comparison of two toolchains has; empty for two commits."""
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.toolchain_report import compiler_lines
 
     if comparison.compilers is None:
@@ -202,7 +202,7 @@ def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
 
 def absent_families(suites: Sequence[Suite], *roots: Path) -> str:
     """Return the names of suites whose family is in none of these trees, separated by commas, or ""."""
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.suite.discovery import has_family
 
     return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))

@@ -46,7 +46,7 @@ def run_history(
         RefError: git does not know the range.
         UnknownToolchain, ToolchainError: the toolchain cannot be used.
     """
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.asv.exact_results import followed_cases, machine_name, result_file, write_exact
     from lockstep.machine_code import TracingFailed, codes_of
     from lockstep.machine_code.commit_sources import sources
@@ -88,7 +88,7 @@ def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
     Raises:
         RefError: git does not know the range.
     """
-    # Start-up: `lockstep --help` imports every verb.
+    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.commit_sources import RefError
 
     root, names, _ = packages

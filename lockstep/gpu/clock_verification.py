@@ -66,7 +66,7 @@ class ClockState:
 def torch_load(gpu: Gpu) -> Load | None:
     """Return a load of matrix products (bf16 4096³, random data); ``None`` without torch or if CUDA lacks this GPU."""
     try:
-        # Start-up: torch is slow to import.
+        # Imported here: torch is slow to import.
         import torch
     except ImportError:
         return None

@@ -26,7 +26,7 @@ def keep_toolchain() -> None:
     own = own_assembler()
     if own is None:
         return
-    # Start-up: Triton is slow to import.
+    # Imported here: Triton is slow to import.
     from triton import knobs
 
     os.environ.setdefault(ASSEMBLER, str(own))
@@ -45,7 +45,7 @@ def own_assembler() -> Path | None:
 def assembler_version(arch: int) -> str:
     """Return the version of the assembler that Triton uses for ``sm_<arch>``, such as "12.8"; "" if unknown."""
     try:
-        # Start-up: Triton is slow to import.
+        # Imported here: Triton is slow to import.
         from triton import knobs
     except ImportError:
         return ""

@@ -113,7 +113,7 @@ def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
 
 def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
     """Return the points of series in ``low <= number < high``. The last range includes the greatest number."""
-    # Imported here because pyarrow is slow to import.
+    # Imported here: pyarrow is slow to import.
     import pyarrow as pa
 
     groups = []
@@ -144,7 +144,7 @@ class _Writer:
 
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
-            # Imported here because pyarrow is slow to import.
+            # Imported here: pyarrow is slow to import.
             import pyarrow.parquet as pq
 
             self._writer = pq.ParquetWriter(

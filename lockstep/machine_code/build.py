@@ -43,7 +43,7 @@ def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[Ke
         tree: folder to which source paths are made relative.
         processes: maximum number of processes to start.
     """
-    # Imported here because importing Triton is slow.
+    # Imported here: Triton is slow to import.
     from triton.runtime.cache import triton_key
 
     triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
@@ -143,7 +143,7 @@ def _compile_each(requests: Sequence[Request]) -> list[Any]:
 
 
 def _compile(request: Request) -> None:
-    from triton.compiler import compile as compile_kernel  # start-up: 1 s
+    from triton.compiler import compile as compile_kernel  # takes 1 s to import
 
     compile_kernel(request.source, target=_backend(request)[0], options=request.options.__dict__)
 
@@ -154,7 +154,7 @@ def _identify(requests: Sequence[Request]) -> list[Any]:
 
 def _identity(request: Request) -> str:
     """Return a digest of the compiler's input: the front end's output without lines, options, target and versions."""
-    # Imported here because importing Triton is slow.
+    # Imported here: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
     from triton.runtime.cache import triton_key
@@ -182,7 +182,7 @@ def _build(requests: Sequence[Request]) -> list[Any]:
 
 def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
     """Return the machine code without its instruction mix, and the cubin, from which the mix is counted."""
-    # Imported here because importing Triton is slow.
+    # Imported here: Triton is slow to import.
     from triton.compiler import compile as compile_kernel
 
     target, _ = _backend(request)
@@ -204,7 +204,7 @@ def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
 
 
 def _backend(request: Request) -> tuple[Any, Any]:
-    # Imported here because importing Triton is slow.
+    # Imported here: Triton is slow to import.
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 

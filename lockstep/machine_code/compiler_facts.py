@@ -35,7 +35,7 @@ def facts_from(row: Mapping[str, Any]) -> CompilerFacts:
 
 def compiler_facts(target: Target) -> CompilerFacts:
     """Return the facts of this process's compiler."""
-    # Imported here because importing Triton is slow.
+    # Imported here: Triton is slow to import.
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 

@@ -33,7 +33,7 @@ class StandIn:
 
     def get_current_target(self) -> Any:
         """Return the target as Triton's class."""
-        # Imported here because importing Triton is slow.
+        # Imported here: Triton is slow to import.
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.target.arch, 32)
@@ -48,7 +48,7 @@ class StandIn:
 
     def get_active_torch_device(self) -> Any:
         """Return the device on which Triton's own tensors would be."""
-        # Imported here because importing torch is slow.
+        # Imported here: torch is slow to import.
         import torch
 
         return torch.device("cuda", 0)
@@ -91,7 +91,7 @@ class _Properties(dict[str, int]):
 
 def stand_in(target: Target) -> None:
     """Make Triton behave as if ``target`` were present, for the life of the process."""
-    # Imported here because importing Triton is slow.
+    # Imported here: Triton is slow to import.
     import triton
 
     triton.runtime.driver.set_active(StandIn(target))

@@ -89,7 +89,7 @@ def _main() -> int:
     parser.add_argument("--target", type=Target.spelled, required=True)
     options = parser.parse_args()
 
-    # Imported here because importing torch is slow and only this process needs it.
+    # Imported here: torch is slow to import, and only this process needs it.
     from lockstep.machine_code import TracingFailed, Tree, codes_of
     from lockstep.suite.discovery import load_suites
 

@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: the request to compile, the grid, and the arguments that are not constants, in order."""
+    """One launch: the request to compile, the grid, and the arguments in order, without those that are constants."""
 
     request: Request
     grid: tuple[int, ...]
@@ -53,7 +53,7 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
     An autotuned kernel is launched with each of its configurations, because only a GPU shows which of them is fastest.
     After the block Triton still behaves as if ``target`` were present.
     """
-    # Start-up: Triton is slow to import.
+    # Imported here: Triton is slow to import.
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 

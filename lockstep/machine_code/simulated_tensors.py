@@ -190,7 +190,7 @@ def _place() -> None:
 
 def _create_on_meta() -> None:
     """Create on "meta" what the code creates on or sends to "cuda"."""
-    # Imported here because importing torch is slow.
+    # Imported here: torch is slow to import.
     from torch.utils._device import _device_constructors
 
     for function in _device_constructors():

@@ -96,7 +96,7 @@ _NOT_TRITON = ("triton.testing", "triton.profiler", "triton.runtime.build", "tri
 @functools.cache
 def operators() -> frozenset[str]:
     """Return the names of torch's own operators that exist after its import: "add", "_softmax"."""
-    # Imported here because importing torch is slow.
+    # Imported here: torch is slow to import.
     import torch
 
     names = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())

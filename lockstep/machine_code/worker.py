@@ -46,7 +46,7 @@ def main() -> int:
     if too_old := untraceable_triton():
         sys.exit(too_old)
 
-    # Imported here because torch and Triton must be imported after this process is tied to its parent.
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gpu.toolchain import keep_toolchain
     from lockstep.machine_code.reproducible_assembly import fix_addresses
     from lockstep.suite.checkout import import_from
@@ -110,7 +110,7 @@ class Tracer:
             skip: reasons for variants ("suite variant") that must not be traced.
             cases: labels of the cases by suite; ``None`` for all cases.
         """
-        # Imported here because torch and Triton must be imported after this process is tied to its parent.
+        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.machine_code.build import identify
 
         self._answer_as(target)
@@ -132,7 +132,7 @@ class Tracer:
 
     def build(self, target: str, identities: Iterable[str]) -> None:
         """Compile kernels that this process has traced."""
-        # Imported here because torch and Triton must be imported after this process is tied to its parent.
+        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.machine_code.build import build
 
         pairs = [self._requests[target, identity] for identity in identities]
@@ -141,7 +141,7 @@ class Tracer:
 
     def clock(self, target: str, identities: Iterable[str], repeats: int) -> None:
         """Compile kernels that this process has traced, and report how long each takes."""
-        # Imported here because torch and Triton must be imported after this process is tied to its parent.
+        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.machine_code.build import compile_seconds
 
         requests = [self._requests[target, identity][0] for identity in identities]
@@ -150,7 +150,7 @@ class Tracer:
     def _answer_as(self, target: str) -> None:
         """Make torch and Triton answer as the target, also to modules that ask while they are imported."""
         if self._answering is None:
-            # Imported here because torch and Triton must be imported after this process is tied to its parent.
+            # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
             from lockstep.machine_code.driver_stand_in import stand_in
             from lockstep.machine_code.simulated_target import answer_as
 
@@ -163,7 +163,7 @@ class Tracer:
     def _suite(
         self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None
     ) -> Iterator[Row]:
-        # Imported here because torch and Triton must be imported after this process is tied to its parent.
+        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.machine_code.trace import Importing, is_setting, trace_case
         from lockstep.suite.family import NotInCommit, load_family
 

@@ -61,7 +61,7 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
 def _current(conf: Any) -> list[Tracked]:
     """Analyse the results and return all alerts."""
-    # Start-up: asv imports its plugins for every verb.
+    # Imported here: asv imports its plugins for every verb.
     from lockstep.alerts.database import Database, StateError
     from lockstep.alerts.publish import analyse_store
     from lockstep.alerts.state_location import default_state
@@ -91,7 +91,7 @@ def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
         project: name of the project.
         site: address of the dashboard, or "".
     """
-    # Start-up: asv imports its plugins for every verb.
+    # Imported here: asv imports its plugins for every verb.
     from lockstep.notify.feed import alerts_json, atom
 
     title = f"{project}: alerts"
@@ -107,7 +107,7 @@ def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
 
 
 def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
-    # Start-up: asv imports its plugins for every verb.
+    # Imported here: asv imports its plugins for every verb.
     from lockstep.alerts.text import headline, lines, status
 
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'

@@ -45,7 +45,7 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
 
 def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
     """Return whether the message was accepted, and Apprise's log."""
-    # Start-up: apprise is slow to import.
+    # Imported here: apprise is slow to import.
     import apprise
 
     sender = apprise.Apprise()

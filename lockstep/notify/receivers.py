@@ -63,7 +63,7 @@ def receivers(environment: Mapping[str, str]) -> list[Receiver]:
 
 
 def _check(receiver: Receiver) -> None:
-    # Start-up: Apprise takes 0.3 s to import, and most commands send no notification.
+    # Imported here: Apprise takes 0.3 s to import, and most commands send no notification.
     import apprise
 
     if not apprise.Apprise().add(receiver.url):

@@ -21,7 +21,7 @@ def load_torch() -> None:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        import torch  # noqa: F401  # start-up: this is the one place that decides when
+        import torch  # noqa: F401  # only this place decides when torch is imported
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(extras.missing(error) or str(error), name=error.name) from None
     finally:

@@ -24,7 +24,7 @@ from lockstep.processes.import_torch import load_torch
 
 def host_facts() -> dict[str, str]:
     """Return GPU, driver, toolchain and torch's math flags as strings; "cpu" without a GPU. Imports torch."""
-    # Start-up: torch is slow to import.
+    # Imported here: torch is slow to import.
     import torch
 
     facts = {

@@ -163,7 +163,7 @@ class FlashInferBench(Suite):
         if given["type"] == "scalar":
             return given["value"]
         if given["type"] == "safetensors":
-            # Imported here because safetensors is not a dependency: only workloads that name a file need it.
+            # Imported here: safetensors is not a dependency: only workloads that name a file need it.
             tensors = importlib.import_module("safetensors.torch").load_file(self._root / given["path"])
             return tensors[given["tensor_key"]].to(new.device)
         shape, dtype = self._shape(spec, axes) if spec["shape"] is not None else [], spec["dtype"]

@@ -46,7 +46,7 @@ class Stamps:
     """
 
     def __init__(self, device: torch.device) -> None:
-        # Start-up: torch is slow to import.
+        # Imported here: torch is slow to import.
         from lockstep.timing.clock_stamp import stamp
 
         self._kernel = stamp
