@@ -63,7 +63,7 @@ def kernel_counts(changes: Sequence[KernelChange]) -> str:
         told = ", ".join(f"{name} {count}" for name, count in sides.items() if count)
         parts += [f"{way} in {told}"] if told else []
     said = f": {'; '.join(parts)}" if changed else ""
-    return f"{len(changes)} kernels, {changed} changed{said}"
+    return f"{len(changes)} kernel{'' if len(changes) == 1 else 's'}, {changed} changed{said}"
 
 
 def toolchain_markdown(comparisons: Sequence[Comparison], base: str, head: str, ref: str) -> str:
