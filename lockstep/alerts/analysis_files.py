@@ -116,6 +116,8 @@ class MachineFindings:
             raise ValueError(f"{changes} is damaged: {error}") from error
         # The scan for line ends has read the whole file: without this its pages count as this process's memory.
         self._text.madvise(mmap.MADV_DONTNEED)
+        # A page reads few lines: do not map the lines around them.
+        self._text.madvise(mmap.MADV_RANDOM)
         self._last, self._suppressed = last, suppressed.astype(bool)
         self._places = {name: order[first[at] : first[at + 1]] for at, name in enumerate(names)}
         self.changed: Collection[SeriesName] = self._places.keys()

@@ -17,7 +17,7 @@ from lockstep.compare.rows import Row
 from lockstep.compare.status import noise_by_key
 from lockstep.history.model import STATES, Commit
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_cache import remembered
+from lockstep.history.snapshot_cache import remembered_few
 from lockstep.suite.thresholds import Thresholds
 
 #: Number of earlier commits that are searched for a suite's last measurement.
@@ -68,7 +68,7 @@ class CommitComparison(Sequence[Compared]):
         return Compared(row, before, self.differences[place])
 
 
-@remembered
+@remembered_few
 def compare_commit(
     results: Results, machine: str, commit: str, findings: MachineFindings | None, thresholds: Thresholds
 ) -> CommitComparison:

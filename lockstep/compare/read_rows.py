@@ -24,7 +24,7 @@ from lockstep.compare.rows import Row
 from lockstep.history.model import Floats, Ints, Part, Series
 from lockstep.history.series_keys import PARTS
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_cache import remembered
+from lockstep.history.snapshot_cache import remembered, remembered_few
 
 #: The columns of a point's number, its interval and its error.
 _ENDS = ("value", "low", "high", "error")
@@ -49,7 +49,7 @@ def newest_rows(results: Results, machine: str) -> RowTable:
     return rows if own.all() else rows.select(own)
 
 
-@remembered
+@remembered_few
 def rows_at(results: Results, machine: str, commit: str) -> RowTable:
     """Return the rows of one commit (its full hash)."""
     commits = results.commits(machine)

@@ -22,7 +22,7 @@ from lockstep.compare.verdict import LOUDEST, Change, Verdict
 from lockstep.history.model import STATES, Run, SeriesKey
 from lockstep.history.series_keys import PARTS
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_cache import remembered
+from lockstep.history.snapshot_cache import remembered_few
 from lockstep.suite.thresholds import Thresholds
 
 #: "speedup": the time relative to the baseline of the same measurement, far more certain. "latency": the time itself.
@@ -190,7 +190,7 @@ class Comparison:
         return Counter(LOUDEST[code] for code in self.pairs.differences.verdict.tolist())
 
 
-@remembered
+@remembered_few
 def compare(
     results: Results, base: Side, head: Side, quantity: Quantity, thresholds: Thresholds, suite: str = "", l2: str = ""
 ) -> Comparison:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from lockstep.detect.findings import Change, Sense
 
 #: Errors below the unit roundoff of float32 are raised to it, because differences below it do not matter. A variant
-#: that
-#: equals its reference has an error of zero, which has no logarithm.
+#: that equals its reference has an error of zero, which has no logarithm.
 ROUNDING = 2.0**-24
 
 #: Log of the factor by which an error must leave its range. One rounding to 16 bits more is a factor of √2.
@@ -35,8 +34,7 @@ PART = 0.75
 ALONE = math.log(2.0)
 
 #: Equal checks in a row before a variant counts as deterministic again. Two calls of a nondeterministic variant may
-#: agree
-#: by chance.
+#: agree by chance.
 AGREEING = 8
 
 Floats = NDArray[np.float64]

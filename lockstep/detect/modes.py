@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 #: Number of switches after which a series of two or three levels counts as switching; four levels need one more. A
-#: change
-#: that landed, was reverted and landed again goes back and forth three times. Two slowdowns and a repair of both end at
-#: the first level.
+#: change that landed, was reverted and landed again goes back and forth three times. Two slowdowns and a repair of both
+#: end at the first level.
 SWITCHES = 4
 
 #: Number of newest points in which modes are searched: enough to visit each of four modes a few times.

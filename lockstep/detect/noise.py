@@ -20,8 +20,7 @@ _FLOOR = 1e-6
 #: Ratio of the variance without a step to the variance beside a step, above which the first points contain a step.
 _STEPPED = 6.0
 #: Number of points with which a level may have noise of its own, and the difference required, in standard errors of a
-#: log
-#: variance.
+#: log variance.
 _OWN, _CLEARLY = 10, 4.0
 #: Number of points in the estimate.
 _REMEMBERED = 128

@@ -27,12 +27,10 @@ Ints = NDArray[np.int64]
 #: A change is placed at the commit with the most probability within this many commits around.
 NEARBY = 2
 #: Share of the changes whose first point lies at neither level: about a tenth in the histories of other projects. With
-#: a
-#: fifth, the ranges hold 95 % of the changes even if every first point lies at neither level.
+#: a fifth, the ranges hold 95 % of the changes even if every first point lies at neither level.
 PARTIAL = 0.2
 #: Log odds that a point far off the old level belongs to the change right after it: if the point lies on the new
-#: level's
-#: side of the old level, and if it lies on the other side.
+#: level's side of the old level, and if it lies on the other side.
 ON_THE_WAY, ASTRAY = 2.3, -1.0
 #: Probability that a change lies before its range, and that it lies after its range.
 TAIL = 0.025

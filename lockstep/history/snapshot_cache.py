@@ -26,20 +26,21 @@ class _Entry:
 
 
 #: Limits of cached values and of their items. The longest unused value is dropped first. The limits are per function
-#: and
-#: snapshot: a walk along the commits must not evict values that every page of a machine needs.
+#: and snapshot: a walk along the commits must not evict values that every page of a machine needs.
 _MOST, _MOST_ITEMS = 16, 200_000
+
+#: Values that are cached of a function of a single commit. Such a value takes 1 MB for 1,200 series.
+_FEW = 6
 
 _CACHE: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Entry]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 #: The computing thread holds this lock. Python runs one thread at a time, so parallel computations of large values
-#: would
-#: save no time and need the memory of all of them at once.
+#: would save no time and need the memory of all of them at once.
 _COMPUTING = threading.RLock()
 
 
-def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) -> T:
+def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T], most: int = _MOST) -> T:
     """Return the value of ``make``, computed once per snapshot, function and key. Other threads wait for the value.
 
     Args:
@@ -47,12 +48,13 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) 
         who: the function whose value is cached.
         key: the arguments of the function.
         make: takes no arguments, and returns a value that callers do not modify.
+        most: maximum number of values that are cached of the function.
     """
     with _LOCK:
         entries = _CACHE.setdefault(results, {}).setdefault(who, OrderedDict())
         entry = entries.setdefault(key, _Entry())
         entries.move_to_end(key)
-        while len(entries) > _MOST:
+        while len(entries) > most:
             entries.popitem(last=False)
     if not entry.done:
         with _COMPUTING:
@@ -74,5 +76,16 @@ def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Conca
     def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = args, tuple(sorted(kwargs.items()))
         return once(results, function, key, lambda: function(results, *args, **kwargs))
+
+    return ask
+
+
+def remembered_few(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
+    """Cache the last few values, see ``remembered``: for values of a single commit, which are large and many."""
+
+    @wraps(function)
+    def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = args, tuple(sorted(kwargs.items()))
+        return once(results, function, key, lambda: function(results, *args, **kwargs), _FEW)
 
     return ask
