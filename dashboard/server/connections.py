@@ -255,7 +255,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
 
 def worker_for(trusted: tuple[Network, ...]) -> Callable[..., Worker]:
-    """Return a class of workers that does not limit connections from these networks. They carry many people's
-    requests.
+    """Return a class of workers that does not limit connections from these networks.
+
+    Each of these connections may carry the requests of many people.
     """
     return type("Worker", (Worker,), {"trusted": trusted})

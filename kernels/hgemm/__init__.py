@@ -44,7 +44,7 @@ def torch_mm(
 def naive(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """Step 1: a small tile, tiles in row order. The product waits for each load."""
+    """Step 1: use a small tile, and compute tiles in row order. The product waits for each load."""
     return _by_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
 
 
@@ -52,7 +52,7 @@ def naive(
 def vectorized(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """Step 2: a tile with four times the reuse, 16-byte loads without masks, two steps of K in each loop iteration."""
+    """Step 2: use a tile with four times the reuse, 16-byte loads without masks, and two steps of K per iteration."""
     return _by_pointers("vectorized", Tile(128, 128, 64, 1, 8, 1), a, b, c, alpha, beta, out, unroll=2)
 
 
@@ -67,7 +67,7 @@ def pipelined(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Step 3: loads run several steps ahead of the products. The order of tiles reuses L2; the size decides the tile.
+    """Step 3: load several steps ahead of the products, and order tiles to reuse L2; the size decides the tile.
 
     From Hopper on, programmatic dependent launch is used: programs start while the preceding kernel drains.
     """
@@ -86,7 +86,7 @@ def tma(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Step 4: the tensor memory accelerator loads whole tiles, and programs are persistent.
+    """Step 4: load whole tiles with the tensor memory accelerator, in persistent programs.
 
     Programmatic dependent launch is used as in ``pipelined``.
 
@@ -115,7 +115,7 @@ def gluon_wgmma(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Step 5: one warp only loads tiles into a ring, two warp groups only multiply (Gluon, sm_90).
+    """Step 5: let one warp only load tiles into a ring, and two warp groups only multiply (Gluon, sm_90).
 
     Raises:
         NotImplementedError: a GPU that is not a Hopper (only Hopper has ``wgmma``, and Gluon has no interpreter), rows
@@ -143,7 +143,7 @@ def warp_specialized(
     out: Tensor | None = None,
     config: TileConfig | None = None,
 ) -> Tensor:
-    """Step 6: the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
+    """Step 6: let the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
 
     Programmatic dependent launch is used as in ``pipelined``.
 

@@ -91,7 +91,7 @@ def eight(
 
 
 def merged(x: Tensor, w_qkvbfg: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """One product for the six layers that read ``x``, one batched product for f and g (SGLang PR 17801).
+    """Compute the six layers that read ``x`` as one product, then f and g as one batched product (SGLang PR 17801).
 
     Args:
         x: [M, K].
@@ -116,7 +116,7 @@ def merged(x: Tensor, w_qkvbfg: Tensor, w_fg: Tensor, *, out: Tensor | None = No
 
 @planned
 def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """The merged product and the batched one as two launches of one plain Triton kernel.
+    """Compute the two products of ``merged`` with two launches of one plain Triton kernel.
 
     Args:
         x: [M, K], contiguous.
@@ -146,7 +146,7 @@ def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = 
 
 @planned
 def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """One launch of dot products without tensor cores: ``kernels.kda.rows_kernel.decode_rows``.
+    """Compute everything in one launch, with dot products instead of tensor cores (``kernels.kda.rows_kernel``).
 
     Args:
         x: [M, K], contiguous, M ≤ 4.
@@ -166,19 +166,19 @@ def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) ->
 
 @planned
 def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """One launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. Arguments as ``rows``."""
+    """Compute everything in one launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. See ``rows``."""
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
 @planned
 def stream(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """One launch that loads weights before the preceding kernel ends (``stream_kernel``), for M ≤ 32. See ``rows``."""
+    """Compute in one launch that loads weights before the preceding kernel ends, for M ≤ 32. See ``rows``."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
 @planned
 def persistent(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """One persistent launch (``kernels.kda.prefill_kernel.prefill``), for large M. Arguments as ``rows``."""
+    """Compute in one persistent launch (``kernels.kda.prefill_kernel``), for large M. See ``rows``."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
 
 

@@ -52,7 +52,7 @@ def dequant(x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = 
 def planes(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
-    """Nibble planes: the weights are the tensor core's left operand, unpacked from shared memory to registers.
+    """Multiply with the weights as the tensor core's left operand, unpacked from shared memory to registers.
 
     Unpacking shuffles no data between threads. ``int4.pack_planes`` describes the layout, docs/kernels/w4a16.md the
     design.
@@ -80,7 +80,7 @@ def planes(
 def stream(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Tensor:
-    """Few tokens: weights stream into shared memory, starting before the preceding kernel has ended.
+    """Multiply few tokens: weights stream into shared memory, starting before the preceding kernel has ended.
 
     Arguments are as in ``planes``.
 
@@ -102,7 +102,7 @@ def stream(
 def ring(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Ring | None = None
 ) -> Tensor:
-    """Many tokens on Hopper: one warp only loads. Of two warp groups, one unpacks while the other multiplies.
+    """Multiply many tokens on Hopper: one warp loads; of two warp groups, one unpacks while the other multiplies.
 
     Arguments are as in ``planes``.
 

@@ -26,7 +26,7 @@ from lockstep.suite.model import CACHE_STATES, Suite
 
 
 class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
-    """``latency``, ``speedup`` or a cost of a suite."""
+    """asv's benchmark of one quantity of a suite: ``latency``, ``speedup`` or a cost."""
 
     name_regex = re.compile(f"^({'|'.join(('latency', 'speedup', *COST_QUANTITIES))})$")
 

@@ -72,7 +72,8 @@ def write_exact(
         harness: see ``Provenance``.
         suites: the suites as defined today.
         codes: the compiled code of the cases at that commit.
-        toolchain: the packages that compiled it; compiler: their facts, for the provenance.
+        toolchain: the packages that compiled the code.
+        compiler: facts about the compiler, for the provenance.
 
     Returns:
         The number of written numbers; if it is 0, no file is written.

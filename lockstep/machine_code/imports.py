@@ -48,7 +48,7 @@ class Judge:
         return value
 
     def builtins(self) -> dict[str, Any]:
-        """Return the built-in names for modules under test."""
+        """Return Python's built-in names, with ``getattr`` and ``hasattr`` replaced by functions that check."""
 
         def getattr_(owner: Any, name: str, *default: Any) -> Any:
             value = getattr(owner, name, *default)

@@ -147,7 +147,10 @@ def _data(root: Path, listed: Mapping[str, bool]) -> Iterator[tuple[str, bytes]]
 
 
 def _may_be_loaded(path: Path) -> bool:
-    """Return whether Python may load a compiled file without its source: outside __pycache__, or never checked."""
+    """Return whether Python may load a compiled file that does not match a source.
+
+    This is so outside __pycache__, and if the file's flags (PEP 552) say that Python need not check the source.
+    """
     with path.open("rb") as file:
         flags = file.read(8)[4:]
     return path.parent.name != "__pycache__" or flags[:1] == b"\x01"

@@ -78,7 +78,7 @@ def _cost(name: str, estimate: Estimate | None) -> tuple[str, str]:
 
 
 def _digits(number: float) -> str:
-    """At least four significant digits, never an exponent for a large number."""
+    """Return a number with at least four significant digits; large numbers get no exponent."""
     return f"{number:.0f}" if number >= 1e4 else f"{number:.4g}"
 
 

@@ -94,7 +94,7 @@ def type_of(quantity: str) -> str:
 
 
 def cost_of(quantity: str) -> str:
-    """Return the name by which a suite asks for a quantity, as in ``COSTS``; "" if it is not a cost."""
+    """Return the cost in ``COSTS`` that includes a quantity; "" if the quantity is not a cost."""
     return next((name for name, quantities in COSTS.items() if quantity in quantities), "")
 
 

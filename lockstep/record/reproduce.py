@@ -216,7 +216,7 @@ def _target(subject: Subject) -> tuple[str, ...]:
 
 
 def _toolchain(subject: Subject) -> str:
-    """Return the toolchain of a machine of exact results, "triton==3.6.0", or "" for whichever is installed."""
+    """Return the toolchain of a machine of exact results, "triton==3.6.0", or "" for the installed packages."""
     found = _COMPILED.search(subject.machine)
     parts = found["toolchain"].split("@")[1:] if found else []
     return ",".join(part.replace("-", "==", 1) for part in parts)

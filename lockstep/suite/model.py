@@ -205,7 +205,7 @@ class Suite(ABC):
         return here and variant in (self.baseline, *self.tracked)
 
     def digest(self) -> str:
-        """The benchmark version: the version of the stored series if ``continues`` names this text."""
+        """Return the benchmark version: ``own_version``, or the version of the stored series that it continues."""
         own, stored = self.continues
         return stored if own == self.own_version else self.own_version
 

@@ -123,7 +123,7 @@ class Report:
         return worst_first(verdict for verdict in self.cases if verdict.outcome in outcomes)
 
     def counts(self) -> dict[str, int]:
-        """The number of cases with each outcome."""
+        """Return the number of cases with each outcome."""
         counted = Counter(verdict.outcome for verdict in self.cases)
         return {outcome: counted[outcome] for outcome in OUTCOMES if counted[outcome]}
 
