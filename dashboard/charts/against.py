@@ -13,7 +13,7 @@ from lockstep.compare.rows import QUANTITIES, VALUE, Quantity, Row
 
 
 def against(
-    pairs: Sequence[tuple[Row, Row]], what: Quantity, drawn: Mapping[str, Style], scheme: Scheme
+    pairs: Sequence[tuple[Row, Row]], quantity: Quantity, drawn: Mapping[str, Style], scheme: Scheme
 ) -> Figure | None:
     """Return the numbers of a quantity over the latencies of the same series, log-log; ``None`` if there are none.
 
@@ -21,7 +21,7 @@ def against(
 
     Args:
         pairs: a row of the quantity, and the row with the latency of the same series.
-        what: the quantity.
+        quantity: the quantity to draw.
         drawn: the variants to draw, and how.
         scheme: "light" or "dark".
     """
@@ -38,7 +38,7 @@ def against(
         return None
     data: list[Figure] = []
     low, high = min(x for *_, x in points) / 1.2, max(x for *_, x in points) * 1.2
-    if what.unit == latency.unit:
+    if quantity.unit == latency.unit:
         line = {"color": neutral(scheme), "width": 1.5, "dash": "dot"}
         data.append(
             {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": [low, high], "y": [low, high]}
@@ -54,7 +54,7 @@ def against(
                     "marker": {"color": style.colour(scheme), "size": 7, "symbol": style.marker},
                     "x": [x for *_, x in mine],
                     "y": [y for _, y, _ in mine],
-                    "text": [_hover(row, y, x, what) for row, y, x in mine],
+                    "text": [_hover(row, y, x, quantity) for row, y, x in mine],
                     "hovertemplate": "%{text}<extra></extra>",
                 }
             )
@@ -65,12 +65,12 @@ def against(
         "title": {"text": f"Latency {latency.unit}", "standoff": 4, "font": small}
     }
     layout["yaxis"] |= log_axis(min(heights) / 1.2, max(heights) * 1.2)
-    layout["yaxis"] |= {"title": {"text": f"{what.label} {what.unit}", "font": small}}
+    layout["yaxis"] |= {"title": {"text": f"{quantity.label} {quantity.unit}", "font": small}}
     return {"data": data, "layout": layout}
 
 
-def _hover(row: Row, value: float, time: float, what: Quantity) -> str:
+def _hover(row: Row, value: float, time: float, quantity: Quantity) -> str:
     return (
         f"<b>{escape(row.variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br>"
-        f"<b>{what.label} {significant(value, 4)} {what.unit}</b> at {significant(time, 4)} µs"
+        f"<b>{quantity.label} {significant(value, 4)} {quantity.unit}</b> at {significant(time, 4)} µs"
     )

@@ -54,15 +54,15 @@ _LOUDEST: tuple[Verdict, ...] = (
 _LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
 
 
-def heatmap(every: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
+def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
     """Return the chart. Each shape's cell shows the variant that changed most, or the best variant.
 
     Args:
-        every: the statuses of the series of one machine and one cache state.
+        statuses: the statuses of the series of one machine and one cache state.
         show: the value in the cells, see ``SHOWN``.
         scheme: "light" or "dark".
     """
-    cells = {(one.row.suite, one.row.case): one for one in _chosen(_loudest(every), show)}
+    cells = {(one.row.suite, one.row.case): one for one in _chosen(_loudest(statuses), show)}
     order: dict[str, list[str]] = defaultdict(list)
     for suite, case in sorted(cells, key=lambda cell: (cell[0], natural(cell[1]))):
         order[suite].append(case)
@@ -136,30 +136,30 @@ def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
     return {"height": height, "--columns": round(figure["layout"]["xaxis"]["range"][1] + 0.5)}
 
 
-def _chosen(every: Statuses, show: str) -> Statuses:
+def _chosen(statuses: Statuses, show: str) -> Statuses:
     """Return one series of each shape: the series that changed most, or the best series. The first wins a tie."""
-    index, key = every.rows.series_keys, every.rows.columns["key"]
+    index, key = statuses.rows.series_keys, statuses.rows.columns["key"]
     shape = index.suite[key].astype(np.int64) << 32 | index.case[key]
     if show == "change":
-        size = np.where(np.isnan(every.worse), 0.0, np.abs(every.worse))
-        order = np.lexsort((-size, ~every.beyond_noise, _LOUDNESS[every.verdict], shape))
+        size = np.where(np.isnan(statuses.worse), 0.0, np.abs(statuses.worse))
+        order = np.lexsort((-size, ~statuses.beyond_noise, _LOUDNESS[statuses.verdict], shape))
     else:
-        number = every.rows.measured(show)
+        number = statuses.rows.measured(show)
         order = np.lexsort((-np.where(np.isnan(number), 0.0, number), shape))
     _, first = np.unique(shape[order], return_index=True)
-    return every.select(order[first])
+    return statuses.select(order[first])
 
 
-def _number(one: Status, show: str) -> float | None:
-    measured = one.row.measured(show)
+def _number(status: Status, show: str) -> float | None:
+    measured = status.row.measured(show)
     return measured.value if measured else None
 
 
-def _colour(one: Status, show: str) -> float | None:
+def _colour(status: Status, show: str) -> float | None:
     """Return the value for the colour; 0, which has no colour, if noise explains the change."""
     if show == "change":
-        return 0.0 if one.worse is None or not one.beyond_noise else -one.worse / math.log(2)
-    measured = one.row.measured(show)
+        return 0.0 if status.worse is None or not status.beyond_noise else -status.worse / math.log(2)
+    measured = status.row.measured(show)
     if measured is None:
         return None
     if show != "speedup":
@@ -168,49 +168,51 @@ def _colour(one: Status, show: str) -> float | None:
     return math.log2(measured.value) if sure else 0.0
 
 
-def _text(one: Status, show: str, wide: int) -> str:
+def _text(status: Status, show: str, wide: int) -> str:
     if show == "change":
-        sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict in ("failed", "not measured") else ""
+        sign = SIGNS[status.verdict] if status.beyond_noise or status.verdict in ("failed", "not measured") else ""
         # A change from or to zero has no size.
-        sized = one.beyond_noise and one.verdict != "failed" and one.worse is not None
-        change_text = f" {_percent(one)}" if sized and wide <= 24 else ""
-        return sign + change_text or ("·" if one.verdict == "new" else "")
-    number = _number(one, show)
+        sized = status.beyond_noise and status.verdict != "failed" and status.worse is not None
+        change_text = f" {_percent(status)}" if sized and wide <= 24 else ""
+        return sign + change_text or ("·" if status.verdict == "new" else "")
+    number = _number(status, show)
     if number is None or wide > 24:
         return ""
     return f"{number:.2f}" if show == "speedup" else f"{number:.0f}"
 
 
-def _percent(one: Status) -> str:
-    return f"{100 * math.expm1(one.worse or 0.0):+z.0f} %".replace("-", "−")
+def _percent(status: Status) -> str:
+    return f"{100 * math.expm1(status.worse or 0.0):+z.0f} %".replace("-", "−")
 
 
-def _hover(one: Status, show: str) -> str:
-    row = one.row
+def _hover(status: Status, show: str) -> str:
+    row = status.row
     lines = [f"<b>{escape(row.suite)}</b> {escape(row.variant)}", escape(" ".join((row.case, row.l2)).strip())]
     if show == "change":
-        number = "no number to compare" if one.worse is None else change(one.worse) + ("" if row.value else " time")
-        lines.append(f"<b>{number}</b> · {word(one.verdict, one.row.unit)}{_doubt(one)}")
+        number = (
+            "no number to compare" if status.worse is None else change(status.worse) + ("" if row.value else " time")
+        )
+        lines.append(f"<b>{number}</b> · {word(status.verdict, status.row.unit)}{_doubt(status)}")
     else:
-        found = _number(one, show)
+        found = _number(status, show)
         lines.append(
             "–" if found is None else f"<b>{found:.2f} ×</b>" if show == "speedup" else f"<b>{found:.1f} %</b>"
         )
     return "<br>".join(line for line in lines if line)
 
 
-def _doubt(one: Status) -> str:
-    if one.verdict == "not measured":
-        return f" since {one.row.commit[:8]}"
-    if one.verdict != "unsure" or one.worse is None:
+def _doubt(status: Status) -> str:
+    if status.verdict == "not measured":
+        return f" since {status.row.commit[:8]}"
+    if status.verdict != "unsure" or status.worse is None:
         return ""
-    if one.beyond_noise:
+    if status.beyond_noise:
         return ", beyond the noise, not confirmed"
-    return ", noise unknown" if math.isnan(one.noise) else ", within the noise"
+    return ", noise unknown" if math.isnan(status.noise) else ", within the noise"
 
 
-def _link(one: Status) -> str:
-    row = one.row
+def _link(status: Status) -> str:
+    row = status.row
     return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
 
 

@@ -35,7 +35,7 @@ _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
 def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
     commits: Sequence[Commit],
-    what: Quantity,
+    quantity: Quantity,
     found: Sequence[Finding],
     analysis: Behaviour | None,
     style: Style,
@@ -45,9 +45,9 @@ def series_figure(
     """Return the chart.
 
     Args:
-        points: the points of one series, oldest first, each with its number in the unit of ``what``.
+        points: the points of one series, oldest first, each with its number in the unit of ``quantity``.
         commits: the commits of the machine: the x axis.
-        what: the quantity.
+        quantity: the quantity to draw.
         found: changes to mark.
         analysis: the analysis of these numbers, for the levels; ``None`` if the detector follows another quantity.
         style: the style of the line.
@@ -58,16 +58,16 @@ def series_figure(
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits, zoom, _first(points))
     layout["yaxis"]["fixedrange"] = True
-    data = _main(shown, commits, what, style, scheme)
+    data = _main(shown, commits, quantity, style, scheme)
     in_view = [one for point, one in shown if within(point.commit, zoom)]
     values = [end for one in in_view for end in (one.low or one.value, one.high or one.value)]
     positive = [value for value in values if value > 0]
     if positive and len(positive) == len(values):
-        layout["yaxis"] |= value_axis(min(positive), max(positive), what.unit if what.unit in "×%" else "")
-    if what.name == "error":
+        layout["yaxis"] |= value_axis(min(positive), max(positive), quantity.unit if quantity.unit in "×%" else "")
+    if quantity.name == "error":
         scientific(layout["yaxis"])
     small = {"size": 11, "color": neutral(scheme)}
-    title = f"{what.label} {what.unit}".replace("% of floor %", "% of floor")
+    title = f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")
     layout["yaxis"]["title"] = {"text": escape(title), "font": small}
     if analysis is not None:
         data += _levels(analysis, shown, scheme)
@@ -99,7 +99,7 @@ def figure_height(figure: Mapping[str, Any]) -> int:
 
 
 def _main(
-    shown: Sequence[tuple[Point, Measured]], commits: Sequence[Commit], what: Quantity, style: Style, scheme: Scheme
+    shown: Sequence[tuple[Point, Measured]], commits: Sequence[Commit], quantity: Quantity, style: Style, scheme: Scheme
 ) -> list[Figure]:
     data: list[Figure] = []
     for run in _runs(shown):
@@ -131,7 +131,7 @@ def _main(
                 "line": {"color": style.colour(scheme), "width": 1.5, "dash": style.dash},
                 "marker": {"color": style.colour(scheme), "size": 6, "symbol": style.marker},
                 "hovertemplate": "%{text}<extra></extra>",
-                "text": [_hover(p, n, what, commits[p.commit]) for p, n in run],
+                "text": [_hover(p, n, quantity, commits[p.commit]) for p, n in run],
                 **_places([p.commit for p, _ in run]),
                 "y": packed([n.value for _, n in run]),
             }
@@ -267,9 +267,11 @@ def _failures(
     return [{"type": "scatter", "mode": "markers", "marker": marker, **where, **hover}]
 
 
-def _hover(point: Point, number: Measured, what: Quantity, commit: Commit) -> str:
+def _hover(point: Point, number: Measured, quantity: Quantity, commit: Commit) -> str:
     ends = f" [{number.ends(', ')}]" if number.ends("") else ""
-    value = f"{number.value:.3e}" if what.name == "error" else f"{significant(number.value, 5)} {escape(what.unit)}"
+    value = (
+        f"{number.value:.3e}" if quantity.name == "error" else f"{significant(number.value, 5)} {escape(quantity.unit)}"
+    )
     lines = [f"<b>{value}</b>{ends}", commit_line(commit)]
     return "<br>".join([*lines, wrapped(point.note)] if point.note else lines)
 

@@ -47,7 +47,7 @@ class Mark:
 def trend(
     rows: RowTable,
     commits: Sequence[Commit],
-    what: Quantity,
+    quantity: Quantity,
     drawn: Mapping[str, Style],
     scheme: Scheme,
     marks: Sequence[Mark] = (),
@@ -63,7 +63,7 @@ def trend(
     Args:
         rows: the rows of one machine, suite, case and cache state.
         commits: the x axis, oldest first.
-        what: the quantity.
+        quantity: the quantity to draw.
         drawn: the style of each variant to draw, in order.
         scheme: "light" or "dark".
         marks: changes to mark.
@@ -81,7 +81,7 @@ def trend(
     for variant, style in drawn.items():
         own = rows.select(np.flatnonzero(variants == variant))
         own = own.select(np.argsort(own.columns["commit"], kind="stable"))
-        x, (y, low, high) = own.columns["commit"], own.interval(what.name)
+        x, (y, low, high) = own.columns["commit"], own.interval(quantity.name)
         for run in _runs(y, own.columns["version"]):
             seen = run[(x[run] >= first) & (x[run] <= last)] if zoom else run
             ends += [*np.fmin(y[seen], low[seen]).tolist(), *np.fmax(y[seen], high[seen]).tolist()]
@@ -91,11 +91,11 @@ def trend(
             if len(run):
                 bands.append(_band(x[known], low[known], high[known], style, scheme, thinned))
                 shape = stroke(style, scheme) | {"name": escape(variant)}
-                lines.append(_line(own, run, x, y, what, commits, shape, thinned))
+                lines.append(_line(own, run, x, y, quantity, commits, shape, thinned))
         for place in np.flatnonzero(own.columns["state"] == STATES.index("failed")).tolist():
             failed.append((int(x[place]), _failed_text(own[place], commits[x[place]])))
     extent = (min(ends), max(ends)) if ends else None
-    return finished([*bands, *lines], commits, what, extent, failed, scheme, marks, zoom)
+    return finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Thinned:
 def finished(
     data: Sequence[Figure],
     commits: Sequence[Commit],
-    what: Quantity,
+    quantity: Quantity,
     ends: tuple[float, float] | None,
     failed: Sequence[tuple[int, str]],
     scheme: Scheme,
@@ -129,7 +129,7 @@ def finished(
     Args:
         data: the lines.
         commits: the x axis, oldest first.
-        what: the quantity.
+        quantity: the quantity to draw.
         ends: lowest and highest value within ``zoom``; ``None`` if there is none.
         failed: commit index and hover text (escaped) of each cross at the foot.
         scheme: "light" or "dark".
@@ -144,10 +144,10 @@ def finished(
     layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
     if ends and ends[0] > 0:
-        layout["yaxis"] |= value_axis(*ends, what.unit if what.unit in "×%" else "")
-    if what.name == "error":
+        layout["yaxis"] |= value_axis(*ends, quantity.unit if quantity.unit in "×%" else "")
+    if quantity.name == "error":
         scientific(layout["yaxis"])
-    levels = [_level(1.0, scheme)] if what.name == "speedup" else []
+    levels = [_level(1.0, scheme)] if quantity.name == "speedup" else []
     layout["shapes"] = [*levels, *(_upright(mark) for mark in marks)]
     below = [_crosses(failed, scheme) | _height(layout, 0.03, len(failed))] if failed else []
     above = [_signs(marks) | _height(layout, 0.96, len(marks))] if marks else []
@@ -211,23 +211,25 @@ def _line(
     run: Places,
     x: Ints,
     y: Floats,
-    what: Quantity,
+    quantity: Quantity,
     commits: Sequence[Commit],
     shape: Figure,
     thinned: _Thinned | None,
 ) -> Figure:
     if thinned:
         run = run[telling_points(x[run], y[run], thinned.width)]
-        name, unit = shape["name"], escape(what.unit)
+        name, unit = shape["name"], escape(quantity.unit)
         hover = f"<b>{name}</b><br><b>%{{y:,.4r}} {unit}</b><br>%{{text}}<extra></extra>"
         texts = [commits[at].short for at in x[run].tolist()]
         thin = {"mode": "lines", "hovertemplate": hover}
         return shape | thin | {"x": packed(x[run]), "y": packed(y[run]), "text": texts}
-    low, high = rows.interval(what.name)[1:]
+    low, high = rows.interval(quantity.name)[1:]
     texts = []
     for place in run.tolist():
         ends = (None if np.isnan(end) else float(end) for end in (low[place], high[place]))
-        texts.append(hover_text(rows[place], Measured(float(y[place]), *ends), what, commit_line(commits[x[place]])))
+        texts.append(
+            hover_text(rows[place], Measured(float(y[place]), *ends), quantity, commit_line(commits[x[place]]))
+        )
     return shape | {"x": x[run].tolist(), "y": y[run].tolist(), "text": texts}
 
 
@@ -261,12 +263,12 @@ def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:
     return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
 
 
-def hover_text(row: Row, value: Measured, what: Quantity, where: str) -> str:
+def hover_text(row: Row, value: Measured, quantity: Quantity, where: str) -> str:
     """Return the hover text of a point. ``where`` (escaped) names the point."""
     digits = decimals(value.value, 4) if value.value else 0
     interval = f" [{value.low:,.{digits}f} … {value.high:,.{digits}f}]" if value.low and value.high else ""
-    number = f"<b>{value.value:,.{digits}f} {what.unit}</b>{interval}".replace(",", THIN)
-    if what.name == "error":
+    number = f"<b>{value.value:,.{digits}f} {quantity.unit}</b>{interval}".replace(",", THIN)
+    if quantity.name == "error":
         number = f"<b>{value.value:.3e}</b>"
     lines = [f"<b>{escape(row.variant or row.suite)}</b>", number, where]
     if row.sm_mhz:

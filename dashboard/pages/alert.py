@@ -176,9 +176,9 @@ def body(
     return parts
 
 
-def alert_link(one: Tracked) -> Any:
+def alert_link(tracked: Tracked) -> Any:
     """Return the headline of an alert as a link to its page."""
-    return dcc.Link(headline(one.alert), href=f"/alert/{one.id}", className="link")
+    return dcc.Link(headline(tracked.alert), href=f"/alert/{tracked.id}", className="link")
 
 
 def history(events: list[Event]) -> list[Any]:

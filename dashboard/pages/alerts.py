@@ -219,28 +219,28 @@ def listed(
     return parts
 
 
-def _row(one: Tracked, now: int, archived: Mapping[str, int]) -> Any:
-    alert = one.alert
+def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
+    alert = tracked.alert
     worst = alert.members[0] if alert.members else None
-    text = summary(one) + archive(one, archived)
-    what = dcc.Link(text, href=f"/alert/{one.id}", className="link row", title=headline(alert))
+    text = summary(tracked) + archive(tracked, archived)
+    what = dcc.Link(text, href=f"/alert/{tracked.id}", className="link row", title=headline(alert))
     cells = [
-        html.Td(str(one.id), className="number dim"),
+        html.Td(str(tracked.id), className="number dim"),
         html.Td(what, className="what"),
         change_cell(worst.size, numbers(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(str(len(alert.members) or "–"), className="number"),
         html.Td(alert.range if alert.after else "–", className="mono"),
         html.Td(alert.cause.kind if alert.members else "–"),
         html.Td(alert.owner or "–", className="" if alert.owner else "dim"),
-        html.Td(age(alert.since or one.opened_at, now), className="number"),
-        html.Td(status(one), className="strong" if one.state in ("new", "reopened") else "dim"),
+        html.Td(age(alert.since or tracked.opened_at, now), className="number"),
+        html.Td(status(tracked), className="strong" if tracked.state in ("new", "reopened") else "dim"),
     ]
     return html.Tr(cells)
 
 
-def summary(one: Tracked) -> str:
+def summary(tracked: Tracked) -> str:
     """Return family, machine and series of an alert. Other columns show the numbers."""
-    alert = one.alert
+    alert = tracked.alert
     if alert.topic == "silent":
         return alert.text
     return f"{where(alert)}: {alert.members[0].series.label if alert.members else alert.text}"

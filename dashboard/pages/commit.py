@@ -165,10 +165,10 @@ def _family(found: CommitComparison, places: NDArray[np.intp]) -> Any:
     )
 
 
-def _cells(one: Compared) -> dict[str, Any]:
-    row, difference = one.row, one.difference
+def _cells(compared: Compared) -> dict[str, Any]:
+    row, difference = compared.row, compared.difference
     what = described([row], difference.quantity)
-    now, then = (each.measured(difference.quantity) if each else None for each in (row, one.before))
+    now, then = (each.measured(difference.quantity) if each else None for each in (row, compared.before))
 
     def percent(log: float | None) -> float | None:
         return None if log is None else 100 * math.expm1(log)

@@ -326,5 +326,5 @@ def _usual(results: Results, suite: str) -> list[str]:
     return ["latency", "speedup"] if "speedup" in quantities else list(quantities[:1])
 
 
-def _existing(asked: Sequence[str], there: Sequence[str]) -> list[str]:
-    return [one for one in asked if one in there]
+def _existing(requested: Sequence[str], there: Sequence[str]) -> list[str]:
+    return [one for one in requested if one in there]

@@ -61,11 +61,11 @@ def _plain(value: float) -> str:
 
 
 def _table_cells(row: Row) -> list[Any]:
-    def number(quantity: str, told: Callable[[float], str], interval: bool = False) -> Any:
+    def number(quantity: str, formatted: Callable[[float], str], interval: bool = False) -> Any:
         measured = row.measured(quantity)
         if measured is None:
             return html.Td("–", className="number dim")
-        text: list[Any] = [told(measured.value), " "]
+        text: list[Any] = [formatted(measured.value), " "]
         if interval:
             # The cell is added even if it is empty, so that the numbers of a column align.
             ends = measured.ends("–") if measured.low != measured.high else ""

@@ -105,11 +105,11 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     return parts
 
 
-def controls_chart(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
+def controls_chart(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
     """Return the rate of each control over the commits, in per cent of its own median; down is a slower machine."""
-    drawn = styles(list(one.controls), set())
+    drawn = styles(list(upkeep.controls), set())
     data: list[dict[str, Any]] = []
-    for name, points in one.controls.items():
+    for name, points in upkeep.controls.items():
         rates = sorted(rate for _, rate in points)
         middle = rates[len(rates) // 2]
         style = drawn[name]
@@ -127,7 +127,7 @@ def controls_chart(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> 
             }
         )
     figure = chart_layout(scheme)
-    shown = sorted({at for points in one.controls.values() for at, _ in points})
+    shown = sorted({at for points in upkeep.controls.values() for at, _ in points})
     step = max(1, -(-len(shown) // 4))
     ticks = shown[::-1][::step]
     figure["xaxis"] |= {
@@ -145,49 +145,55 @@ def controls_chart(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> 
     return {"data": data, "layout": figure}
 
 
-def _row(one: Upkeep, now: int) -> Any:
-    silent = one.reported_at < now - SILENT * 86_400_000
+def _row(upkeep: Upkeep, now: int) -> Any:
+    silent = upkeep.reported_at < now - SILENT * 86_400_000
     reported = "unknown"
-    if one.reported_at:
-        reported = f"{day(one.reported_at)}, {age(one.reported_at, now)}" + (" ◌ silent" if silent else "")
+    if upkeep.reported_at:
+        reported = f"{day(upkeep.reported_at)}, {age(upkeep.reported_at, now)}" + (" ◌ silent" if silent else "")
     throttled = "–"
-    if one.points:
-        share = f"{100 * one.throttled / one.points:.0f} %"
-        throttled = " ".join([share, ", ".join(reason for reason, _ in one.reasons)]).strip()
+    if upkeep.points:
+        share = f"{100 * upkeep.throttled / upkeep.points:.0f} %"
+        throttled = " ".join([share, ", ".join(reason for reason, _ in upkeep.reasons)]).strip()
     cells = [
-        html.Td(html.A(one.machine, href=f"#{_anchor(one)}", className="link mono row")),
-        html.Td(one.run.host.get("gpu") or one.run.strings.get("gpu") or one.run.strings.get("cpu") or "–"),
+        html.Td(html.A(upkeep.machine, href=f"#{_anchor(upkeep)}", className="link mono row")),
+        html.Td(upkeep.run.host.get("gpu") or upkeep.run.strings.get("gpu") or upkeep.run.strings.get("cpu") or "–"),
         html.Td(reported, className="slower nowrap" if silent else "nowrap"),
-        html.Td([commit_link(one.commit, one.machine), " ", html.Span(day(one.commit.date), className="dim nowrap")]),
-        html.Td(one.run.clock_state or "–", className="mono"),
-        html.Td("–" if one.sm_mhz is None else whole(one.sm_mhz), className="number"),
-        html.Td(throttled, className="slower" if one.throttled else "dim"),
-        html.Td("–" if one.noise is None else f"{100 * one.noise:.2f} %", className="number"),
-        html.Td("–" if one.mde is None else f"{100 * one.mde:.2f} %", className="number"),
-        html.Td(str(one.failed or "–"), className="failed" if one.failed else "dim"),
-        html.Td(toolchain_text(one.run), className="dim wide"),
+        html.Td(
+            [
+                commit_link(upkeep.commit, upkeep.machine),
+                " ",
+                html.Span(day(upkeep.commit.date), className="dim nowrap"),
+            ]
+        ),
+        html.Td(upkeep.run.clock_state or "–", className="mono"),
+        html.Td("–" if upkeep.sm_mhz is None else whole(upkeep.sm_mhz), className="number"),
+        html.Td(throttled, className="slower" if upkeep.throttled else "dim"),
+        html.Td("–" if upkeep.noise is None else f"{100 * upkeep.noise:.2f} %", className="number"),
+        html.Td("–" if upkeep.mde is None else f"{100 * upkeep.mde:.2f} %", className="number"),
+        html.Td(str(upkeep.failed or "–"), className="failed" if upkeep.failed else "dim"),
+        html.Td(toolchain_text(upkeep.run), className="dim wide"),
     ]
     return html.Tr(cells)
 
 
-def _section(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:
-    counted = f"{count(one.commits, 'commit')}, {count(one.series, 'series')}"
+def _section(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:
+    counted = f"{count(upkeep.commits, 'commit')}, {count(upkeep.series, 'series')}"
     parts: list[Any] = [
-        html.H2([mono(one.machine), html.Span(f" {counted}", className="dim")], id=_anchor(one)),
+        html.H2([mono(upkeep.machine), html.Span(f" {counted}", className="dim")], id=_anchor(upkeep)),
     ]
-    if one.controls:
+    if upkeep.controls:
         caption = [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
-        chart = graph(controls_chart(one, commits, scheme), f"Controls of {one.machine} over the commits")
+        chart = graph(controls_chart(upkeep, commits, scheme), f"Controls of {upkeep.machine} over the commits")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card"))
-    if one.turns:
+    if upkeep.turns:
         rows = [
             html.Tr([html.Td(commit_line(turn.commit)), html.Td(name), html.Td(old or "–"), html.Td(new or "–")])
-            for turn in one.turns[:MOST_TURNS]
+            for turn in upkeep.turns[:MOST_TURNS]
             for name, old, new in turn.changes
         ]
-        parts.append(table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain of {one.machine}"))
+        parts.append(table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain of {upkeep.machine}"))
     else:
-        parts.append(html.P(_unchanged(one.run), className="dim"))
+        parts.append(html.P(_unchanged(upkeep.run), className="dim"))
     return parts
 
 
@@ -199,6 +205,6 @@ def _unchanged(run: Run) -> str:
     return f"One toolchain at every commit, as far as recorded: {toolchain_text(run)}.{lacking}"
 
 
-def _anchor(one: Upkeep) -> str:
+def _anchor(upkeep: Upkeep) -> str:
     # Machine names may contain characters that must not occur in an address.
-    return "machine-" + "".join(letter if letter.isalnum() else "-" for letter in one.machine)
+    return "machine-" + "".join(letter if letter.isalnum() else "-" for letter in upkeep.machine)

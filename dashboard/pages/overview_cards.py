@@ -70,9 +70,12 @@ def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None)
     return News(tuple(ListedAlert(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
 
 
-def cards(every: Statuses, findings: MachineFindings | None, open_alerts: News | None = None) -> list[Any]:
+def cards(statuses: Statuses, findings: MachineFindings | None, open_alerts: News | None = None) -> list[Any]:
     """Return the cards: open alerts, slower, faster, failed, stale, and the geometric mean of all."""
-    return [alerts_card(every[0].row.machine if every else "", findings, open_alerts), *counted(every, findings)]
+    return [
+        alerts_card(statuses[0].row.machine if statuses else "", findings, open_alerts),
+        *counted(statuses, findings),
+    ]
 
 
 def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: News | None) -> Any:
@@ -87,17 +90,19 @@ def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: New
     )
 
 
-def counted(every: Statuses, findings: MachineFindings | None) -> list[Any]:
+def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
     """Return the cards that count series."""
-    failed, stale, ended = (int(some.sum()) for some in (every.are("failed"), every.stale, every.are("not measured")))
+    failed, stale, ended = (
+        int(some.sum()) for some in (statuses.are("failed"), statuses.stale, statuses.are("not measured"))
+    )
     late = f"{stale - ended} behind their family" if stale > ended else "" if ended else "behind their family"
     stale_note = ", ".join(part for part in (late, f"{ended} not measured since" if ended else "") if part)
     return [
-        _changed(every, "slower", findings),
-        _changed(every, "faster", findings),
+        _changed(statuses, "slower", findings),
+        _changed(statuses, "faster", findings),
         _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
         _card("Stale", str(stale), stale_note, "stale"),
-        html.Div(_words("Geomean", *_mean(every, findings)), className="count-card"),
+        html.Div(_words("Geomean", *_mean(statuses, findings)), className="count-card"),
     ]
 
 
@@ -137,35 +142,35 @@ def _line(results: Results, one: ListedAlert) -> Any:
     return html.Li(words)
 
 
-def _changed(every: Statuses, verdict: Verdict, findings: MachineFindings | None) -> Any:
+def _changed(statuses: Statuses, verdict: Verdict, findings: MachineFindings | None) -> Any:
     """Return the card with the number of confirmed changes, the largest of them, and the number of unconfirmed
     changes.
     """
-    found = np.flatnonzero(every.are(verdict))
-    bare = every.differences.verdict == LOUDEST.index(verdict)
-    maybe = int((every.are("unsure") & every.beyond_noise & bare).sum())
+    found = np.flatnonzero(statuses.are(verdict))
+    bare = statuses.differences.verdict == LOUDEST.index(verdict)
+    maybe = int((statuses.are("unsure") & statuses.beyond_noise & bare).sum())
     notes = []
     if len(found):
         # A change from or to zero has no size.
-        largest = every[int(found[np.argmax(np.nan_to_num(np.abs(every.worse[found])))])]
+        largest = statuses[int(found[np.argmax(np.nan_to_num(np.abs(statuses.worse[found])))])]
         row, size = largest.row, largest.worse
         if size is not None:
             notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
     if maybe:
         notes.append(f"{maybe}{' more' if len(found) else ''} beyond the noise, not confirmed")
-    note = "; ".join(notes) if notes and findings else _nothing(every, findings)
-    name = word(verdict, "value" if len(every) and every.rows.exact.all() else "").capitalize()
+    note = "; ".join(notes) if notes and findings else _nothing(statuses, findings)
+    name = word(verdict, "value" if len(statuses) and statuses.rows.exact.all() else "").capitalize()
     return _card(name, str(len(found)), note, verdict, SIGNS[verdict] if len(found) else "")
 
 
-def _nothing(every: Statuses, findings: MachineFindings | None) -> str:
+def _nothing(statuses: Statuses, findings: MachineFindings | None) -> str:
     """Return why there is nothing to count: no change was found, or changes cannot be known yet."""
     if findings is None:
         return "looking for changes …"
-    compared = ~np.isnan(every.worse)
+    compared = ~np.isnan(statuses.worse)
     if not compared.any():
         return "nothing measured at both"
-    if np.isnan(every.noise[compared]).all():
+    if np.isnan(statuses.noise[compared]).all():
         return "too few commits to know the noise"
     return "nothing beyond the noise"
 
@@ -185,16 +190,16 @@ def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -
     ]
 
 
-def _mean(every: Statuses, findings: MachineFindings | None) -> tuple[str, str]:
+def _mean(statuses: Statuses, findings: MachineFindings | None) -> tuple[str, str]:
     """Return the geometric mean of the series' speed ratios, and a text on what the mean covers.
 
     A change that noise explains counts as no change.
     """
-    both = ~np.isnan(every.worse)
-    changed = both & every.beyond_noise
+    both = ~np.isnan(statuses.worse)
+    changed = both & statuses.beyond_noise
     if not changed.any():
-        return "–", _nothing(every, findings)
-    mean = geomean(np.where(changed, every.worse, 0.0)[both])
+        return "–", _nothing(statuses, findings)
+    mean = geomean(np.where(changed, statuses.worse, 0.0)[both])
     number, part = count(int(both.sum()), "series"), int(changed.sum())
     return f"{math.exp(-mean):.3f}×", f"as fast, over {number}, {part} changed"
 

@@ -43,14 +43,14 @@ _LOUD: dict[Verdict, int] = {"slower": 1, "faster": 2, "failed": 3}
 _FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
-def table(results: Results, machine: str, every: Statuses) -> list[dict[str, Any]]:
+def table(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
     """Return the rows of the grid: one per series at its newest commit, as plain numbers in the columns' units.
 
     New failures since the compared commit come first, then slowdowns, then speedups, the largest change first. Old
     failures follow, then unconfirmed changes beyond the noise, then all other series by shape. Series that the machine
     cannot measure are left out.
     """
-    return cells_of(results, machine, in_order(every))
+    return cells_of(results, machine, in_order(statuses))
 
 
 def in_order(every: Statuses) -> Statuses:
@@ -97,8 +97,8 @@ def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dic
     return [_cells(one, past.get(one.row.key, ())) for one in some]
 
 
-def _series(results: Results, some: Sequence[Status]) -> Iterator[Series]:
-    for one in some:
+def _series(results: Results, statuses: Sequence[Status]) -> Iterator[Series]:
+    for one in statuses:
         for series in series_of(results, one.row.suite, one.row.machine).get(one.row.key, ()):
             if not results.benchmarks[series.benchmark].is_ratio:
                 yield series
@@ -126,8 +126,8 @@ def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, l
     return past
 
 
-def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
-    row = one.row
+def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
+    row = status.row
     numbers: dict[str, float | None] = {}
     for quantity in _SHOWN:
         measured = row.measured(quantity)
@@ -135,8 +135,8 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
         if quantity in ("latency", "speedup"):
             numbers[f"{quantity}_low"] = measured.low if measured else None
             numbers[f"{quantity}_high"] = measured.high if measured else None
-    difference = one.difference
-    ends = (None, None) if one.found else (difference.low, difference.high)
+    difference = status.difference
+    ends = (None, None) if status.found else (difference.low, difference.high)
     behind: dict[str, float] = {}
     times = difference.times
     if times:
@@ -145,7 +145,7 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
         behind["baseline_change"] = 100 * math.expm1(times.baseline)
     return {
         # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
-        "id": "\n".join((*row.key[1:], one.verdict)),
+        "id": "\n".join((*row.key[1:], status.verdict)),
         "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
         "family": row.suite,
         "variant": row.variant,
@@ -156,14 +156,14 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
         **numbers,
         "unit": row.unit,
         "bound": row.bound,
-        "change": None if one.worse is None else 100 * math.expm1(one.worse),
+        "change": None if status.worse is None else 100 * math.expm1(status.worse),
         "change_low": None if ends[0] is None else 100 * math.expm1(ends[0]),
         "change_high": None if ends[1] is None else 100 * math.expm1(ends[1]),
-        "verdict": one.verdict,
-        "sign": SIGNS[one.verdict] if one.worse is not None else "",
+        "verdict": status.verdict,
+        "sign": SIGNS[status.verdict] if status.worse is not None else "",
         "mde": None if row.mde is None else 100 * row.mde,
         "state": STATE_LABELS[row.state],
-        "stale": one.stale,
+        "stale": status.stale,
         **behind,
         "why": ". ".join(
             part for part in (row.reason, difference.times.text if difference.times else "", row.note) if part

@@ -246,14 +246,14 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
     return [html.H2("Changes"), html.Ul(lines, className="news")]
 
 
-def _place(one: Finding, named: Mapping[str, Commit], machine: str) -> list[Any]:
+def _place(finding: Finding, named: Mapping[str, Commit], machine: str) -> list[Any]:
     """Return the commit of a change. For several possible commits, return the two ends with a link that compares
     them.
     """
-    if one.exact and one.end in named:
-        return [commit_link(named[one.end], machine), f" {named[one.end].subject}"]
-    href = link("/compare", bm=machine, bc=one.good, hm=machine, hc=one.end)
-    return ["in ", dcc.Link(one.range, href=href, className="link mono")]
+    if finding.exact and finding.end in named:
+        return [commit_link(named[finding.end], machine), f" {named[finding.end].subject}"]
+    href = link("/compare", bm=machine, bc=finding.good, hm=machine, hc=finding.end)
+    return ["in ", dcc.Link(finding.range, href=href, className="link mono")]
 
 
 def _elsewhere(address: SeriesAddress, machine: str) -> Any:

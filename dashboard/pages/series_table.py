@@ -20,15 +20,15 @@ MOST_ROWS = 50
 
 
 def commit_table(
-    commits: Sequence[Commit], machine: str, points: Points, what: Quantity, zoom: tuple[float, ...] = ()
+    commits: Sequence[Commit], machine: str, points: Points, quantity: Quantity, zoom: tuple[float, ...] = ()
 ) -> list[Any]:
     """Return the newest visible commits: number, step from the previous commit (more is slower), clocks, toolchain."""
     seen = [place for place, (point, _) in enumerate(points) if within(point.commit, zoom)]
     listed = seen[-MOST_ROWS:][::-1]
     beside = {title: told for title, told in _BESIDE.items() if any(told(points[place][0]) for place in listed)}
-    head = ["Commit", "Date", f"{what.label} {what.unit}", "Change %", *beside, "State", "Subject"]
+    head = ["Commit", "Date", f"{quantity.label} {quantity.unit}", "Change %", *beside, "State", "Subject"]
     told = list(beside.values())
-    body = [html.Tr(_table_cells(commits, machine, points, what, place, told)) for place in listed]
+    body = [html.Tr(_table_cells(commits, machine, points, quantity, place, told)) for place in listed]
     more = len(seen) - len(listed)
     table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
     parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
@@ -50,7 +50,7 @@ def _table_cells(
     commits: Sequence[Commit],
     machine: str,
     points: Points,
-    what: Quantity,
+    quantity: Quantity,
     place: int,
     beside: Sequence[Callable[[Point], str]],
 ) -> list[Any]:
@@ -60,7 +60,7 @@ def _table_cells(
     moved = ""
     if number and last and before and before.version == point.version and min(number.value, last.value) > 0:
         # As on every page, more is worse: if 1.5 × become 1.4 ×, the time grows by 7 %.
-        old, new = (number.value, last.value) if what.higher_is_better else (last.value, number.value)
+        old, new = (number.value, last.value) if quantity.higher_is_better else (last.value, number.value)
         moved = minus(f"{100 * (new / old - 1):+z.2f}")
     tools = toolchain_change(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")

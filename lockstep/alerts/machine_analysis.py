@@ -217,9 +217,9 @@ class _MachineAnalysis:
         return {one.row: one for one in followed(trends, reported.baselines)}
 
 
-def _exact_of(one: Followed) -> Sequence[Change]:
+def _exact_of(followed: Followed) -> Sequence[Change]:
     """Return the changes of an exact series. Noise does not hide them, and later points do not move them."""
-    return exact_changes(one.values.values, one.values.better)
+    return exact_changes(followed.values.values, followed.values.better)
 
 
 def _measured(trends: Sequence[Trend]) -> dict[str, list[int]]:

@@ -107,12 +107,12 @@ def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping
     return best[-1][-1][2]
 
 
-def _distance(one: _Known, member: Member, span: tuple[int, int]) -> float | None:
+def _distance(known: _Known, member: Member, span: tuple[int, int]) -> float | None:
     """Return the distance of two changes in measured commits; ``None`` if they are not the same change."""
-    gap = float(max(span[0] - one.end, one.start - span[1], 0))
-    if one.key != member.key:
-        if gap > NEAR or (one.accepted and abs(member.size) > _ACCEPTED * abs(one.size)):
+    gap = float(max(span[0] - known.end, known.start - span[1], 0))
+    if known.key != member.key:
+        if gap > NEAR or (known.accepted and abs(member.size) > _ACCEPTED * abs(known.size)):
             return None
         # The distance of the ends decides between overlapping ranges.
-        gap += min(abs(span[1] - one.end), NEAR) / 10 + 0.1
-    return gap + (_WITHDRAWN if one.withdrawn else 0.0)
+        gap += min(abs(span[1] - known.end), NEAR) / 10 + 0.1
+    return gap + (_WITHDRAWN if known.withdrawn else 0.0)

@@ -56,8 +56,8 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
     cache.sweep(key, results.machines)
 
 
-def _finding(one: FoundChange) -> Finding:
-    step = one.step
+def _finding(change: FoundChange) -> Finding:
+    step = change.step
     return Finding(
         series=step.series,
         size=step.size,
@@ -69,9 +69,9 @@ def _finding(one: FoundChange) -> Finding:
         end=step.end,
         suspects=len(step.between),
         unknown=step.unknown,
-        kind=one.cause.kind,
-        sentence=one.cause.sentence,
-        suppressed=one.suppressed,
+        kind=change.cause.kind,
+        sentence=change.cause.sentence,
+        suppressed=change.suppressed,
         unsettled=step.unsettled,
         old=step.old,
         new=step.new,

@@ -134,11 +134,11 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         return 0
 
 
-def _costs(suite: Suite, asked: Sequence[str] | None) -> Sequence[str]:
+def _costs(suite: Suite, requested: Sequence[str] | None) -> Sequence[str]:
     """Return the costs to measure: the costs on the command line, or without the option the costs that the suite
     states.
     """
-    return suite.quantities if asked is None else asked or tuple(COSTS)
+    return suite.quantities if requested is None else requested or tuple(COSTS)
 
 
 def _judge(

@@ -35,16 +35,16 @@ class AAControl:
             if one.change is not None and (self.on_cpu or one.outcome in ("slower", "faster"))
         }
 
-    def least(self, key: SeriesKey, asked: float) -> float:
-        """Return the smallest change of a case that counts, as a share: ``asked``, or more if the noise requires it."""
+    def least(self, key: SeriesKey, requested: float) -> float:
+        """Return the smallest change of a case that counts: ``requested``, or more if the noise requires it."""
         worst = max((apart for apart, _ in self._apart.values()), default=0.0)
         own = self._apart.get(key, (worst, True))[0] if self.on_cpu else worst
-        return max(asked, own)
+        return max(requested, own)
 
-    def note(self, asked: Callable[[SeriesKey], float]) -> str:
-        """Return a note on the noise, or ""; ``asked`` returns the requested smallest change of a case."""
+    def note(self, requested: Callable[[SeriesKey], float]) -> str:
+        """Return a note on the noise, or ""; ``requested`` returns the requested smallest change of a case."""
         key = max(self._apart, key=lambda one: self._apart[one][0], default=None)
-        if key is None or self._apart[key][0] <= asked(key):
+        if key is None or self._apart[key][0] <= requested(key):
             return ""
         apart, ends = self._apart[key]
         if apart > _MOST:

@@ -73,13 +73,13 @@ class GateWorker(Watched):
             suite: {side: _facts(row) for side, row in sides.items()} for suite, sides in ready["found"].items()
         }
 
-    def judge(self, asked: GroupRequest) -> Iterator[Verdict]:
+    def judge(self, request: GroupRequest) -> Iterator[Verdict]:
         """Yield the verdict of each case of a group as soon as the case is decided.
 
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
         """
-        self.ask({"judge": asdict(asked)})
+        self.ask({"judge": asdict(request)})
         for event in self.until("judged"):
             if event["event"] == "verdict":
                 yield verdict_from(event["verdict"])

@@ -78,21 +78,21 @@ class Comparer:
         self._trusted = self._trusted.with_variants(family.variants)
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 
-    def judge(self, suite: Suite, asked: GroupRequest) -> Iterator[Verdict]:
+    def judge(self, suite: Suite, request: GroupRequest) -> Iterator[Verdict]:
         """Yield the verdict of each case of a group as soon as the case is decided.
 
         Raises:
             DeviceLost: a side broke the CUDA context.
         """
-        case, l2 = suite.case(asked.group.case), asked.group.l2
-        deadline = time.monotonic() + asked.deadline_s
+        case, l2 = suite.case(request.group.case), request.group.l2
+        deadline = time.monotonic() + request.deadline_s
         contenders: dict[SeriesKey, Contender] = {}
-        for key in asked.group.cases():
-            refused = self._refuse(suite, case, key, asked.twins)
+        for key in request.group.cases():
+            refused = self._refuse(suite, case, key, request.twins)
             if refused is not None:
                 yield refused
             else:
-                contenders[key] = self._contender(suite, key.variant, asked.twins)
+                contenders[key] = self._contender(suite, key.variant, request.twins)
         if not contenders:
             return
         try:
@@ -104,15 +104,15 @@ class Comparer:
         tests = {}
         for key in contenders:
             name = key.variant
-            tests[key] = Test(asked.min_effect[name], asked.alpha[name], asked.cases, asked.same_within[name])
+            tests[key] = Test(request.min_effect[name], request.alpha[name], request.cases, request.same_within[name])
         first = {key: CaseRound(contender, tests[key]) for key, contender in contenders.items()}
         for key in self._round(suite, case, l2, count, first, deadline):
-            if first[key].decision not in ("slower", "faster") or asked.twins:
+            if first[key].decision not in ("slower", "faster") or request.twins:
                 yield verdict_of(key, first[key], None)
         again = {
             key: CaseRound(contenders[key], tests[key])
             for key, trial in first.items()
-            if trial.decision in ("slower", "faster") and not asked.twins
+            if trial.decision in ("slower", "faster") and not request.twins
         }
         for key in self._round(suite, case, l2, count, again, deadline):
             yield verdict_of(key, first[key], again[key])

@@ -58,7 +58,7 @@ class Selection:
 
 def select(
     suites: Mapping[str, Suite],
-    asked: Mapping[str, Sequence[str] | None],
+    requested: Mapping[str, Sequence[str] | None],
     *,
     on_cpu: bool,
     l2: str = "both",
@@ -68,14 +68,14 @@ def select(
 
     Args:
         suites: the requested suites.
-        asked: labels of the requested cases, by suite; ``None`` for all cases of a suite.
+        requested: labels of the requested cases, by suite; ``None`` for all cases of a suite.
         on_cpu: whether the machine has no GPU.
         l2: a cache state, or "both".
         variants: names of the variants; empty for all.
     """
     cases: dict[str, Sequence[str]] = {}
     for name, suite in suites.items():
-        here, wanted = (suite.quick if on_cpu else suite.cases), asked[name]
+        here, wanted = (suite.quick if on_cpu else suite.cases), requested[name]
         cases[name] = [case.label for case in here if wanted is None or case.label in wanted]
     states: tuple[str, ...] = CACHE_STATES if l2 == "both" else (l2,)
     if on_cpu:

@@ -240,11 +240,11 @@ def _undo(gpu: Gpu, record: LockRecord | None) -> None:
     remove_record(gpu.uuid)
 
 
-def _no_such_clock(gpu: Gpu, asked: ClockState) -> str:
+def _no_such_clock(gpu: Gpu, requested: ClockState) -> str:
     """Return what is wrong with the requested clock; "" if the driver lists the clock, or has no list."""
-    clocks = gpu.sm_clocks(asked.memory_mhz)
-    if clocks is None or asked.target == "base" or asked.target is None or asked.target in clocks:
+    clocks = gpu.sm_clocks(requested.memory_mhz)
+    if clocks is None or requested.target == "base" or requested.target is None or requested.target in clocks:
         return ""
-    target = asked.target
+    target = requested.target
     nearest = sorted(sorted(clocks, key=lambda mhz: abs(mhz - target))[:2])
     return f"{target} MHz is not an SM clock of this GPU; nearest are {' and '.join(map(str, nearest))} MHz"

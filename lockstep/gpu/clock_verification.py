@@ -87,31 +87,33 @@ def torch_load(gpu: Gpu) -> Load | None:
     return load
 
 
-def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
-    """Return ``asked`` if the clock matches it under load, else an unlocked state with the reason."""
+def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
+    """Return ``requested`` if the clock matches it under load, else an unlocked state with the reason."""
     if load is None:
-        return ClockState(reason="not verified", detail=f"no load to verify {asked.label}")
+        return ClockState(reason="not verified", detail=f"no load to verify {requested.label}")
     samples = _sample_under(gpu, load)
     busy = [s for s in samples if s.sm_mhz is not None and "idle" not in (s.reasons or ())]
-    if asked.memory_mhz is not None:
+    if requested.memory_mhz is not None:
         busy = [s for s in busy if s.memory_mhz is not None]
     if len(busy) < _MIN_SAMPLES:
         detail = f"{len(busy)} of {len(samples)} samples show a readable clock of a busy GPU {gpu.uuid}: wrong GPU?"
         return ClockState(reason="not verified", detail=detail)
     clocks = [s.sm_mhz for s in busy if s.sm_mhz is not None]
     throttling = sorted({reason for s in busy for reason in s.reasons or () if reason in THROTTLING})
-    if asked.target == "base":
+    if requested.target == "base":
         # NVML does not report the MHz of the base clock, so check that it is steady and not throttled.
         holds = max(clocks) - min(clocks) <= TOLERANCE_MHZ and not throttling
     else:
-        holds = all(abs(mhz - (asked.target or 0)) <= TOLERANCE_MHZ for mhz in clocks)
-    if asked.memory_mhz is not None:
-        holds = holds and all(abs((s.memory_mhz or 0) - asked.memory_mhz) <= TOLERANCE_MHZ for s in busy)
+        holds = all(abs(mhz - (requested.target or 0)) <= TOLERANCE_MHZ for mhz in clocks)
+    if requested.memory_mhz is not None:
+        holds = holds and all(abs((s.memory_mhz or 0) - requested.memory_mhz) <= TOLERANCE_MHZ for s in busy)
     span = str(min(clocks)) if min(clocks) == max(clocks) else f"{min(clocks)} to {max(clocks)}"
     seen = f"{span} MHz in {len(busy)} samples under load" + (f" ({', '.join(throttling)})" if throttling else "")
     if holds:
-        return replace(asked, detail=seen)
-    return ClockState(reason="does not hold", detail=f"requested {asked.label}, measured {seen}; request a lower clock")
+        return replace(requested, detail=seen)
+    return ClockState(
+        reason="does not hold", detail=f"requested {requested.label}, measured {seen}; request a lower clock"
+    )
 
 
 def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:

@@ -122,10 +122,10 @@ def _log(mhz: float | None, law: ClockLaw) -> float:
 
 
 def _normalised(
-    pairs: Sequence[Pair], mine: ClockLaw, mine_clock: float, rival: ClockLaw, rival_clock: float
+    pairs: Sequence[Pair], law: ClockLaw, mine_clock: float, rival: ClockLaw, rival_clock: float
 ) -> list[list[float]]:
     return [
-        [a - b for a, b in zip(mine.at(pair.mine, mine_clock), rival.at(pair.rival, rival_clock), strict=True)]
+        [a - b for a, b in zip(law.at(pair.mine, mine_clock), rival.at(pair.rival, rival_clock), strict=True)]
         for pair in pairs
     ]
 

@@ -197,33 +197,33 @@ class Verifier:
                 misfits |= {name} if is_input or prepare is None else set(bind(prepare, checker.inputs))
         return misfits
 
-    def _arguments(self, one: Timed, checker: Checker) -> dict[str, Any]:
-        with self.active(one.arm.name):
-            return checker.arguments(one.family, one.variant)
+    def _arguments(self, timed: Timed, checker: Checker) -> dict[str, Any]:
+        with self.active(timed.arm.name):
+            return checker.arguments(timed.family, timed.variant)
 
-    def _write(self, one: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:
+    def _write(self, timed: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:
         """Copy the values of each set into the arm's arguments. Addresses in ``written`` are skipped; new addresses
         are added.
         """
         for number, checker in of_set.items():
-            arguments = self._arguments(one, checker)
-            for name, value in one.arm.calls[number].arguments.items():
+            arguments = self._arguments(timed, checker)
+            for name, value in timed.arm.calls[number].arguments.items():
                 if name != "out":
                     write(value, arguments.get(name), written)
 
-    def _replay(self, one: Timed, of_set: Mapping[int, Checker]) -> None:
+    def _replay(self, timed: Timed, of_set: Mapping[int, Checker]) -> None:
         """Fill the arm's outputs with NaN and run the arm's replay."""
-        self._poison(one, of_set)
+        self._poison(timed, of_set)
         if self.suite.inout:
-            self._write(one, of_set, set())
+            self._write(timed, of_set, set())
         if self.device.kind == "cpu":
             next(iter(of_set.values())).poison_free_memory()
-        one.replay()
+        timed.replay()
         self.device.synchronize()
 
     def _repeat(
         self,
-        one: Timed,
+        timed: Timed,
         unseen: Callable[[], Checker],
         own: Checker,
         of_set: Mapping[int, Checker],
@@ -235,17 +235,17 @@ class Verifier:
         Raises:
             Disqualified: the arm does less work on values that it has seen, or a result is wrong.
         """
-        rotation = one.arm.capture(self.device, self.device.new_pool(), 1)
-        single = replace(one, replay=rotation)
-        calls = one.arm.calls
+        rotation = timed.arm.capture(self.device, self.device.new_pool(), 1)
+        single = replace(timed, replay=rotation)
+        calls = timed.arm.calls
         trials: list[Trial] = []
         try:
             rotation()
             while undecided(trials):
                 checker = unseen()
-                self._write(one, _in_each(one, own), set())
+                self._write(timed, _in_each(timed, own), set())
                 repeated = time_undisturbed([rotation, rotation], self.device)[1].seconds
-                self._write(one, _in_each(one, checker), set())
+                self._write(timed, _in_each(timed, checker), set())
                 told = chance.randrange(len(calls))
                 for number, call in enumerate(calls):
                     if number != told:  # every set gets its own values, except the set that has a reference
@@ -255,58 +255,58 @@ class Verifier:
                 # Copied at once: work that another thread finishes after the call returned must come too late.
                 result = map_tensors(rotation.results()[told], torch.clone)
                 trials.append(Trial(fresh, repeated))
-                self._expect(one, checker, outputs_of(one.variant, result, self.device.torch_device))
+                self._expect(timed, checker, outputs_of(timed.variant, result, self.device.torch_device))
         finally:
-            self._write(one, of_set, set())
+            self._write(timed, of_set, set())
         if evidence := skipped_work(trials):
-            raise Disqualified(Rule.TIMED_RESULT, f"{one.variant} {evidence}")
+            raise Disqualified(Rule.TIMED_RESULT, f"{timed.variant} {evidence}")
 
-    def _poison(self, one: Timed, sets: Iterable[int]) -> None:
+    def _poison(self, timed: Timed, sets: Iterable[int]) -> None:
         """Fill the arm's outputs of these sets with NaN."""
-        results = one.replay.results()
+        results = timed.replay.results()
         for number in sets:
-            call = one.arm.calls[number]
+            call = timed.arm.calls[number]
             map_tensors(call.arguments.get("out"), poison)
-            outputs = outputs_of(one.variant, results[number], self.device.torch_device)
-            refuse_aliases(one.variant, outputs, named_tensors(call.arguments, self.suite.inout))
+            outputs = outputs_of(timed.variant, results[number], self.device.torch_device)
+            refuse_aliases(timed.variant, outputs, named_tensors(call.arguments, self.suite.inout))
             for output in outputs:
                 poison(output)
 
-    def _compare(self, one: Timed, of_set: Mapping[int, Checker], chance: random.Random) -> None:
+    def _compare(self, timed: Timed, of_set: Mapping[int, Checker], chance: random.Random) -> None:
         """Compare the outputs of one set in full. Other sets with a larger error (see ``ALIKE``) are also compared in
         full.
 
         Raises:
             Disqualified: a set's outputs are wrong.
         """
-        results, outputs = one.replay.results(), {}
+        results, outputs = timed.replay.results(), {}
         for number in of_set:
-            outputs[number] = outputs_of(one.variant, results[number], self.device.torch_device)
+            outputs[number] = outputs_of(timed.variant, results[number], self.device.torch_device)
             if not outputs[number]:
-                arguments = one.arm.calls[number].arguments
+                arguments = timed.arm.calls[number].arguments
                 outputs[number] = [tensor for name in self.suite.inout for tensor in tensors_of(arguments[name])]
         sample = chance.choice(list(of_set))
-        self._expect(one, of_set[sample], outputs[sample])
+        self._expect(timed, of_set[sample], outputs[sample])
         told = torch.stack([_error(outputs[number], checker) for number, checker in of_set.items()]).tolist()
         errors = dict(zip(of_set, told, strict=True))
         for number, error in errors.items():
             if not error <= ALIKE * errors[sample]:
-                self._expect(one, of_set[number], outputs[number])
+                self._expect(timed, of_set[number], outputs[number])
 
-    def _expect(self, one: Timed, checker: Checker, outputs: Sequence[torch.Tensor]) -> None:
+    def _expect(self, timed: Timed, checker: Checker, outputs: Sequence[torch.Tensor]) -> None:
         try:
-            checker.compare(one.variant, outputs)
+            checker.compare(timed.variant, outputs)
         except WrongResult as wrong:
             raise Disqualified(Rule.TIMED_RESULT, f"timed, and wrong on other values: {wrong.evidence}") from wrong
 
-    def _changed(self, one: Timed, of_set: Mapping[int, Checker]) -> list[str]:
+    def _changed(self, timed: Timed, of_set: Mapping[int, Checker]) -> list[str]:
         """Return the names of inputs that no longer hold the values written into them."""
         names, changed = [], []
         for number, checker in of_set.items():
-            arguments = self._arguments(one, checker)
+            arguments = self._arguments(timed, checker)
             for name, value in checker.inputs.items():
                 if arguments.get(name) is value and name not in self.suite.inout:
-                    mine = one.arm.calls[number].arguments[name]
+                    mine = timed.arm.calls[number].arguments[name]
                     pairs = zip(tensors_of(mine), tensors_of(value), strict=True)
                     names += [name] * len(tensors_of(value))
                     changed += [(bits(have) != bits(given)).any() for have, given in pairs]
@@ -314,9 +314,9 @@ class Verifier:
         return sorted({name for name, is_changed in zip(names, told, strict=True) if is_changed})
 
 
-def _in_each(one: Timed, checker: Checker) -> dict[int, Checker]:
+def _in_each(timed: Timed, checker: Checker) -> dict[int, Checker]:
     """Return a dict that gives every set of the arm the same values."""
-    return dict.fromkeys(range(len(one.arm.calls)), checker)
+    return dict.fromkeys(range(len(timed.arm.calls)), checker)
 
 
 def _scale(arguments: Mapping[str, Any], factor: float) -> None:

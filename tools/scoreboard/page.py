@@ -254,9 +254,9 @@ def _over(ours: Estimate | None, other: Estimate | None) -> Estimate | None:
     return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
 
-def _case(label: str, one: Measured, recorded: Recorded) -> str:
-    older = one.provenance.commit != recorded.newest.commit
-    return f"{label} ({one.provenance.commit[:8]})" if older else label
+def _case(label: str, measured: Measured, recorded: Recorded) -> str:
+    older = measured.provenance.commit != recorded.newest.commit
+    return f"{label} ({measured.provenance.commit[:8]})" if older else label
 
 
 def _micro(record: Record | None) -> str:
