@@ -24,9 +24,9 @@ from lockstep.timing.check import brief
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.intervals import estimated
 
-#: Number of calls in a batch, and number of batches in an epoch. The host waits once about a thousand launches are
-#: queued.
-CALLS, BATCHES = 32, 3
+#: Maximum and minimum number of calls in a batch, number of batches in an epoch, and seconds that a batch of slow calls
+#: should take at most. The host waits once about a thousand launches are queued.
+CALLS, FEWEST, BATCHES, BATCH_S = 32, 4, 3, 1e-2
 
 #: The GPU spins this many times as long as the batch is expected to take, and at least this many seconds.
 AHEAD, LEAST_S = 1.5, 2e-4
@@ -149,9 +149,10 @@ class HostTime:
         Raises:
             Waited: the GPU finished early in every attempt.
         """
-        calls = CALLS
         if arm.name not in self._expected:
-            self._expected[arm.name] = self._timed(arm, calls, 0.0, restore)[0]
+            # Twice: the first calls outside a graph may load or compile.
+            self._expected[arm.name] = min(self._timed(arm, FEWEST, 0.0, restore)[0] for _ in range(2))
+        calls = max(FEWEST, min(CALLS, int(BATCH_S / self._expected[arm.name])))
         for _ in range(TRIES):
             seconds, outlasted = self._timed(arm, calls, self._expected[arm.name], restore)
             if outlasted:

@@ -85,6 +85,18 @@ def test_it_is_the_time_of_the_calls_and_not_of_the_gpu(gpu):
     assert meter.reason("fast") == ""
 
 
+def test_slow_calls_come_in_short_batches_and_their_first_one_counts_nowhere(gpu):
+    slow, first = gpu.call(1.5e-3), []
+
+    def loads():
+        first.append(None)
+        return slow() if len(first) > 1 else gpu.call(1.0)()
+
+    found, _ = measured(gpu, {"slow": loads}, epochs=1)
+    assert found["slow"]["host"].value == pytest.approx(1.5e-3, rel=1e-9)
+    assert max(gpu.spun) == pytest.approx(1.5 * 6 * 1.5e-3), "six calls a batch"
+
+
 def test_a_full_queue_shortens_the_batch(monkeypatch):
     gpu = Gpu(monkeypatch, queue=60)
     found, _ = measured(gpu, {"many": gpu.call(launches=5)}, epochs=1)
