@@ -15,6 +15,7 @@ from lockstep.alerts.attribution import Cause, Kind
 from lockstep.alerts.change_facts import Step
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.model import Alert, Member, Topic, Waiver
+from lockstep.record.quantity import APART
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,12 @@ def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Aler
         order: all commits, oldest first. The order gives the good commit before a range that several series narrow.
     """
     position = {commit: index for index, commit in enumerate(order)}
-    # A wrong result does not concern time. So it forms a group apart from slowdowns in the same commits.
-    families: dict[tuple[str, str, bool], list[ReportedStep]] = defaultdict(list)
+    # A wrong result does not concern time, and a slow host is not a slow kernel. So each forms a group apart from
+    # slowdowns in the same commits.
+    families: dict[tuple[str, str, str], list[ReportedStep]] = defaultdict(list)
     for reported in steps:
         series = reported.step.series
-        families[series.machine, series.family, series.checked].append(reported)
+        families[series.machine, series.family, APART.get(series.quantity, "")].append(reported)
     alerts = [
         _alert(machine, family, gathered.steps, position)
         for (machine, family, _), members in sorted(families.items())

@@ -24,7 +24,7 @@ from lockstep.alerts.new_alerts import NewAlerts
 from lockstep.alerts.schema import ALERT, MEMBER
 from lockstep.alerts.stored_alert import log_line, now_ms, perform, tracked, write_log
 from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
-from lockstep.record.quantity import CHECKED
+from lockstep.record.quantity import APART
 
 #: Note of an archived alert.
 _SILENT = "archived under the alert that its machine is silent"
@@ -293,10 +293,10 @@ def _place_of(alert: Alert) -> tuple[str, str, str]:
 
 
 def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
-    """Return the key of alerts that a new change may join. Changes of checks and changes of times have different
-    keys.
+    """Return the key of alerts that a new change may join. Changes of checks, of the host's time, of the time to
+    compile and of times on the device have different keys.
     """
-    return machine, family, f"{topic} check" if quantity in CHECKED else topic
+    return machine, family, f"{topic} {APART[quantity]}" if quantity in APART else topic
 
 
 def _hash(key: str) -> str:

@@ -78,6 +78,9 @@ MEASURED_TYPES = ("lockstep", COST_TYPE)
 #: Results of each record's check: they are series here, but not benchmarks of asv.
 CHECKED = ("error", "deterministic")
 
+#: Quantities that do not follow the time on the device, by what they follow. Their changes get alerts of their own.
+APART: Mapping[str, str] = {**dict.fromkeys(CHECKED, "check"), "host": "host", "compile": "compile"}
+
 #: asv's type of the benchmarks with exact quantities.
 EXACT_TYPE = "exact"
 

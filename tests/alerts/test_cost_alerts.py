@@ -8,6 +8,8 @@ from history import CASES, DAY_MS, START_MS, VARIANT, Here, commits_of, write_hi
 from lockstep.alerts.analysis import analyse_results
 from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.database import Database
+from lockstep.alerts.store import AlertStore
 from lockstep.alerts.text import headline
 from lockstep.history.store import Store
 from lockstep.record.quantity import COSTS
@@ -78,3 +80,18 @@ def test_a_cost_that_is_no_longer_measured_has_stopped(tmp_path):
     [alert] = found.alerts
     assert alert.topic == "stopped"
     assert "linear.torch M=1,K=64 cold host" in alert.text
+
+
+def test_the_hosts_time_and_the_compilers_are_told_apart_from_the_gpus(tmp_path):
+    slower = {"host": 1.3, "behind": 1.1, "compile": 1.5}
+
+    def planted(number):
+        after = number >= PLANTED
+        return Here(costs=slower if after else dict.fromkeys(slower, 1.0), slower=1.1 if after else 1.0)
+
+    _, found = analysed(tmp_path, planted)
+    told = [{member.series.quantity for member in alert.members} for alert in found.alerts]
+    assert sorted(told, key=sorted) == [{"behind_speedup", "speedup"}, {"compile"}, {"host"}]
+    store = AlertStore(Database(tmp_path / "alerts.sqlite"))
+    assert len(store.sync(found.current_alerts).opened) == 3
+    assert store.sync(found_in(tmp_path).current_alerts).opened == ()
