@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import socket
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +46,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         self.cfg.set("workers", self._workers)
         # gunicorn's workers check their parent once a second, but not while a thread holds Python's lock.
         self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
+        self.cfg.set("worker_exit", lambda server, worker: end_at_once(worker))
         self.cfg.set("bind", f"fd://{self._descriptor}")
 
     def load(self) -> Any:
@@ -63,6 +66,18 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
     collect_seldom()
     share_arenas()
     _Server(app, listener, workers, trusted).run()
+
+
+def end_at_once(worker: Any) -> None:
+    """End the process of a worker that has served, without taking Python down.
+
+    Freeing the loaded results takes longer than gunicorn waits on a busy host. It would kill the worker, and report
+    that memory may be short. A worker that failed at its start is left to gunicorn, which then gives up.
+    """
+    if worker.booted:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def collect_seldom() -> None:
