@@ -17,9 +17,9 @@ LEAST_RANGE = 0.10
 LOG_FROM = 2.5
 
 
-def within(place: int, zoom: tuple[float, ...]) -> bool:
+def within(index: int, zoom: tuple[float, ...]) -> bool:
     """Return whether the zoom includes a commit's place; () includes all."""
-    return not zoom or zoom[0] <= place <= zoom[1]
+    return not zoom or zoom[0] <= index <= zoom[1]
 
 
 def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: int = 0) -> dict[str, Any]:

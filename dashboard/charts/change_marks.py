@@ -16,16 +16,16 @@ from lockstep.history.model import Commit
 
 
 def marks(
-    changes: Sequence[tuple[str, Finding]], commits: Sequence[Commit], place: Mapping[str, int], scheme: Scheme
+    changes: Sequence[tuple[str, Finding]], commits: Sequence[Commit], positions: Mapping[str, int], scheme: Scheme
 ) -> list[Mark]:
     """Return the changes of several variants as marks: one per commit and direction, in the colour of the cause.
 
-    ``place`` is the index of each commit's hash in ``commits``.
+    ``positions`` is the index of each commit's hash in ``commits``.
     """
     gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, one in changes:
-        if one.commit in place:
-            gathered[place[one.commit], sign(one.size)].append((variant, one))
+        if one.commit in positions:
+            gathered[positions[one.commit], sign(one.size)].append((variant, one))
     found = []
     for (at, glyph), some in sorted(gathered.items()):
         lines = [f"{glyph} <b>{escape(variant)}</b> {amount(one)} · {one.kind}" for variant, one in some]

@@ -123,8 +123,8 @@ def block(
     return {"rowData": cells([items[place] for place in found[start:end]]), "rowCount": len(found)}
 
 
-def _mentions(place: int, texts: Sequence[Sequence[str]], words: Sequence[str]) -> bool:
-    text = "\n".join([column[place] for column in texts]).lower()
+def _mentions(index: int, texts: Sequence[Sequence[str]], words: Sequence[str]) -> bool:
+    text = "\n".join([column[index] for column in texts]).lower()
     return all(word in text for word in words)
 
 

@@ -51,11 +51,11 @@ def _table_cells(
     machine: str,
     points: Points,
     quantity: Quantity,
-    place: int,
+    index: int,
     beside: Sequence[Callable[[Point], str]],
 ) -> list[Any]:
-    point, number = points[place]
-    before, last = points[place - 1] if place else (None, None)
+    point, number = points[index]
+    before, last = points[index - 1] if index else (None, None)
     commit = commits[point.commit]
     moved = ""
     if number and last and before and before.version == point.version and min(number.value, last.value) > 0:

@@ -147,12 +147,12 @@ class MachineFindings:
         chosen = places[(self._last[places] > after) & ~self._suppressed[places]]
         return [self._finding(name, place) for place in chosen.tolist()]
 
-    def _finding(self, name: SeriesName, place: int) -> Finding:
-        return Finding(name, *self._line(place))
+    def _finding(self, name: SeriesName, index: int) -> Finding:
+        return Finding(name, *self._line(index))
 
-    def _line(self, place: int) -> list[Any]:
+    def _line(self, index: int) -> list[Any]:
         """Return the content of a line after the first."""
-        content: list[Any] = json.loads(self._text[self._start[place] : self._end[place]])
+        content: list[Any] = json.loads(self._text[self._start[index] : self._end[index]])
         return content
 
     def behaviour(self, name: SeriesName) -> Behaviour | None:

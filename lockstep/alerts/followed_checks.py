@@ -174,10 +174,10 @@ def _add(
     points: Trend,
     values: Floats,
     changes: Sequence[Change],
-    place: int,
+    index: int,
 ) -> None:
     if changes:
         name = replace(name_of(points.series, points.benchmark), quantity=quantity)
         better = Values(values, None, "higher" if quantity == "deterministic" else "lower")
-        one = Followed(name, points, better, place=place)
+        one = Followed(name, points, better, place=index)
         changed[one.row] = one, changes

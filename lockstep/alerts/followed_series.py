@@ -59,9 +59,9 @@ class Followed:
         return self.trend.benchmark.exact or self.name.quantity in CHECKED
 
 
-def row_of(name: SeriesName, place: int) -> str:
-    """Return ``Followed.row``. ``place`` is the index of the benchmark version, in the order of first appearance."""
-    return json.dumps([*astuple(name), place])
+def row_of(name: SeriesName, index: int) -> str:
+    """Return ``Followed.row``. ``index`` is the index of the benchmark version, in the order of first appearance."""
+    return json.dumps([*astuple(name), index])
 
 
 def name_in(row: str) -> SeriesName:

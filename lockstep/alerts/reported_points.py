@@ -184,16 +184,16 @@ class SeriesReports:
         beside = [one.quantity not in PAIRED.values() or one.variant == baselines.get(one.suite) for one in names]
         return bool((self.ours[places] & (self.version[places] >= 0)).all()) and all(beside)
 
-    def _report(self, place: Ints, commit: int, state: Ints, version: Ints) -> None:
+    def _report(self, places: Ints, commit: int, state: Ints, version: Ints) -> None:
         """Add a commit's reports to the spans, in place."""
         reported = np.stack([state, version], axis=1)
-        other = (self.span[place, 2:] != reported).any(axis=1)
+        other = (self.span[places, 2:] != reported).any(axis=1)
         assert isinstance(self.earlier, dict)
-        for one in place[other].tolist():
+        for one in places[other].tolist():
             self.earlier[one] = [*self.earlier.get(one, ()), tuple(self.span[one].tolist())]
-        self.span[place[other], 0] = commit
-        self.span[place, 1] = commit
-        self.span[place, 2:] = reported
+        self.span[places[other], 0] = commit
+        self.span[places, 1] = commit
+        self.span[places, 2:] = reported
 
     def to_json(self) -> dict[str, Any]:
         """Return the reports as lists, texts and numbers."""

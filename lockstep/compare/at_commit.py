@@ -55,17 +55,17 @@ class CommitComparison(Sequence[Compared]):
         return len(self.rows)
 
     @overload
-    def __getitem__(self, place: int) -> Compared: ...
+    def __getitem__(self, index: int) -> Compared: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Compared]: ...
+    def __getitem__(self, index: slice) -> list[Compared]: ...
 
-    def __getitem__(self, place: int | slice) -> Compared | list[Compared]:
-        if isinstance(place, slice):
-            return [self[at] for at in range(len(self))[place]]
-        row, at = self.rows[place], int(self.places[place])
+    def __getitem__(self, index: int | slice) -> Compared | list[Compared]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(len(self))[index]]
+        row, at = self.rows[index], int(self.places[index])
         before = self.before[at] if at >= 0 else None
-        return Compared(row, before, self.differences[place])
+        return Compared(row, before, self.differences[index])
 
 
 @remembered_few

@@ -75,18 +75,18 @@ class Differences(Sequence[Difference]):
     def __len__(self) -> int:
         return len(self.worse)
 
-    def __getitem__(self, place: int) -> Difference:  # type: ignore[override]  # no caller takes a slice
-        worse, error, half = (float(column[place]) for column in (self.worse, self.error, self.half))
+    def __getitem__(self, index: int) -> Difference:  # type: ignore[override]  # no caller takes a slice
+        worse, error, half = (float(column[index]) for column in (self.worse, self.error, self.half))
         known = not math.isnan(worse)
         sure = known and not math.isnan(error)
         return Difference(
-            PARTS[self.quantity[place]],
+            PARTS[self.quantity[index]],
             worse if known else None,
             error if sure else None,
             worse - half if sure else None,
             worse + half if sure else None,
-            LOUDEST[self.verdict[place]],
-            self.times.get(place),
+            LOUDEST[self.verdict[index]],
+            self.times.get(index),
         )
 
     def select(self, places: Indices) -> Differences:
@@ -265,22 +265,22 @@ def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
 
 
 def _times(
-    before: RowTable, earlier: int, after: RowTable, place: int, noise: Mapping[SeriesKey, float]
+    before: RowTable, earlier: int, after: RowTable, index: int, noise: Mapping[SeriesKey, float]
 ) -> Times | None:
     """Return the changes of a row's time and of its baseline's time; ``None`` unless both are known."""
-    there, here = before.baseline_of(earlier), after.baseline_of(place)
-    if here >= 0 and after.at("commit", here) != after.at("commit", place):
+    there, here = before.baseline_of(earlier), after.baseline_of(index)
+    if here >= 0 and after.at("commit", here) != after.at("commit", index):
         here = -1
     scale = noise.get(after.key_at(here), math.nan) if here >= 0 else math.nan
-    return behind(_time_changed(before, earlier, after, place), _time_changed(before, there, after, here, scale))
+    return behind(_time_changed(before, earlier, after, index), _time_changed(before, there, after, here, scale))
 
 
-def _time_changed(before: RowTable, earlier: int, after: RowTable, place: int, noise: float = math.nan) -> Change:
+def _time_changed(before: RowTable, earlier: int, after: RowTable, index: int, noise: float = math.nan) -> Change:
     """Return the change of the time; an unknown change unless both rows have a time of the same version."""
-    if min(earlier, place) < 0 or before.at("version", earlier) != after.at("version", place):
+    if min(earlier, index) < 0 or before.at("version", earlier) != after.at("version", index):
         return UNKNOWN
-    old, new = before.number("latency", earlier), after.number("latency", place)
+    old, new = before.number("latency", earlier), after.number("latency", index)
     if old is None or new is None:
         return UNKNOWN
-    within = math.hypot(before.at("latency_error", earlier), after.at("latency_error", place))
+    within = math.hypot(before.at("latency_error", earlier), after.at("latency_error", index))
     return Change(math.log(new / old), error_of(within, noise))

@@ -86,13 +86,13 @@ class RowTable(Sequence[Row]):
         return self._length
 
     @overload
-    def __getitem__(self, place: int) -> Row: ...
+    def __getitem__(self, index: int) -> Row: ...
 
     @overload
-    def __getitem__(self, place: slice) -> RowTable: ...
+    def __getitem__(self, index: slice) -> RowTable: ...
 
-    def __getitem__(self, place: int | slice) -> Row | RowTable:
-        return self.select(np.arange(len(self))[place]) if isinstance(place, slice) else self._row(place)
+    def __getitem__(self, index: int | slice) -> Row | RowTable:
+        return self.select(np.arange(len(self))[index]) if isinstance(index, slice) else self._row(index)
 
     def select(self, chosen: NDArray[Any]) -> RowTable:
         """Return the rows at these indices or of this mask. The result shares the columns."""
@@ -105,14 +105,14 @@ class RowTable(Sequence[Row]):
         """Return a table of the same machine with other columns."""
         return RowTable(self._machine, columns)
 
-    def at(self, name: str, place: int) -> Any:
+    def at(self, name: str, index: int) -> Any:
         """Return the value of a column in one row; NaN if the table lacks the column."""
         columns = self.columns
         if name not in columns:
             return math.nan
         if isinstance(columns, _View):
-            return columns.base[name][columns.places[place]]
-        return columns[name][place]
+            return columns.base[name][columns.places[index]]
+        return columns[name][index]
 
     def column(self, name: str) -> Floats:
         """Return a column of numbers; NaN in all rows if the table lacks the column."""
@@ -188,13 +188,13 @@ class RowTable(Sequence[Row]):
         place = self.find(key)
         return None if place < 0 else self._row(place)
 
-    def key_at(self, place: int) -> SeriesKey:
+    def key_at(self, index: int) -> SeriesKey:
         """Return the key of a row."""
-        return self._machine.index.keys[int(self.at("key", place))]
+        return self._machine.index.keys[int(self.at("key", index))]
 
-    def baseline_of(self, place: int) -> int:
+    def baseline_of(self, index: int) -> int:
         """Return the index of the baseline's row for a row's ratio; -1 if there is none."""
-        return self.find(self.key_at(place).of(self.at("baseline", place)))
+        return self.find(self.key_at(index).of(self.at("baseline", index)))
 
     @property
     def higher_is_better(self) -> NDArray[np.bool_]:
@@ -226,15 +226,15 @@ class RowTable(Sequence[Row]):
         """The factor from each row's "value" to its display unit."""
         return np.array([_unit(self.benchmark(place))[1] for place in range(len(self))])
 
-    def benchmark(self, place: int) -> Benchmark:
+    def benchmark(self, index: int) -> Benchmark:
         """Return the benchmark of a row. For a row of our suites, return the latency's benchmark if there is a
         latency.
         """
-        return self._machine.benchmarks[self._machine.index.series[self.at("rank", place)].benchmark]
+        return self._machine.benchmarks[self._machine.index.series[self.at("rank", index)].benchmark]
 
-    def subject(self, place: int) -> tuple[str, str, str, str, str]:
+    def subject(self, index: int) -> tuple[str, str, str, str, str]:
         """Return the suite, variant, case, cache state and quantity of a row, as thresholds name them."""
-        key, benchmark = self.key_at(place), self.benchmark(place)
+        key, benchmark = self.key_at(index), self.benchmark(index)
         suite = benchmark.suite if benchmark.of_suite else key.suite
         return suite, key.variant, key.case, key.l2, benchmark.quantity
 
@@ -249,51 +249,51 @@ class RowTable(Sequence[Row]):
         own = zip(self.keys, self.columns["baseline"].tolist(), strict=True)
         return np.array([bool(baseline) and key.variant == baseline for key, baseline in own], dtype=bool)
 
-    def reason(self, place: int) -> str:
+    def reason(self, index: int) -> str:
         """Return why a row has no number; "" if no reason is known."""
-        reason: str = self.at("reason", place)
-        return reason or _REASONS.get(STATES[self.at("state", place)], "")
+        reason: str = self.at("reason", index)
+        return reason or _REASONS.get(STATES[self.at("state", index)], "")
 
-    def number(self, name: str, place: int) -> float | None:
+    def number(self, name: str, index: int) -> float | None:
         """Return a number of one row; ``None`` if unknown."""
-        number = float(self.at(name, place))
+        number = float(self.at(name, index))
         return None if math.isnan(number) else number
 
-    def _row(self, place: int) -> Row:
-        machine, key = self._machine, self.key_at(place)
-        series, benchmark = machine.index.series[self.at("rank", place)], self.benchmark(place)
-        value = self._measured("value", place)
-        state = STATES[self.at("state", place)]
-        commit = int(self.at("commit", place))
-        reasons = self.at("clock_reasons", place)
+    def _row(self, index: int) -> Row:
+        machine, key = self._machine, self.key_at(index)
+        series, benchmark = machine.index.series[self.at("rank", index)], self.benchmark(index)
+        value = self._measured("value", index)
+        state = STATES[self.at("state", index)]
+        commit = int(self.at("commit", index))
+        reasons = self.at("clock_reasons", index)
         return Row(
             key=key,
             commit=machine.commits[commit].hash,
-            version=machine.versions[self.at("version", place)],
+            version=machine.versions[self.at("version", index)],
             state=state,
-            reason=self.reason(place),
-            latency=self._measured("latency", place),
-            speedup=self._measured("speedup", place),
-            flops=float(self.at("flops", place)),
-            bytes=float(self.at("bytes", place)),
-            floor_s=self.number("floor_s", place),
-            bound=self.at("bound", place),
-            mde=self.number("mde", place),
-            note=self.at("note", place),
+            reason=self.reason(index),
+            latency=self._measured("latency", index),
+            speedup=self._measured("speedup", index),
+            flops=float(self.at("flops", index)),
+            bytes=float(self.at("bytes", index)),
+            floor_s=self.number("floor_s", index),
+            bound=self.at("bound", index),
+            mde=self.number("mde", index),
+            note=self.at("note", index),
             clock_state=machine.clock_states[commit] if state != "bare" else "",
-            sm_mhz=self.number("sm_mhz", place),
+            sm_mhz=self.number("sm_mhz", index),
             clock_reasons=tuple(reasons.split("\n")) if reasons else (),
-            measured_at=int(self.at("measured_at", place)),
+            measured_at=int(self.at("measured_at", index)),
             value=value.times(_unit(benchmark)[1]) if value else None,
             unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
             higher_is_better=benchmark.higher_is_better,
             axes=case_axes(key.case) if benchmark.measured else _other_axes(series),
-            baseline=self.at("baseline", place),
-            check_error=self.number("check_error", place),
+            baseline=self.at("baseline", index),
+            check_error=self.number("check_error", index),
         )
 
-    def _measured(self, part: Part, place: int) -> Measured | None:
-        value, *ends = (self.number(name, place) for name in interval_names(part))
+    def _measured(self, part: Part, index: int) -> Measured | None:
+        value, *ends = (self.number(name, index) for name in interval_names(part))
         return None if value is None else Measured(value, *ends)
 
 

@@ -98,15 +98,15 @@ class Pairs(Sequence[Pair]):
         return len(self._head)
 
     @overload
-    def __getitem__(self, place: int) -> Pair: ...
+    def __getitem__(self, index: int) -> Pair: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Pair]: ...
+    def __getitem__(self, index: slice) -> list[Pair]: ...
 
-    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
-        if isinstance(place, slice):
-            return [self._pair(at) for at in range(len(self))[place]]
-        return self._pair(place)
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        if isinstance(index, slice):
+            return [self._pair(at) for at in range(len(self))[index]]
+        return self._pair(index)
 
     @property
     def timed(self) -> NDArray[np.intp]:
@@ -126,11 +126,11 @@ class Pairs(Sequence[Pair]):
         """Whether every pair is an exact quantity."""
         return bool(self._base.exact.all())
 
-    def _pair(self, place: int) -> Pair:
+    def _pair(self, index: int) -> Pair:
         sides = (self._base, self._head)
-        before, after = (side.key_at(place) for side in sides)
-        verdict = LOUDEST[self.differences.verdict[place]]
-        base, head = (_number(side, place) for side in sides)
+        before, after = (side.key_at(index) for side in sides)
+        verdict = LOUDEST[self.differences.verdict[index]]
+        base, head = (_number(side, index) for side in sides)
         codes = [side.get(key, "") for side, key in zip(self._codes, (before, after), strict=True)]
         return Pair(
             suite=after.suite,
@@ -140,26 +140,26 @@ class Pairs(Sequence[Pair]):
             head_variant=after.variant,
             base=base,
             head=head,
-            log=float(self.differences.worse[place]),
-            error=float(self.differences.error[place]),
+            log=float(self.differences.worse[index]),
+            error=float(self.differences.error[index]),
             verdict=verdict,
-            why=self._why(place, verdict),
+            why=self._why(index, verdict),
             code=_code(*codes),
-            times=self.differences.times.get(place),
-            unit=self._base.benchmark(place).unit,
+            times=self.differences.times.get(index),
+            unit=self._base.benchmark(index).unit,
         )
 
-    def _why(self, place: int, verdict: Verdict) -> str:
+    def _why(self, index: int, verdict: Verdict) -> str:
         for name, side in (("base", self._base), ("head", self._head)):
-            if STATES[side.at("state", place)] == "failed":
-                reason = side.reason(place)
+            if STATES[side.at("state", index)] == "failed":
+                reason = side.reason(index)
                 return f"{name}: {reason}" if reason else name
         if verdict != "unsure":
             return ""
-        if math.isnan(self.differences.worse[place]):
-            numbers = [_number(side, place) for side in (self._base, self._head)]
+        if math.isnan(self.differences.worse[index]):
+            numbers = [_number(side, index) for side in (self._base, self._head)]
             return "zero has no ratio" if 0 in numbers and None not in numbers else "a number is missing"
-        return "its noise is not known" if math.isnan(self.differences.error[place]) else ""
+        return "its noise is not known" if math.isnan(self.differences.error[index]) else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,10 +271,10 @@ def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
     return {index.keys[index.key_at[points["rank"][place]]]: points["code"][place] for place in there}
 
 
-def _number(rows: RowTable, place: int) -> float | None:
+def _number(rows: RowTable, index: int) -> float | None:
     """Return the time of a row, or the row's value if it has no time."""
-    latency = rows.number("latency", place)
-    return rows.number("value", place) if latency is None else latency
+    latency = rows.number("latency", index)
+    return rows.number("value", index) if latency is None else latency
 
 
 def _code(base: str, head: str) -> str:

@@ -90,27 +90,27 @@ class Statuses(Sequence[Status]):
         return len(self.rows)
 
     @overload
-    def __getitem__(self, place: int) -> Status: ...
+    def __getitem__(self, index: int) -> Status: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Statuses: ...
+    def __getitem__(self, index: slice) -> Statuses: ...
 
-    def __getitem__(self, place: int | slice) -> Status | Statuses:
-        if isinstance(place, slice):
-            return self.select(np.arange(len(self))[place])
-        worse = float(self.worse[place])
+    def __getitem__(self, index: int | slice) -> Status | Statuses:
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self))[index])
+        worse = float(self.worse[index])
         return Status(
-            row=self.rows[place],
-            difference=self.differences[place],
-            found=self.found.get(place, ()),
-            stale=bool(self.stale[place]),
-            commit=int(self.rows.at("commit", place)),
-            news=bool(self.news[place]),
-            noise=float(self.noise[place]),
-            beyond_noise=bool(self.beyond_noise[place]),
-            absent=bool(self.absent[place]),
+            row=self.rows[index],
+            difference=self.differences[index],
+            found=self.found.get(index, ()),
+            stale=bool(self.stale[index]),
+            commit=int(self.rows.at("commit", index)),
+            news=bool(self.news[index]),
+            noise=float(self.noise[index]),
+            beyond_noise=bool(self.beyond_noise[index]),
+            absent=bool(self.absent[index]),
             worse=None if math.isnan(worse) else worse,
-            verdict=LOUDEST[self.verdict[place]],
+            verdict=LOUDEST[self.verdict[index]],
         )
 
     def select(self, places: NDArray[np.intp]) -> Statuses:

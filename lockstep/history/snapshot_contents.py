@@ -264,9 +264,9 @@ def _facts(text: str) -> dict[str, Any]:
     return facts
 
 
-def _machines(runs: Sequence[Run], folders: Sequence[str], place: Mapping[str, int]) -> dict[str, Machine]:
+def _machines(runs: Sequence[Run], folders: Sequence[str], positions: Mapping[str, int]) -> dict[str, Machine]:
     of: dict[str, list[int]] = defaultdict(list)
-    for index in sorted(range(len(runs)), key=lambda index: place[runs[index].commit]):
+    for index in sorted(range(len(runs)), key=lambda index: positions[runs[index].commit]):
         of[runs[index].machine].append(index)
     found = {}
     for name in sorted(of):

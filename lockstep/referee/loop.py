@@ -96,19 +96,19 @@ class Referee:
         path.write_text(text, encoding="utf-8")
         return Submission(label, str(path), function)
 
-    def submission_of(self, place: str, name: str = "") -> Submission:
+    def submission_of(self, location: str, name: str = "") -> Submission:
         """Return the submission of ``FILE`` or ``FILE:FUNCTION``.
 
         Raises:
             SuiteError: the file cannot be read.
         """
-        file, _, function = place.partition(":")
+        file, _, function = location.partition(":")
         path = Path(file)
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise SuiteError(f"candidate {place!r} cannot be read: {error}") from error
-        return self.submission(text, name or place, function, path.suffix or ".py")
+            raise SuiteError(f"candidate {location!r} cannot be read: {error}") from error
+        return self.submission(text, name or location, function, path.suffix or ".py")
 
     def judge(self, candidate: Submission) -> Verdict:
         """Return the verdict on a candidate; a faster candidate becomes the incumbent unless ``keep`` is set.

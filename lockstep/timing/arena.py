@@ -122,19 +122,19 @@ def _gaps(slots: Sequence[Slot], size: int) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def encode(value: Any, place: Callable[[torch.Tensor], Slot]) -> Any:
+def encode(value: Any, slot_of: Callable[[torch.Tensor], Slot]) -> Any:
     """Return a structure of tensors and plain values as JSON. Each tensor is replaced by its slot.
 
     Raises:
         NotImplementedError: a value is neither a tensor nor plain.
     """
     if isinstance(value, torch.Tensor):
-        slot = place(value)
+        slot = slot_of(value)
         return {"tensor": [slot.offset, slot.shape, slot.stride, slot.dtype]}
     if isinstance(value, dict):
-        return {"dict": [[name, encode(part, place)] for name, part in value.items()]}
+        return {"dict": [[name, encode(part, slot_of)] for name, part in value.items()]}
     if isinstance(value, tuple | list):
-        return {type(value).__name__: [encode(part, place) for part in value]}
+        return {type(value).__name__: [encode(part, slot_of) for part in value]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise NotImplementedError(f"a {type(value).__name__} among the inputs cannot be passed to another process")
