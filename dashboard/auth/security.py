@@ -159,7 +159,7 @@ class RequestSecurity:
 
 
 class RequestCounts(MemoryStorage):
-    """limits' ``MemoryStorage`` that counts one request at a time. Its name is ``one-by-one://``."""
+    """A ``MemoryStorage`` of limits that counts one request at a time. Its address is ``one-by-one://``."""
 
     STORAGE_SCHEME = ["one-by-one"]  # noqa: RUF012  # as its parent declares it
 

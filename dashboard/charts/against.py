@@ -17,7 +17,7 @@ def against(
 ) -> Figure | None:
     """Return the numbers of a quantity over the latencies of the same series, log-log; ``None`` if there are none.
 
-    A time has a line where it equals the latency.
+    If the quantity is a time, a line marks where it equals the latency.
 
     Args:
         pairs: a row of the quantity, and the row with the latency of the same series.

@@ -48,7 +48,7 @@ def write_records(path: Path, provenance: Provenance, records: Iterable[Record])
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file whole, atomically."""
+    """Write a file atomically: a crash leaves the old content or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -23,7 +23,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class CostEstimate(Estimate):
-    """An estimate that has an interval of its own; ``epochs`` is the number of independent values behind it."""
+    """The estimate of a cost. ``epochs`` is the number of independent values from which the interval was computed."""
 
     epochs: int = 0
 

@@ -60,8 +60,8 @@ class Evidence:
 def pooled(cases: Sequence[Evidence]) -> Evidence:
     """Return the evidence on the geometric mean over cases. ``epochs`` is the smallest number of any case.
 
-    The true degrees of freedom are at least as many (Welch–Satterthwaite), so intervals are rather too wide than too
-    narrow.
+    The true degrees of freedom are at least as many (Welch–Satterthwaite), so intervals may be too wide, but not
+    too narrow.
     """
     count = len(cases)
     return Evidence(
