@@ -18,12 +18,13 @@ PROGRAM = """
 
     from lockstep.machine_code.compiled_tree import _surroundings
     from lockstep.gpu.toolchain import ASSEMBLER, assembler_version, keep_toolchain, own_assembler
+    from lockstep.toolchain import INSTALLED
 
-    before = _surroundings()
+    before = _surroundings(INSTALLED)
     if "keep" in sys.argv:
         keep_toolchain()
     _surroundings.cache_clear()
-    kept = _surroundings()
+    kept = _surroundings(INSTALLED)
     # Where it looks for the assembler of torch's wheel; torch without CUDA has none.
     tasks.__file__ = os.path.join(sys.argv[1], "_inductor", "runtime", "compile_tasks.py")
     tasks._set_triton_ptxas_path()
