@@ -1,6 +1,7 @@
 """Calls behind a fixed kernel, on a device whose every second a test decides: what a chain of calls hides."""
 
 import pytest
+import torch
 from fakes import FakeDevice, steady_controls
 from made_suites import make_suite
 
@@ -128,3 +129,20 @@ def test_what_broke_the_device_before_the_kernel_ran_is_not_known():
     with pytest.raises(DeviceLost) as lost:
         meter.epoch([arm], lambda stage, arm: None, None)
     assert lost.value.variant == "", "the recorder tries the variants one by one"
+
+
+def test_the_fixed_kernel_reads_memory_alone_and_ahead_of_a_call(monkeypatch):
+    device, read = Stream(cache_bytes=4 * behind.COPIED), []
+
+    def kernel(source, target):
+        read.append(source.data_ptr())
+        device.ran("kernel", KERNEL_S)
+        return target
+
+    monkeypatch.setattr(behind, "fixed_kernel", kernel)
+    meter = behind.Behind(device, PLAN, "plain", ["plain"], {}, Trusted())
+    call = BoundCall(family(device).variants["plain"], {"x": torch.ones(1)})
+    meter.epoch([Arm("plain", (call,))], lambda stage, arm: None, None)
+    assert len(set(read)) == 4, "buffers of twice the cache: each has a source and a target"
+    assert read[:8] == 2 * read[:4], "one after another"
+    assert read[-8:] == 2 * read[-4:]
