@@ -13,6 +13,7 @@ from dashboard.charts.legend import suite_styles
 from dashboard.pages import family, series
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.series_view import view
+from dashboard.server.app import create_app
 from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.rows import described
 from lockstep.compare.sides import Side, compare
@@ -25,7 +26,7 @@ HOST, SLOWER = SeriesKey(MACHINE, "linear.host", "triton", CASE, "cold"), 10
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def tree(tmp_path_factory):
     repo = tmp_path_factory.mktemp("costs") / "repo"
     commits = commits_of(repo, 20)
     ones = dict.fromkeys(COSTS, 1.0)
@@ -33,7 +34,17 @@ def shown(tmp_path_factory):
     store = open_store(repo / "results")
     findings = analysed(store, repo)
     results = store.current()
-    return results, commits, findings.of_machine(results, MACHINE)
+    return results, commits, findings.of_machine(results, MACHINE), create_app(store, findings=findings)
+
+
+@pytest.fixture
+def shown(tree):
+    return tree[:3]
+
+
+@pytest.fixture
+def served(tree):
+    return tree[3].server.test_client(), tree[1]
 
 
 def test_the_page_of_a_family_leads_to_every_cost(shown):
@@ -99,6 +110,20 @@ def test_a_row_of_a_cost_has_its_unit_and_direction(shown):
     assert rows[HOST._replace(suite="linear.behind_speedup")].higher_is_better
     assert rows[HOST].value.value == pytest.approx(52.0, rel=0.05), "µs"
     assert rows[HOST].value.error == pytest.approx(0.01 / 3.3, rel=0.01), "an interval of 1 % from five epochs"
+
+
+def test_the_api_gives_its_series_and_its_changes(served):
+    client, commits = served
+    [one] = client.get(f"/api/v1/trends/{MACHINE}/linear.host?variant=triton&case={CASE}").json["series"]
+    assert (one["quantity"], one["unit"], len(one["value"])) == ("host", "seconds", 20)
+    assert one["value"][-1] == pytest.approx(52e-6, rel=0.05)
+    listed = {row["quantity"] for row in client.get(f"/api/v1/series/{MACHINE}").json}
+    assert {"latency", "speedup", "host", "behind", "behind_speedup", "energy", "compile"} <= listed
+    compared = f"bm={MACHINE}&bc={commits[SLOWER - 1]}&hm={MACHINE}&hc={commits[SLOWER]}&suite=linear.host"
+    [slower] = [row for row in client.get(f"/api/v1/compare?{compared}").json["cases"] if row["verdict"] == "slower"][
+        :1
+    ]
+    assert (slower["suite"], slower["unit"]) == ("linear.host", "seconds")
 
 
 def test_a_comparison_calls_it_slower_by_the_threshold_of_its_quantity(shown):
