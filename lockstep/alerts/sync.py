@@ -293,8 +293,9 @@ def _place_of(alert: Alert) -> tuple[str, str, str]:
 
 
 def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
-    """Return the key of alerts that a new change may join. Changes of checks, of the host's time, of the time to
-    compile and of times on the device have different keys.
+    """Return the key of alerts that a new change may join.
+
+    Changes of checks, of host times, of compile times and of device times have four different keys.
     """
     return machine, family, f"{topic} {APART[quantity]}" if quantity in APART else topic
 
