@@ -64,9 +64,11 @@ def test_the_projects_own_file_limits_costs_and_its_examples_are_right(tmp_path)
     path = Path(__file__).parents[2] / FILE
     own = read_thresholds(path)
     assert replace(own, rules=()) == Thresholds()
-    assert {one.match.quantity for one in own.rules} == set(COSTS)
+    assert {one.match.quantity for one in own.rules} == set(COSTS) - {"behind"}
     assert own.of(*SERIES) == own.of(*SERIES, "speedup") == Threshold()
-    assert own.of(*SERIES, "behind_speedup").min_effect == own.of(*SERIES, "behind").min_effect == 0.02
+    # The time behind a kernel scatters as little as a latency.
+    assert own.of(*SERIES, "behind_speedup") == own.of(*SERIES, "behind") == Threshold()
+    assert own.of(*SERIES, "host").min_effect == 0.1
     text = path.read_text()
     examples = re.sub(r"(?m)^# (?=\[\[|\w+ = )", "", text)
     path = tmp_path / FILE
