@@ -11,8 +11,8 @@ from lockstep.asv.exact_results import write_exact
 from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode, Target
 from lockstep.machine_code.compiler_facts import CompilerFacts
 from lockstep.machine_code.model import Memory
+from lockstep.processes.toolchain import INSTALLED
 from lockstep.suite.discovery import load_suites
-from lockstep.toolchain import INSTALLED
 
 SM90 = Target.parse("sm_90")
 FACTS = CompilerFacts({"triton": "3.7.1", "torch": "2.13.0", "python": "3.11.7", "ptxas": "12.8"}, {})

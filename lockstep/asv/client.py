@@ -26,7 +26,7 @@ class WorkerSpec:
         history: whether to leave out cases that a history does not measure.
         seed: seed of checked inputs, placement and order; ``None`` for a history's seeds.
         check_s: minimum seconds that a check may take; see ``lockstep.processes.watched.Watched``.
-        folders: folders of packages that precede the installed ones (``lockstep.toolchain``).
+        folders: folders of packages that precede the installed ones (``lockstep.processes.toolchain``).
     """
 
     checkout: Path

@@ -23,11 +23,11 @@ from lockstep.asv.benchmarks_table import add_entries
 from lockstep.machine_code import CaseCode, CaseKey, Target
 from lockstep.machine_code.compiler_facts import CompilerFacts
 from lockstep.machine_code.exact import exact_quantities
+from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.record.file import SUFFIX, write_records
 from lockstep.record.model import Provenance
 from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
 from lockstep.suite.model import PROTOCOL_VERSION, Suite
-from lockstep.toolchain import INSTALLED, Toolchain
 
 #: asv's name of the environment, the same as for ``lockstep run``.
 ENVIRONMENT = "lockstep"

@@ -21,9 +21,9 @@ from lockstep.commands.code_diff import absent_families, add_diff, fail, run_dif
 from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK, USAGE
+from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
 from lockstep.record.terminal import wide_console
 from lockstep.suite.model import Suite, SuiteError
-from lockstep.toolchain import ToolchainError, UnknownToolchain
 
 if TYPE_CHECKING:
     from lockstep.machine_code import CaseCode, CaseKey, Target

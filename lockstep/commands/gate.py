@@ -27,10 +27,10 @@ from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
+from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.model import CACHE_STATES
 from lockstep.suite.thresholds import FILE, read_thresholds
-from lockstep.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.
 SILENCE_S = 60.0

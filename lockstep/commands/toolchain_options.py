@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lockstep.toolchain import INSTALLED, Toolchain, toolchain_of
+from lockstep.processes.toolchain import INSTALLED, Toolchain, toolchain_of
 
 #: The possible forms of a toolchain, for the help of options.
 FORMS = (

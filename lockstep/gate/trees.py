@@ -10,7 +10,7 @@ from pathlib import Path
 from lockstep.machine_code import Tree
 from lockstep.machine_code.commit_sources import WORKING_TREE, sources
 from lockstep.processes.git import Git
-from lockstep.toolchain import INSTALLED, Toolchain
+from lockstep.processes.toolchain import INSTALLED, Toolchain
 
 
 @dataclass(frozen=True)

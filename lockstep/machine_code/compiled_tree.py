@@ -18,8 +18,8 @@ from lockstep.machine_code.session import Session, Tree
 from lockstep.machine_code.sources import digest
 from lockstep.machine_code.suite_sources import definition_files, tree_files
 from lockstep.machine_code.targets import Target
+from lockstep.processes.toolchain import Toolchain
 from lockstep.suite.model import Suite
-from lockstep.toolchain import Toolchain
 
 Say = Callable[[str], None]
 

@@ -19,8 +19,8 @@ from lockstep.machine_code.model import (
     memory_from,
 )
 from lockstep.machine_code.targets import Target
+from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.processes.watched import Watched, WorkerDied
-from lockstep.toolchain import INSTALLED, Toolchain
 
 #: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less time.
 SILENCE_S = 300.0

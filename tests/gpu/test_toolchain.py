@@ -18,7 +18,7 @@ PROGRAM = """
 
     from lockstep.machine_code.compiled_tree import _surroundings
     from lockstep.gpu.toolchain import ASSEMBLER, assembler_version, keep_toolchain, own_assembler
-    from lockstep.toolchain import INSTALLED
+    from lockstep.processes.toolchain import INSTALLED
 
     before = _surroundings(INSTALLED)
     if "keep" in sys.argv:

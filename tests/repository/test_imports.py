@@ -31,7 +31,6 @@ MEASURE = {
     "asv",
     "tuning",
     "referee",
-    "toolchain",
 }
 HISTORY = {"history", "detect", "alerts", "notify", "compare"}
 

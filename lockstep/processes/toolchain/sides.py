@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.processes.children import run
-from lockstep.toolchain.model import INSTALLED, Toolchain
-from lockstep.toolchain.overlay import ToolchainError, overlay
+from lockstep.processes.toolchain.model import INSTALLED, Toolchain
+from lockstep.processes.toolchain.overlay import ToolchainError, overlay
 
 _PINNED = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+")
 

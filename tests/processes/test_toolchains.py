@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from wheels import make_environment, make_wheel
 
-from lockstep.toolchain import INSTALLED, ToolchainError, UnknownToolchain, toolchain_of
-from lockstep.toolchain.overlay import KEPT_S
+from lockstep.processes.toolchain import INSTALLED, ToolchainError, UnknownToolchain, toolchain_of
+from lockstep.processes.toolchain.overlay import KEPT_S
 
 
 @pytest.fixture
@@ -103,7 +103,8 @@ def test_a_rebuilt_triton_of_an_environment_is_another_toolchain(tmp_path):
     found = []
     for text in ("1", "2 "):
         library.write_text(text)
-        script = "import sys\nfrom lockstep.toolchain import toolchain_of\nprint(toolchain_of(sys.argv[1]).digest())"
+        script = "import sys; from lockstep.processes.toolchain import toolchain_of"
+        script += "; print(toolchain_of(sys.argv[1]).digest())"
         asked = [sys.executable, "-c", script, str(tmp_path / "there")]
         home = Path(__file__).parents[2]
         found.append(subprocess.run(asked, cwd=home, capture_output=True, text=True, check=True).stdout)
