@@ -41,9 +41,9 @@ class News:
     """The open alerts of a machine.
 
     Attributes:
-        first: at most ``MOST_NEWS`` of the most urgent alerts: unacknowledged, then slower, then newest.
+        first: at most ``MOST_NEWS`` alerts. Unacknowledged alerts come first, then slowdowns, then the newest.
         states: number of the machine's open alerts by state.
-        elsewhere: number of open alerts by other machine.
+        elsewhere: number of open alerts of each other machine.
     """
 
     first: tuple[ListedAlert, ...]

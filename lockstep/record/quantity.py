@@ -12,7 +12,7 @@ class Quantity:
     """A number that has a separate series for each variant and case.
 
     Attributes:
-        name: last part of the asv benchmark's name: ``linear.registers``.
+        name: "registers", for example; the asv benchmark is named ``linear.registers``.
         unit: the unit in asv's files; pages scale "bytes" and "seconds".
         about: what is counted, in one line.
         higher_is_better: whether more is better.

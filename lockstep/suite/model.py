@@ -257,7 +257,7 @@ class Suite(ABC):
         if self.baseline not in names:
             where = f"in VARIANTS of {self.module}" if self.module else f"marked @variant in {type(self).__name__}"
             known = ", ".join(names) or "nothing"
-            raise SuiteError(f"suite {self.name}: its baseline {self.baseline!r} is not {where}, only {known}")
+            raise SuiteError(f"suite {self.name}: its baseline {self.baseline!r} is not {where}, which has {known}")
         return names
 
     @property

@@ -119,7 +119,7 @@ class Behind:
             return {}
 
     def add(self, measured: Epoch) -> None:
-        """Add the results of an epoch: the median of the rounds for the latency, and one ratio per round."""
+        """Add an epoch: its median time behind the kernel, and the ratio to the baseline in each round."""
         alone = measured.get(_ALONE, ())
         seconds = {
             name: [replace(pair, seconds=pair.seconds - copy.seconds) for pair, copy in zip(own, alone, strict=True)]

@@ -64,8 +64,9 @@ def _read(path: Path) -> dict[tuple[str, ...], float]:
                 raise ValueError("a field is of the wrong type")
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
-                f"{path}, line {number}: not a series with its clock ({error!r}). Restore the file that belongs to the "
-                f"results; without it, ratios of kernels under a power cap shift by up to a percent"
+                f"{path}, line {number}: does not hold a series and its clock in MHz ({error!r}). Restore the file of "
+                "the same commit as the results. If you delete the file, ratios of kernels under a power cap shift by "
+                "up to a percent"
             ) from error
         found[key] = float(mhz)
     return found

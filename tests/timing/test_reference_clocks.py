@@ -54,6 +54,6 @@ def test_a_broken_line_is_named_and_nothing_is_overwritten(tmp_path, line):
     ReferenceClocks(path).learn([record("a", 1650.0)])
     text = path.read_text() + line + "\n"
     path.write_text(text)
-    with pytest.raises(RecordError, match=rf"{NAME}, line 2: not a series with its clock"):
+    with pytest.raises(RecordError, match=rf"{NAME}, line 2: does not hold a series and its clock in MHz"):
         ReferenceClocks(path)
     assert path.read_text() == text
