@@ -71,21 +71,18 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T], 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
     """Cache a function of a snapshot and hashable arguments, see ``once``."""
-
-    @wraps(function)
-    def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        key = args, tuple(sorted(kwargs.items()))
-        return once(results, function, key, lambda: function(results, *args, **kwargs))
-
-    return ask
+    return _cached(function, _MOST)
 
 
 def remembered_few(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
     """Cache the last few values, see ``remembered``: for values of a single commit, which are large and many."""
+    return _cached(function, _FEW)
 
+
+def _cached(function: Callable[Concatenate[Results, P], T], most: int) -> Callable[Concatenate[Results, P], T]:
     @wraps(function)
     def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = args, tuple(sorted(kwargs.items()))
-        return once(results, function, key, lambda: function(results, *args, **kwargs), _FEW)
+        return once(results, function, key, lambda: function(results, *args, **kwargs), most)
 
     return ask
