@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lockstep.record.model import CostEstimate
 from lockstep.timing.arms import Arm
+from lockstep.timing.intervals import estimated
 
 #: Number of epochs in which a cost is measured, out of the minimum number of epochs of a comparison. With more epochs,
 #: a history would take too long.
@@ -48,6 +49,31 @@ class CostMeter(Protocol):
 
     def reason(self, arm: str) -> str:
         """Return why the arm has no number; "" if it has one."""
+
+
+@dataclass
+class LoggedMeter:
+    """The part of a meter that keeps one number for each arm and epoch. Its quantity has the name of the cost."""
+
+    name: str = field(default="", init=False)
+    _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
+    _failures: dict[str, Exception] = field(default_factory=dict, init=False)
+
+    def add(self, measured: Mapping[str, float]) -> None:
+        """Add the numbers of an epoch, by arm."""
+        for name, value in measured.items():
+            self._logs.setdefault(name, []).append(math.log(value))
+
+    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
+        """Return the quantity in its unit; {} if the arm failed or was not measured."""
+        usable = arm in self._logs and arm not in self._failures
+        return {self.name: estimated(self._logs[arm])} if usable else {}
+
+    def reason(self, arm: str) -> str:
+        """Return why the arm has no number; "" if it has one."""
+        if arm in self._failures:
+            return str(self._failures[arm])
+        return "" if arm in self._logs else "it was not measured"
 
 
 @dataclass(frozen=True)

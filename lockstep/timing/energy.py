@@ -7,21 +7,19 @@ that takes longer keeps the whole board powered for longer.
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
 import torch
 
 from lockstep.gpu.nvml import find_gpu
-from lockstep.record.model import CostEstimate
 from lockstep.timing.arms import Arm
 from lockstep.timing.captured_arms import capture_arms
+from lockstep.timing.cost_meters import LoggedMeter
 from lockstep.timing.device import Device, Replay
 from lockstep.timing.interleave import Plan
-from lockstep.timing.intervals import estimated
 from lockstep.timing.trusted import Trusted
 
 #: Minimum seconds between the first and the last update of the counter in a train, and the further seconds to wait for
@@ -109,7 +107,7 @@ def cuda_counter() -> Counter | None:
 
 
 @dataclass
-class Energy:
+class Energy(LoggedMeter):
     """The meter of the quantity ``energy``.
 
     Attributes:
@@ -125,8 +123,6 @@ class Energy:
     fence: Fence
     trusted: Trusted
     name: str = field(default="energy", init=False)
-    _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
-    _failures: dict[str, Exception] = field(default_factory=dict, init=False)
     _per_call: dict[str, float] = field(default_factory=dict, init=False)
 
     def epoch(
@@ -150,19 +146,3 @@ class Energy:
             except NoEnergy as error:
                 self._failures[arm.name] = error
         return found
-
-    def add(self, measured: Mapping[str, float]) -> None:
-        """Add the results of an epoch."""
-        for name, joules in measured.items():
-            self._logs.setdefault(name, []).append(math.log(joules))
-
-    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return ``energy`` in joules."""
-        usable = arm in self._logs and arm not in self._failures
-        return {"energy": estimated(self._logs[arm])} if usable else {}
-
-    def reason(self, arm: str) -> str:
-        """Return why the arm has no energy; "" if it has one."""
-        if arm in self._failures:
-            return str(self._failures[arm])
-        return "" if arm in self._logs else "it was not measured"

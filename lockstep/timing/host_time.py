@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
@@ -18,11 +17,11 @@ from typing import Any, Protocol
 
 import torch
 
-from lockstep.record.model import TWIN, CostEstimate
+from lockstep.record.model import TWIN
 from lockstep.timing.arms import Arm
-from lockstep.timing.check import brief
+from lockstep.timing.check import brief, without_frames
+from lockstep.timing.cost_meters import LoggedMeter
 from lockstep.timing.device import Device, DeviceLost
-from lockstep.timing.intervals import estimated
 
 #: Maximum and minimum number of calls in a batch, number of batches in an epoch, and seconds that a batch of slow calls
 #: should take at most. The host waits once about a thousand launches are queued.
@@ -91,7 +90,7 @@ class CudaSpinner:
 
 
 @dataclass
-class HostTime:
+class HostTime(LoggedMeter):
     """The meter of the quantity ``host``.
 
     Attributes:
@@ -102,8 +101,6 @@ class HostTime:
     device: Device
     spinner: Spinner
     name: str = field(default="host", init=False)
-    _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
-    _failures: dict[str, str] = field(default_factory=dict, init=False)
     _expected: dict[str, float] = field(default_factory=dict, init=False)
 
     def epoch(
@@ -121,27 +118,13 @@ class HostTime:
             listener("time", arm.name)
             try:
                 found[arm.name] = median(self._batch(arm, restore) for _ in range(BATCHES))
-            except Waited:
-                self._failures[arm.name] = "a call waits for the GPU, or launches more than the GPU queues"
+            except Waited as error:
+                self._failures[arm.name] = without_frames(error)
             except Exception as error:
-                self._failures[arm.name] = brief(error)
+                self._failures[arm.name] = RuntimeError(brief(error))
                 if not self.device.healthy():
                     raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
         return found
-
-    def add(self, measured: Mapping[str, float]) -> None:
-        """Add the results of an epoch."""
-        for name, seconds in measured.items():
-            self._logs.setdefault(name, []).append(math.log(seconds))
-
-    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return ``host`` in seconds."""
-        usable = arm in self._logs and arm not in self._failures
-        return {"host": estimated(self._logs[arm])} if usable else {}
-
-    def reason(self, arm: str) -> str:
-        """Return why the arm has no host time; "" if it has one."""
-        return self._failures.get(arm, "" if arm in self._logs else "it was not measured")
 
     def _batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
         """Return the seconds of a call in a batch during which the GPU was always busy.
@@ -161,7 +144,7 @@ class HostTime:
             # Either the spin was too short, or the host waited because the queue was full.
             self._expected[arm.name] = max(2 * self._expected[arm.name], seconds)
             calls = max(1, calls // 2)
-        raise Waited
+        raise Waited("a call waits for the GPU, or launches more than the GPU queues")
 
     def _timed(self, arm: Arm, calls: int, expected: float, restore: Callable[[], None] | None) -> tuple[float, bool]:
         """Return the seconds of a call, and whether the GPU was still busy when the last call had returned."""
