@@ -114,8 +114,8 @@ def compare(
         names: arms to measure.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         device: the device to measure on.
-        controls: timed before the first epoch, after every ``EPOCHS_A_CONTROL`` of the ``min_epochs``, and after each
-            further epoch, because each further epoch may be the last.
+        controls: timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the ``min_epochs``,
+            and after those of each further epoch, because each further epoch may be the last.
         plan: duration and precision.
         seed: seed of the order and the buffers.
         stages: collects the seconds of each stage.
@@ -127,7 +127,7 @@ def compare(
         verify: called after the last epoch and, if ``early``, also after an earlier epoch that arms cannot foresee.
         restore: called before each timed replay; it restores inputs that the epoch's arms write.
         early: whether to verify after an earlier epoch as well.
-        meters: measure further costs of the arms in some of the epochs, after their rounds.
+        meters: measure further costs of the arms in some of the epochs, after their rounds and controls.
 
     Raises:
         DeviceLost: an arm broke the device while it was captured.
@@ -149,7 +149,9 @@ def compare(
     started = monotonic()
     taken = 0
     before: dict[str, Timing] | None = None
-    pending: list[tuple[dict[str, list[Timing]], list[Any]]] = []  # epochs since the last timing of the controls
+    # Epochs since the last timing of the controls, and the costs measured in them.
+    pending: list[dict[str, list[Timing]]] = []
+    pending_costs: list[tuple[CostMeter, Any]] = []
     drawn = -1  # epochs before this one
 
     def verified(of_seed: int, epoch: Sequence[Captured]) -> None:
@@ -190,42 +192,48 @@ def compare(
                 del series[culprit]
                 continue
             trusted.require()
-            pending.append((timings, []))
-            if is_measured(drawn, plan.min_epochs):
+            pending.append(timings)
+            due = len(pending) == EPOCHS_A_CONTROL or taken + len(pending) >= plan.min_epochs
+            void = last = False
+            if due:
+                # Right after the rounds, because a control must always follow the same load. After a cost, whose pauses
+                # let the GPU idle, the empty kernel of an H200 was 37 % off, and every epoch was void.
+                with stages.stage("controls"):
+                    after = controls.take(device)
+                    moved = controls.moved(before, after)
+                    before = after
+                # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
+                void = bool(moved) and len(void_reasons) < plan.min_epochs
+                if void:
+                    void_reasons += [moved] * len(pending)
+                    for name, one in series.items():
+                        one.voided += sum(len(timings[name]) for timings in pending)
+                else:
+                    for timings in pending:
+                        _add_epoch(series, timings, baseline, failures)
+                    for meter, measured in pending_costs:
+                        meter.add(measured)
+                    taken += len(pending)
+                    last = _enough(series, baseline, plan, taken, monotonic() - started)
+                pending.clear()
+                pending_costs.clear()
+            if not void and is_measured(drawn, plan.min_epochs):
                 timed = [arm for arm in arms if arm.name in series]
+                paused = monotonic()
                 for meter in meters:
                     with stages.stage(meter.name):
-                        pending[-1][1].append(meter.epoch(timed, listener, restore))
+                        measured = meter.epoch(timed, listener, restore)
                         trusted.require()
+                    if due:
+                        meter.add(measured)
+                    else:
+                        pending_costs.append((meter, measured))
+                started += monotonic() - paused  # costs leave the budget of the rounds as it is
             until_early -= 1
-            if until_early == -1:
+            if last or until_early == -1:
                 verified(of_seed, captured)
-            if len(pending) < EPOCHS_A_CONTROL and taken + len(pending) < plan.min_epochs:
-                continue
-            with stages.stage("controls"):
-                after = controls.take(device)
-                moved = controls.moved(before, after)
-                before = after
-        if moved and len(void_reasons) < plan.min_epochs:
-            # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
-            void_reasons += [moved] * len(pending)
-            for name, one in series.items():
-                one.voided += sum(len(timings[name]) for timings, _ in pending)
-            pending.clear()
-            continue
-        for timings, costs in pending:
-            _add_epoch(series, timings, baseline, failures)
-            for meter, measured in zip(meters, costs, strict=False):
-                meter.add(measured)
-        taken += len(pending)
-        pending.clear()
-        if taken >= plan.min_epochs and (
-            taken >= plan.max_epochs
-            or monotonic() - started >= plan.budget_s
-            or all(settled(arm, name == baseline, plan.width, plan.max_epochs) for name, arm in series.items())
-        ):
-            verified(of_seed, captured)
-            break
+            if last:
+                break
     clocks = device.sample_clocks()
     voided = f"{len(void_reasons)} epochs voided: {void_reasons[0]}" if void_reasons else ""
     outcomes = {
@@ -262,6 +270,15 @@ def time_rounds(
     for arm, timing in zip(sequence[lead:], timings[lead:], strict=True):
         by_name[arm.name].append(Timing(timing.seconds / arm.replay.calls, timing.sm_mhz))
     return by_name
+
+
+def _enough(series: Mapping[str, Series], baseline: str, plan: Plan, epochs: int, seconds: float) -> bool:
+    """Return whether measuring may stop after so many epochs and seconds."""
+    if epochs < plan.min_epochs:
+        return False
+    if epochs >= plan.max_epochs or seconds >= plan.budget_s:
+        return True
+    return all(settled(one, name == baseline, plan.width, plan.max_epochs) for name, one in series.items())
 
 
 def _add_epoch(

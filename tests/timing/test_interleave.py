@@ -10,6 +10,7 @@ import torch
 from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.record.model import TWIN, Clocks
+from lockstep.timing.cost_meters import LoggedMeter
 from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.estimates import MOST_SAMPLES
@@ -29,10 +30,10 @@ def _no_looks_at_threads(monkeypatch):
 PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
 
 
-def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1, reference_mhz=None):
+def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1, **rest):
     controls = controls or steady_controls(bench.device)
     arms = names or list(bench.seconds)
-    return compare(bench.draw_arms, arms, baseline, bench.device, controls, plan, seed, reference_mhz=reference_mhz)
+    return compare(bench.draw_arms, arms, baseline, bench.device, controls, plan, seed, **rest)
 
 
 def noisy(centre, spread, seed=1):
@@ -231,6 +232,62 @@ def test_a_machine_that_never_settles_is_measured_and_marked():
     # Three epochs and the fourth, which had controls of its own before it was repeated.
     assert "epochs voided" in comparison.note
     assert PLAN.min_epochs <= int(comparison.note.split()[0]) < PLAN.min_epochs + EPOCHS_A_CONTROL
+
+
+class Pause(LoggedMeter):
+    """A cost whose measurement leaves the GPU idle. A control is slow until an arm has run again."""
+
+    name = "host"
+
+    def __init__(self, bench, seconds=0.0):
+        super().__init__()
+        self.bench, self.seconds, self.drawn = bench, seconds, []
+        bench.idle = False
+
+    def epoch(self, arms, listener, restore):
+        self.drawn.append(len(self.bench.drawn))
+        self.bench.idle = True
+        return {arm.name: 1e-5 for arm in arms}
+
+
+def paused(**plan):
+    """A measurement with a cost that leaves the GPU idle, and the meter of this cost."""
+    bench = Bench({})
+
+    def works():
+        bench.idle = False
+        return 1e-3
+
+    bench.seconds = {"base": works, "b": works}
+    meter = Pause(bench)
+    controls = scripted_controls(bench.device, lambda: 1.4 if bench.idle else 1.0)
+    return run(bench, controls=controls, plan=replace(PLAN, **plan), meters=[meter]), meter
+
+
+def test_a_control_is_timed_right_after_the_rounds_and_never_after_the_pauses_of_a_cost():
+    comparison, meter = paused(min_epochs=9, max_epochs=9)
+    assert (comparison.note, comparison.outcomes["b"].voided) == ("", 0)
+    assert meter.drawn == [1, 3, 5, 7, 9]
+    assert meter.estimates("b")["host"].epochs == 5
+
+
+def test_an_epoch_that_is_void_for_the_latency_is_void_for_the_costs():
+    bench = Bench({"base": 1e-3, "b": 1e-3})
+    controls = scripted_controls(bench.device, itertools.chain([1.0] * 3, itertools.repeat(2.0)).__next__)
+    meter = Pause(bench)
+    comparison = run(bench, controls=controls, plan=replace(PLAN, min_epochs=9, max_epochs=9), meters=[meter])
+    assert comparison.note.startswith("3 epochs voided")
+    # The first of the void epochs was measured before the control moved, the third was not measured any more.
+    assert (meter.drawn, meter.estimates("b")["host"].epochs) == ([1, 5, 7, 9, 11], 4)
+
+
+def test_costs_leave_the_budget_of_the_rounds_as_it_is(monkeypatch):
+    bench = Bench({"base": 1e-3})
+    bench.seconds["wide"] = by_epoch(1e-3, [1, 1.018] * 15)(bench)
+    meter = Pause(bench, 1.0)
+    monkeypatch.setattr("lockstep.timing.interleave.monotonic", lambda: len(meter.drawn) * meter.seconds)
+    outcome = run(bench, plan=replace(PLAN, max_epochs=30), meters=[meter]).outcomes["wide"]
+    assert outcome.epochs == len(meter.drawn) == 30, "the budget is six seconds"
 
 
 def test_a_round_in_which_the_clock_changed_between_the_arms_counts_at_the_clock_of_the_others():
