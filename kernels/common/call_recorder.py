@@ -152,7 +152,7 @@ class Recorder(TorchDispatchMode):
             else:
                 args = [roots.value(one) for one in step.args]
                 kwargs = {name: roots.value(one) for name, one in step.kwargs.items()}
-                makes = isinstance(step.result, torch.Tensor) and not roots.has(step.result)
+                makes = isinstance(step.result, torch.Tensor) and not roots.hold(step.result)
                 steps.append(_calling(step.function, args, kwargs, makes))
                 if makes:
                     roots.add(step.result, made=True)
@@ -191,6 +191,11 @@ class _Roots:
 
     def has(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._numbers
+
+    def hold(self, tensor: torch.Tensor) -> bool:
+        """Return whether the tensor lies in a root: a library function may return the part of it that it wrote."""
+        storage = tensor.untyped_storage()._cdata
+        return any(one.untyped_storage()._cdata == storage for one in self._roots)
 
     def argument(self, value: Any) -> Any:
         """Return the form of a launch's argument that ``Start`` takes."""

@@ -13,7 +13,7 @@ import triton.language as tl
 from stand_in import BF16, DRIVER, Launches, _run, ordinary
 from triton.runtime.jit import JITFunction
 
-from kernels import linear
+from kernels import kda, linear
 from kernels.common import call_plan, call_recorder, triton_launcher, workspace
 
 
@@ -283,6 +283,35 @@ def check_views_of_the_output_lie_in_it():
     assert right.data_ptr() == out.data_ptr() + 400
     lines = assert_same(halves, x, out=out)
     assert [line[5][0] for line in lines] == ["argument 1+0", "argument 1+400"]
+
+
+def check_a_library_call_may_write_into_parts_of_a_buffer():
+    @call_plan.planned
+    def halves(x, weight, out=None):
+        out = x.new_empty(2 * len(x) * len(weight)) if out is None else out
+        left, right = (half.view(len(x), len(weight)) for half in out.split(out.numel() // 2))
+        call_plan.call_library(torch.mm, x, weight.t(), out=left)
+        call_plan.call_library(torch.mm, left, weight, out=right)
+        return left, right
+
+    out = torch.zeros(32)
+    for _ in range(3):
+        x, weight = torch.randn(4, 4), torch.randn(4, 4)
+        for given in ({}, {"out": out}):
+            left, right = halves(x, weight, **given)
+            assert torch.equal(left, x @ weight.t())
+            assert torch.equal(right, left @ weight)
+        assert (left.data_ptr(), right.data_ptr()) == (out.data_ptr(), out.data_ptr() + 64)
+    assert len(planned(halves)) == 2
+
+
+def check_projections_of_many_tokens_are_planned():
+    x, w_in, w_fg = (torch.zeros(*shape, dtype=BF16) for shape in ((64, 256), (3336, 256), (2, 1024, 128)))
+    kda.kda(x, w_in, w_fg)
+    assert len(planned(kda.kda)) == 1
+    ordinary(kda.kda, x, w_in, w_fg)
+    for one, other in zip(kda.kda(x, w_in, w_fg), ordinary(kda.kda, x, w_in, w_fg), strict=True):
+        assert (one.shape, one.stride()) == (other.shape, other.stride())
 
 
 def check_new_tables_are_followed():
