@@ -1,7 +1,7 @@
 """Plan a public call once, so that later calls with the same facts cost the host little more than their launches.
 
 The facts of a call are the shape, strides, dtype, device and alignment of every tensor, the value of every other
-argument, and the current device. ``planned`` runs the first call with given facts as it is written, and records its
+argument, and the current device. Tuples count as their values. ``planned`` runs the first call with given facts as it is written, and records its
 allocations and launches (``kernels.common.call_recorder``). Later calls with these facts repeat them by the plan: no
 check, table or descriptor is computed again.
 
@@ -14,7 +14,7 @@ A call runs as it is written, without a plan, if
 - Triton's launches are traced, observed or hooked, Triton's interpreter runs, or Triton's version is unknown here
   (``kernels.common.triton_launcher``);
 - ``torch.compile`` traces the call;
-- an argument is not a CUDA tensor, a number, a string, a dtype, None, or a named tuple of such;
+- an argument is not a CUDA tensor, a number, a string, a dtype, None, or a tuple of such;
 - the call's first run did more than allocate, view, launch by ``launch_kernel`` and call torch by ``call_library``.
 
 So a planned function must depend only on its arguments, the tuned tables and the device. Call ``forget`` after a change
@@ -50,6 +50,7 @@ MOST_PLANS = 1024
 GPU = "cuda"
 
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+_PLAIN = _TENSORS | {bool, int, float, str, torch.dtype}
 _FIRST = object()
 _NO_GPU = ("no GPU",)
 _PLANS: list[dict[Any, Any]] = []
@@ -122,30 +123,38 @@ def forget() -> None:
 def _facts(args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any], addresses: list[int]) -> tuple[Any, ...]:
     """Return the facts that a plan depends on, or ``_NO_GPU``. Append to ``tensors`` and ``addresses``."""
     facts: list[Any] = [0, len(args), *kwargs]
-    for value in (*args, *kwargs.values()) if kwargs else args:
-        kind = type(value)
-        if kind in _TENSORS:
-            device = value.device
-            if device.type != GPU or value.layout is not torch.strided:
-                return _NO_GPU
-            address = value.data_ptr()
-            tensors.append(value)
-            addresses.append(address)
-            facts += (kind, value.shape, value.stride(), value.dtype, device, address & 15)
-        else:
-            # Numbers that compare equal are not the same: -0.0 and 0.0, 1 and True.
-            facts += (kind, value.hex() if kind is float else value)
-    if not tensors:
+    if not _add_facts((*args, *kwargs.values()) if kwargs else args, facts, tensors, addresses) or not tensors:
         return _NO_GPU
     facts[0] = current_device()
     return tuple(facts)
 
 
+def _add_facts(values: tuple[Any, ...], facts: list[Any], tensors: list[Any], addresses: list[int]) -> bool:
+    """Append the facts of values, tensors and addresses; return False if a tensor is not on a GPU."""
+    for value in values:
+        kind = type(value)
+        if kind in _TENSORS:
+            device = value.device
+            if device.type != GPU or value.layout is not torch.strided:
+                return False
+            address = value.data_ptr()
+            tensors.append(value)
+            addresses.append(address)
+            facts += (kind, value.shape, value.stride(), value.dtype, device, address & 15)
+        elif isinstance(value, tuple):
+            facts += (kind, len(value))
+            if not _add_facts(value, facts, tensors, addresses):
+                return False
+        else:
+            # Numbers that compare equal are not the same: -0.0 and 0.0, 1 and True.
+            facts += (kind, value.hex() if kind is float else value)
+    return True
+
+
 def _first_call(
     function: Callable[..., T], args: Any, kwargs: Any, tensors: list[Any], plans: dict[Any, Any], key: Any
 ) -> T:
-    others = [one for one in (*args, *kwargs.values()) if type(one) not in _TENSORS]
-    if not _on_one_gpu(tensors) or not all(map(_is_plain, others)):
+    if not _on_one_gpu(tensors) or not all(map(_is_plain, (*args, *kwargs.values()))):
         return function(*args, **kwargs)
     # Only here, so that code that is traced without a GPU never imports it.
     from kernels.common.call_recorder import Recorder
@@ -171,7 +180,7 @@ def _on_one_gpu(tensors: list[Any]) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value can serve as a fact: equal values mean the same, and the value holds no tensor."""
+    """Return whether a value is a tensor, or equal values mean the same; a tuple is plain if all of its values are."""
     if isinstance(value, tuple):
-        return hasattr(value, "_fields") and all(map(_is_plain, value))
-    return value is None or type(value) in (bool, int, float, str, torch.dtype)
+        return (type(value) is tuple or hasattr(value, "_fields")) and all(map(_is_plain, value))
+    return value is None or type(value) in _PLAIN

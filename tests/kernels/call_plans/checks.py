@@ -1,5 +1,6 @@
 """Checks of planned calls, run by test_call_plan.py in a process of its own on ``stand_in``."""
 
+import contextlib
 import gc
 import os
 import threading
@@ -13,7 +14,7 @@ import triton.language as tl
 from stand_in import BF16, DRIVER, Launches, _run, ordinary
 from triton.runtime.jit import JITFunction
 
-from kernels import kda, linear
+from kernels import grouped, kda, linear
 from kernels.common import call_plan, call_recorder, triton_launcher, workspace
 
 
@@ -33,7 +34,7 @@ def inputs(M=8, K=4096, N=2048, dtype=BF16):
 def assert_same(function, *args, **kwargs):
     """The plan launches what the ordinary call does: every byte but addresses of fresh memory."""
     ordinary(function, *args, **kwargs)
-    tensors = {f"argument {i}": one for i, one in enumerate((*args, *kwargs.values())) if isinstance(one, torch.Tensor)}
+    tensors = {f"argument {i}": one for i, one in enumerate(tensors_in((*args, *kwargs.values())))}
     tensors |= {f"buffer {i}": one for i, one in enumerate(workspace.BUFFERS.values())}
     with Launches(**tensors) as wanted:
         expected = ordinary(function, *args, **kwargs)
@@ -49,6 +50,12 @@ def assert_same(function, *args, **kwargs):
     for one, other in zip(flat(expected), flat(result), strict=True):
         assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
     return replayed.lines()
+
+
+def tensors_in(value):
+    if isinstance(value, tuple | list):
+        return [one for part in value for one in tensors_in(part)]
+    return [value] if isinstance(value, torch.Tensor) else []
 
 
 def flat(result):
@@ -312,6 +319,42 @@ def check_projections_of_many_tokens_are_planned():
     ordinary(kda.kda, x, w_in, w_fg)
     for one, other in zip(kda.kda(x, w_in, w_fg), ordinary(kda.kda, x, w_in, w_fg), strict=True):
         assert (one.shape, one.stride()) == (other.shape, other.stride())
+
+
+def check_tensors_of_a_tuple_are_arguments():
+    x, weight, grad = (torch.zeros(*shape, dtype=BF16) for shape in ((512, 256), (2, 256, 256), (512, 256)))
+    out = tuple(torch.zeros_like(one) for one in (grad, x, weight))
+    lines = assert_same(grouped.linear_train, x, weight, grad, out=out)
+    # The plan launches with the addresses of other tensors in the tuple.
+    other = tuple(torch.zeros_like(one) for one in out)
+    assert assert_same(grouped.linear_train, x, weight, grad, out=other) == lines
+    assert len(planned(grouped.linear_train)) == 1
+    results = grouped.linear_train(x, weight, grad, out=other)
+    assert all(one is given for one, given in zip(results, other, strict=True))
+    # A tuple with one tensor twice has no plan.
+    with Launches() as launches:
+        grouped.linear_train(x, weight, grad, out=(out[0], out[0], out[2]))
+    assert launches.lines()
+    assert len(planned(grouped.linear_train)) == 1
+
+
+def check_a_tuple_of_numbers_is_a_fact():
+    calls = []
+
+    @call_plan.planned
+    def copies(x, sizes):
+        calls.append(sizes)
+        out = torch.empty_like(x)
+        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
+        return out
+
+    x = torch.zeros(100)
+    others = (3, 4), (5, 4), (3,), (3.0, 4), (True, 4), ((3, 4), 4), (0.0, 4), (-0.0, 4), [3, 4]
+    for sizes in others:
+        copies(x, sizes)
+        copies(x, sizes)
+    assert calls == [*others, [3, 4]]  # a list may change, so its calls have no plan
+    assert len(planned(copies)) == len(others) - 1
 
 
 def check_new_tables_are_followed():
