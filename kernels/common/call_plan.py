@@ -1,9 +1,9 @@
 """Plan a public call once, so that later calls with the same facts cost the host little more than their launches.
 
 The facts of a call are the shape, strides, dtype, device and alignment of every tensor, the value of every other
-argument, and the current device. Tuples count as their values. ``planned`` runs the first call with given facts as it is written, and records its
-allocations and launches (``kernels.common.call_recorder``). Later calls with these facts repeat them by the plan: no
-check, table or descriptor is computed again.
+argument, and the current device. A tuple counts as its values. ``planned`` runs the first call with given facts as it
+is written, and records its allocations and launches (``kernels.common.call_recorder``). Later calls with these facts
+repeat them by the plan: no check, table or descriptor is computed again.
 
 A plan holds no tensor and no address. Each launch takes its addresses from the call's own tensors, from the workspaces
 of ``kernels.common.workspace``, or from memory that the call allocates. The stream comes from the call.
@@ -25,6 +25,7 @@ kernels use.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -69,8 +70,23 @@ _recording = _Recording()
 
 def planned(function: Callable[P, T]) -> Callable[P, T]:
     """Return ``function`` with a plan for each set of facts; planning does not change its results and errors."""
+    return planned_by()(function)
+
+
+def planned_by(**summaries: Callable[[Any], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return ``planned`` for functions whose launches depend on some arguments only by a summary.
+
+    Args:
+        summaries: for the name of such a parameter, a function from its value to what is a fact of the call.
+    """
+    return functools.partial(_planned, summaries=summaries)
+
+
+def _planned(function: Callable[P, T], summaries: dict[str, Callable[[Any], Any]]) -> Callable[P, T]:
     if not ON:
         return function
+    names = list(inspect.signature(function).parameters) if summaries else []
+    summarised = [(names.index(name), name, summary) for name, summary in summaries.items()]
     plans: dict[Any, Any] = {}
     _PLANS.append(plans)
 
@@ -82,7 +98,8 @@ def planned(function: Callable[P, T]) -> Callable[P, T]:
         tensors: list[Any] = []
         addresses: list[int] = []
         try:
-            key = _facts(args, kwargs, tensors, addresses)
+            given, named = _summarised(args, kwargs, summarised) if summarised else (args, kwargs)
+            key = _facts(given, named, tensors, addresses)
             plan = None if key is _NO_GPU else plans.get(key, _FIRST)
         except (TypeError, RuntimeError):  # an argument has no hash, or a tensor no address
             plan = None
@@ -118,6 +135,18 @@ def forget() -> None:
     _forgotten[0] += 1
     for plans in _PLANS:
         plans.clear()
+
+
+def _summarised(
+    args: tuple[Any, ...], kwargs: dict[str, Any], summarised: Sequence[tuple[int, str, Callable[[Any], Any]]]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with summaries in place of values."""
+    for index, name, summary in summarised:
+        if index < len(args):
+            args = (*args[:index], summary(args[index]), *args[index + 1 :])
+        elif name in kwargs:
+            kwargs = {**kwargs, name: summary(kwargs[name])}
+    return args, kwargs
 
 
 def _facts(args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any], addresses: list[int]) -> tuple[Any, ...]:

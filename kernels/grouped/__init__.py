@@ -18,9 +18,9 @@ from functools import partial
 from torch import Tensor
 
 from kernels.common.arguments import expect
-from kernels.common.call_plan import planned
+from kernels.common.call_plan import planned_by
 from kernels.common.tables import first_that_can
-from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
+from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, ends_of, five, groups_of, mlp_groups
 from kernels.grouped.backends import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
 from kernels.grouped.launch_plan import mlp_plans_at, mlp_train_plans_at, tile_configs_at
 from kernels.grouped.packed import (
@@ -36,7 +36,7 @@ from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products
 from kernels.grouped.table import TABLE as TABLE
 
 
-@planned
+@planned_by(host_offsets=ends_of)
 def linear(
     x: Tensor,
     weight: Tensor,
@@ -74,7 +74,7 @@ def linear(
     return y
 
 
-@planned
+@planned_by(host_offsets=ends_of)
 def linear_train(
     x: Tensor,
     weight: Tensor,
@@ -119,7 +119,7 @@ def linear_train(
     return y, grad_x, grad_weight
 
 
-@planned
+@planned_by(host_offsets=ends_of)
 def mlp(
     x: Tensor,
     w_gate: Tensor,
@@ -175,7 +175,7 @@ def mlp(
     return y
 
 
-@planned
+@planned_by(host_offsets=ends_of)
 def mlp_train(
     x: Tensor,
     w_gate: Tensor,

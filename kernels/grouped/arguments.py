@@ -36,6 +36,14 @@ def groups_of(x: Tensor, weight: Tensor, name: str, offsets: Tensor | None, host
     return Groups(x.shape[0], count, offsets, host_offsets)
 
 
+def ends_of(host_offsets: Offsets | None) -> Offsets | None:
+    """Return what launches on a GPU depend on: the number of the offsets and the last one.
+
+    A training step has other offsets at each call; a plan of the call serves them all.
+    """
+    return (len(host_offsets), host_offsets[-1]) if type(host_offsets) is tuple and host_offsets else host_offsets
+
+
 def mlp_groups(
     x: Tensor,
     w_gate: Tensor,

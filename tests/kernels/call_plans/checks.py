@@ -1,6 +1,5 @@
 """Checks of planned calls, run by test_call_plan.py in a process of its own on ``stand_in``."""
 
-import contextlib
 import gc
 import os
 import threading
@@ -355,6 +354,18 @@ def check_a_tuple_of_numbers_is_a_fact():
         copies(x, sizes)
     assert calls == [*others, [3, 4]]  # a list may change, so its calls have no plan
     assert len(planned(copies)) == len(others) - 1
+
+
+def check_host_offsets_are_facts_only_by_their_number_and_end():
+    x, weight, offsets = torch.zeros(512, 256, dtype=BF16), torch.zeros(2, 256, 256, dtype=BF16), torch.zeros(3).int()
+    for host in ((0, 100, 512), (0, 200, 512)):
+        assert_same(grouped.linear, x, weight, offsets, host)
+        assert_same(grouped.linear, x, weight, offsets, host_offsets=host)
+    assert len(planned(grouped.linear)) == 2
+    for host, words in (((0, 100, 511), "end at 512"), ((0, 512), "3 numbers"), ([0, 100, 511], "end at 512")):
+        for _ in range(2):
+            with pytest.raises(ValueError, match=words):
+                grouped.linear(x, weight, offsets, host)
 
 
 def check_new_tables_are_followed():
