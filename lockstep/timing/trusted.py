@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from lockstep.timing.own_code import places_of
+from lockstep.timing.persisting_cache import persisting_bytes, reset_persisting
 from lockstep.timing.rules import Disqualified, Rule
 
 #: Functions that read a clock, wait for the device, or run a graph.
@@ -189,6 +190,7 @@ class Trusted:
         others = [*_own_functions(), *_torch_functions()]
         self._taken += [_take(Rule.CHANGED_HARNESS, owner, name) for owner, name in others]
         self._entries = _Entries.of(self._taken)
+        self._persisting = persisting_bytes()
         self.accept_settings()
 
     def accept_settings(self) -> None:
@@ -218,19 +220,22 @@ class Trusted:
             self.require()
 
     def require(self) -> None:
-        """Restore replaced originals, switch off modes that were left on, and report them.
+        """Restore replaced originals and settings, switch off modes that were left on, and report them.
 
         Raises:
             Disqualified: ``CHANGED_CLOCK``, ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``, with the replaced names.
         """
         # Modes are switched off first, because the code below may use torch.
         modes = self._switch_off_modes()
+        set_aside = self._restore_cache()
         changed = [] if self._entries.as_taken() else [one for one in self._taken if one.changed]
         if modes and not changed:
             raise Disqualified(Rule.CHANGED_HARNESS, f"left a torch {modes[0]} mode switched on")
         if not changed:
             if settings := self._restore_settings():
                 raise Disqualified(Rule.CHANGED_HARNESS, f"left torch with a changed setting: {', '.join(settings)}")
+            if set_aside:
+                raise Disqualified(Rule.CHANGED_HARNESS, set_aside)
             return
         for one in changed:
             one.restore()
@@ -246,6 +251,17 @@ class Trusted:
             while count() > self._modes[kind]:
                 pop()
         return added
+
+    def _restore_cache(self) -> str:
+        """Restore how much of the L2 is set aside for persisting accesses. Return what had changed, or ""."""
+        now = persisting_bytes()
+        if now == self._persisting:
+            return ""
+        reset_persisting(self._persisting)
+        return (
+            f"set aside {now / 2**20:.3g} MiB of the device's L2 for persisting accesses (was "
+            f"{self._persisting / 2**20:.3g}): inputs of cold calls could stay there, and other variants lose that part"
+        )
 
     def _restore_settings(self) -> list[str]:
         """Restore the settings. Return the names of the settings that had changed."""

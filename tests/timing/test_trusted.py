@@ -9,7 +9,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import lockstep.timing.estimates
+from lockstep.timing import trusted as trusted_module
 from lockstep.timing.check import Checker
+from lockstep.timing.persisting_cache import persisting_bytes
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.trusted import Trusted
 
@@ -119,3 +121,20 @@ def test_modes_that_a_variant_leaves_on_are_switched_off(kind, mode):
             trusted.require()
         assert found.value.rule == Rule.CHANGED_HARNESS
         trusted.require()
+
+
+def test_a_part_of_the_cache_that_was_set_aside_is_named_and_given_back(monkeypatch):
+    size = [0]
+    monkeypatch.setattr(trusted_module, "persisting_bytes", lambda: size[0])
+    monkeypatch.setattr(trusted_module, "reset_persisting", lambda wanted: size.__setitem__(0, wanted))
+    trusted = Trusted()
+    with pytest.raises(Disqualified, match=r"set aside 32 MiB of the device's L2") as found, trusted.kept():
+        size[0] = 32 << 20
+    assert (found.value.rule, size) == (Rule.CHANGED_HARNESS, [0])
+    trusted.require()
+
+
+def test_a_machine_without_a_gpu_sets_nothing_aside():
+    if torch.cuda.is_available():
+        pytest.skip("has a GPU")
+    assert persisting_bytes() == 0
