@@ -10,13 +10,27 @@ does not restore the stream. Sources: ``CUDAGraph::capture_end`` in aten/src/ATe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from lockstep.timing.graph_nodes import require_work
-from lockstep.timing.rules import Disqualified
+from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.unjoined import busiest_since, thread_times
+
+#: Parts of CUDA's texts for errors of captures (``cudaErrorStreamCapture…`` 904 and 901).
+_FORKED, _INVALIDATED = "capturing stream has unjoined work", "failed due to a previous error during capture"
+
+#: Advice for the author of a variant, by a part of CUDA's text.
+_ADVICE = {
+    "not permitted when stream is capturing": "a call reads a value from the device, waits for it, allocates memory"
+    " outside torch or changes a setting of the device",
+    _INVALIDATED: "a call did what a capture does not allow and ignored the error",
+    "dependency created on uncaptured work": "a call waits for a stream that does not itself wait for the caller's"
+    " stream: let it do so before it gets work",
+}
 
 #: Graphs whose capture failed and whose memory torch did not release. The allocator of pinned memory holds a callback
 #: that reads such a graph, so the graph must outlive the process's last allocation.
@@ -41,11 +55,13 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.C
         CaptureError: a call synchronises, allocates outside torch, raises, or cannot be captured for another reason.
         NotImplementedError: a call raised this error.
         torch.cuda.OutOfMemoryError: the device has too little memory.
-        Disqualified: ``EMPTY_GRAPH``, the calls launched fewer operations than there are calls.
+        Disqualified: ``EMPTY_GRAPH``, the calls launched fewer operations than there are calls; ``UNJOINED_WORK``, the
+            calls left work on another stream or to another thread.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     stream = torch.cuda.current_stream()
     failed: Exception | None = None  # raised by a call; ending the broken capture may raise another error
+    threads = thread_times()
     try:
         with torch.cuda.graph(graph, pool=pool):
             try:
@@ -61,8 +77,35 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.C
         first = failed or error
         if isinstance(first, (NotImplementedError, torch.cuda.OutOfMemoryError, Disqualified)):
             raise first from None
-        raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(first)}") from error
+        if evidence := _unjoined(str(first), threads):
+            raise Disqualified(Rule.UNJOINED_WORK, evidence) from error
+        raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(first)}{_advice(str(first))}") from error
     return graph
+
+
+def _unjoined(error: str, threads: Mapping[threading.Thread, float]) -> str:
+    """Return how the calls left work undone, if the error of their capture shows it; else "".
+
+    Args:
+        error: text of the first error.
+        threads: processor time of the other threads before the capture.
+    """
+    if _FORKED in error:
+        return (
+            "forked another stream from the caller's and did not join it: let the caller's stream wait for that stream "
+            "before the call returns"
+        )
+    # Any thread can invalidate a capture of torch ("global" mode), and only that thread gets the cause.
+    if _INVALIDATED in error and (worked := busiest_since(threads)):
+        return (
+            f"{worked} while the calls were captured, and the capture is invalid: work of other threads is not part of "
+            "a replay. Wait for it in the call, and let it use the caller's stream"
+        )
+    return ""
+
+
+def _advice(error: str) -> str:
+    return next((f" ({advice})" for part, advice in _ADVICE.items() if part in error), "")
 
 
 def _abandon(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> None:

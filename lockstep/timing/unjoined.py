@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from time import clock_gettime, sleep
@@ -46,6 +46,25 @@ def require_joined(replay: Callable[[], object]) -> None:
     if median(taken) > MOST_S:
         evidence = f"its threads worked on for {median(taken) * 1e3:.2f} ms after it had returned: join them"
         raise Disqualified(Rule.UNJOINED_WORK, evidence)
+
+
+def thread_times() -> dict[threading.Thread, float]:
+    """Return the processor time in seconds of every Python thread except the current one."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    times = _processor_s([thread.native_id for thread in others])
+    return {thread: times[thread.native_id] for thread in others if thread.native_id in times}
+
+
+def busiest_since(before: Mapping[threading.Thread, float]) -> str:
+    """Return which thread worked most since ``before``, a result of ``thread_times``, and for how long.
+
+    The result is "" if no thread worked for more than ``MOST_S``. A thread that has ended is not found.
+    """
+    worked = {thread: now - before.get(thread, 0.0) for thread, now in thread_times().items()}
+    if not worked or max(worked.values()) <= MOST_S:
+        return ""
+    thread = max(worked, key=worked.__getitem__)
+    return f"the thread {thread.name} worked for {worked[thread] * 1e3:.2f} ms"
 
 
 def _is_runnable(thread: int | None) -> bool:

@@ -71,6 +71,7 @@ IN_PROCESS: dict[str, tuple[Rule, ...]] = {
     "device.fingerprint_on_device": (Rule.TIMED_RESULT,),
     "device.every_fourth_call_on_device": (Rule.TIMED_RESULT,),
     "device.stale_pool": (Rule.EMPTY_GRAPH, Rule.TIMED_RESULT),
+    "device.persisting_cache": (Rule.CHANGED_HARNESS,),
     "clock.patched_counter": (Rule.CHANGED_CLOCK,),
     "clock.patched_timer": (Rule.CHANGED_HARNESS,),
     "clock.patched_statistics": (Rule.CHANGED_HARNESS,),
@@ -92,9 +93,9 @@ IN_PROCESS: dict[str, tuple[Rule, ...]] = {
     "on_import.nothing": (Rule.CHANGED_HARNESS,),
 }
 
-#: Exploit to the rules that may disqualify it in one process on a GPU, where they differ from those on a CPU ("" is no
-#: rule: it cannot be captured); as seen on an H200 with torch 2.11.
-ON_CUDA: dict[str, tuple[str, ...]] = {
+#: Exploit to the rules that may disqualify it in one process on a GPU, where they differ from those on a CPU; as seen
+#: on an H200 with torch 2.11.
+ON_CUDA: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(
         (
             "remember.memo_by_address",
@@ -111,12 +112,10 @@ ON_CUDA: dict[str, tuple[str, ...]] = {
         ),
         (Rule.EMPTY_GRAPH,),
     ),
-    "defer.thread_pool": ("", Rule.UNJOINED_WORK, Rule.EMPTY_GRAPH),
+    "defer.thread_pool": (Rule.UNJOINED_WORK, Rule.EMPTY_GRAPH),
     "defer.native_pool": (Rule.EMPTY_GRAPH,),
-    "defer.forked_stream": ("",),
     "device.by_poison_on_device": (Rule.IMPOSSIBLE_TIME, Rule.TIMED_RESULT),
     "device.fingerprint_on_device": (Rule.WRONG_RESULT, Rule.TIMED_RESULT),
-    "device.persisting_cache": ("",),
     "clock.leaves_settings": (Rule.WRONG_RESULT,),
     "tamper.restored_checker": (Rule.TIMED_RESULT,),
     "tamper.widened_tolerance": (Rule.IMPOSSIBLE_TIME,),
@@ -142,7 +141,6 @@ MISSED: dict[str, str] = {
     "tamper.forged_reply": "writes the verdict itself; --isolated has the verdict in another process",
     "tamper.filtered_pipe": "rewrites the verdict on its way; --isolated has the verdict in another process",
     "softmax.softmax_without_maximum": "is right on every value that the suite draws; the suite must draw large ones",
-    "device.persisting_cache": "is faster on this machine, in use as well, if nothing else asks for the cache",
 }
 
 #: Exploit that passes in one process to the rules that may disqualify it with ``--isolated``.

@@ -1,5 +1,7 @@
 """What a failed capture leaves behind, with an allocator and a stream that behave as those of torch 2.11."""
 
+from concurrent.futures import ThreadPoolExecutor
+from time import thread_time
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 
 from lockstep.timing import graph_capture
 from lockstep.timing.graph_capture import CaptureError, capture_graph
+from lockstep.timing.rules import Disqualified, Rule
 
 POOL = (0, 7)
 
@@ -17,7 +20,7 @@ class Torch211:
     def __init__(self):
         self.main, self.side = SimpleNamespace(device_index=0), SimpleNamespace(device_index=0)
         self.stream = self.main
-        self.recording, self.capturing, self.invalid = set(), False, False
+        self.recording, self.capturing, self.invalid, self.ends_with = set(), False, False, ""
         self.users = {}
 
     def begin(self, pool):
@@ -34,6 +37,9 @@ class Torch211:
         if self.invalid:
             self.invalid = False
             raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+        if self.ends_with:
+            told, self.ends_with = self.ends_with, ""
+            raise RuntimeError(told)
         self.end_pool(0, graph.pool)
         graph.ended = True
 
@@ -126,6 +132,55 @@ def test_a_failed_capture_leaves_nothing_behind(fake, call, reason):
     assert (fake.stream, fake.capturing, fake.recording, fake.users[POOL]) == (fake.main, False, set(), 0)
     graph = capture_graph([lambda: None], POOL)
     assert (graph.ended, fake.users[POOL]) == (True, 1)
+
+
+def forks_a_stream(fake):
+    """End as CUDA does if a forked stream was not joined: the capture is over, and torch raises in ``capture_end``."""
+    fake.ends_with = "CUDA error: capturing stream has unjoined work\nSearch for `cudaErrorStreamCaptureUnjoined'"
+
+
+def waits_for_uncaptured_work(fake):
+    raise RuntimeError("CUDA error: dependency created on uncaptured work in another stream")
+
+
+def test_a_fork_without_a_join_is_unjoined_work(fake):
+    with pytest.raises(Disqualified, match="forked another stream from the caller's and did not join it") as found:
+        capture_graph([lambda: forks_a_stream(fake)], POOL)
+    assert found.value.rule == Rule.UNJOINED_WORK
+    assert (fake.stream, fake.capturing, fake.recording, fake.users[POOL]) == (fake.main, False, set(), 0)
+
+
+def test_work_of_another_thread_that_ends_a_capture_is_unjoined_work(fake):
+    def work():
+        until = thread_time() + 3e-3
+        while thread_time() < until:
+            pass
+        fake.invalid = True
+
+    with ThreadPoolExecutor(1, "rival") as pool:
+        pool.submit(int).result()
+        with pytest.raises(Disqualified, match=r"the thread rival_0 worked for \d\.\d\d ms while") as found:
+            capture_graph([lambda: pool.submit(work).exception()], POOL)
+    assert found.value.rule == Rule.UNJOINED_WORK
+
+
+def test_a_thread_that_only_waits_is_not_accused(fake):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        with pytest.raises(CaptureError, match=r"ignored the error\)$"):
+            capture_graph([lambda: leaves_its_thread_behind(fake)], POOL)
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (synchronises, "reads a value from the device, waits for it"),
+        (waits_for_uncaptured_work, "a stream that does not itself wait for the caller's stream"),
+    ],
+)
+def test_an_error_of_a_capture_says_what_its_author_can_do(fake, call, advice):
+    with pytest.raises(CaptureError, match=advice):
+        capture_graph([lambda: call(fake)], POOL)
 
 
 @pytest.mark.parametrize("error", [NotImplementedError("float64"), torch.cuda.OutOfMemoryError("no room")])
