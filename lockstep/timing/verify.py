@@ -119,8 +119,10 @@ class Verifier:
         sets = len(timed[0].arm.calls)
         chosen = chance.sample(range(sets), min(SETS, sets))
         of_set = {number: checkers[place % draws] for place, number in enumerate(chosen)}
-        # These rotations were never tried on a GPU. A test must not accuse a variant before it is shown to clear honest
-        # variants.
+        # A replay on a GPU runs no Python, so only a kernel could recognise values there. The limits of ``repeats``
+        # were measured on a CPU; whether they clear honest kernels (contents of the L2, rising clocks) is not known,
+        # and a test must not accuse a variant before that is shown. An in-place variant writes over the values that a
+        # repeated rotation needs.
         repeat = self.repeat and self.device.kind == "cpu" and not self.suite.inout
 
         def unseen() -> Checker:
