@@ -35,7 +35,7 @@ from lockstep.timing.check import Checker, WrongResult
 from lockstep.timing.device import Device
 from lockstep.timing.outputs import poison, span
 from lockstep.timing.rules import Disqualified, Rule
-from lockstep.timing.whole_runs import Isolated, require_growth, time_of_call, waiting
+from lockstep.timing.whole_runs import SLACK_S, Isolated, require_growth, time_of_call, waiting
 
 #: Number of runs of each length, and the factor by which the number grows if the runs do not resolve the time of a
 #: call.
@@ -110,7 +110,7 @@ def judge(under: Under, suite: Suite, case: Case, variant: str, device: Device) 
                 # Random order: the length of one run does not reveal the next.
                 for length in trial.shuffled():
                     runs[length].append(trial.run(length))
-            seen = time_of_call(trial.idle, runs, trial.notes)
+            seen = time_of_call(trial.idle, runs, SLACK_S[device.kind], trial.notes)
             if seen.low > 0 and not waiting(trial.idle, runs):
                 break
         require_growth(variant, trial.idle, runs)

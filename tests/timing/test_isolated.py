@@ -186,19 +186,31 @@ IDLE = (2e-3, 1e-3, 3e-3)
 
 def test_the_fastest_long_run_bounds_the_time_of_a_call():
     runs = {4: (5e-3, 6e-3), 16: (9e-3, 17e-3, 1.0)}
-    seen = time_of_call(IDLE, runs)
-    assert seen.low == pytest.approx((8e-3 - SLACK_S) / 16)
+    seen = time_of_call(IDLE, runs, 1e-4)
+    assert seen.low == pytest.approx((8e-3 - 1e-4) / 16)
     assert (seen.seconds, seen.high) == (pytest.approx(16e-3 / 16), pytest.approx(0.999 / 16))
 
 
 def test_waiting_in_short_runs_changes_nothing_of_the_bound():
     honest, waits = {4: (3e-3,), 16: (9e-3,)}, {4: (1.0,), 16: (9e-3,)}
-    assert time_of_call(IDLE, honest) == time_of_call(IDLE, waits)
+    assert time_of_call(IDLE, honest, 1e-4) == time_of_call(IDLE, waits, 1e-4)
 
 
-@pytest.mark.parametrize("longest", [1e-3 + 1.9 * SLACK_S, 1e-3, 0.5e-3])
+@pytest.mark.parametrize("longest", [1e-3 + 1.9e-4, 1e-3, 0.5e-3])
 def test_runs_that_are_too_short_resolve_nothing(longest):
-    assert time_of_call(IDLE, {4: (longest,), 16: (longest,)}).low == 0.0
+    assert time_of_call(IDLE, {4: (longest,), 16: (longest,)}, 1e-4).low == 0.0
+
+
+def test_what_a_run_costs_beyond_its_calls_accuses_no_honest_variant():
+    def judge(variant):
+        # The largest cost that was seen on a CPU; see SLACK_S.
+        beyond_s, call_s = 7.7e-4, {"base": 1e-5, "like": 1e-6}[variant]
+        runs = {calls: (min(IDLE) + beyond_s + calls * call_s,) for calls in (32, 128)}
+        return time_of_call(IDLE, runs, SLACK_S["cpu"])
+
+    [done, _] = confirm([record("like", 10.0), record("base", 1.0)], judge)
+    assert (done.state, done.rule) == ("ok", Rule.UNCONFIRMED_TIME)
+    assert "too short to resolve" in done.note
 
 
 @pytest.mark.parametrize(
