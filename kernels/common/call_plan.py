@@ -150,34 +150,29 @@ def _summarised(
 
 
 def _facts(args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any], addresses: list[int]) -> tuple[Any, ...]:
-    """Return the facts that a plan depends on, or ``_NO_GPU``. Append to ``tensors`` and ``addresses``."""
+    """Return the facts that a plan depends on, or ``_NO_GPU`` without tensors. Append to ``tensors``, ``addresses``."""
     facts: list[Any] = [0, len(args), *kwargs]
-    if not _add_facts((*args, *kwargs.values()) if kwargs else args, facts, tensors, addresses) or not tensors:
+    _add_facts((*args, *kwargs.values()) if kwargs else args, facts, tensors, addresses)
+    if not tensors:
         return _NO_GPU
     facts[0] = current_device()
     return tuple(facts)
 
 
-def _add_facts(values: tuple[Any, ...], facts: list[Any], tensors: list[Any], addresses: list[int]) -> bool:
-    """Append the facts of values, tensors and addresses; return False if a tensor is not on a GPU."""
+def _add_facts(values: tuple[Any, ...], facts: list[Any], tensors: list[Any], addresses: list[int]) -> None:
     for value in values:
         kind = type(value)
         if kind in _TENSORS:
-            device = value.device
-            if device.type != GPU or value.layout is not torch.strided:
-                return False
             address = value.data_ptr()
             tensors.append(value)
             addresses.append(address)
-            facts += (kind, value.shape, value.stride(), value.dtype, device, address & 15)
+            facts += (kind, value.shape, value.stride(), value.dtype, value.device, address & 15)
         elif isinstance(value, tuple):
             facts += (kind, len(value))
-            if not _add_facts(value, facts, tensors, addresses):
-                return False
+            _add_facts(value, facts, tensors, addresses)
         else:
             # Numbers that compare equal are not the same: -0.0 and 0.0, 1 and True.
             facts += (kind, value.hex() if kind is float else value)
-    return True
 
 
 def _first_call(
@@ -205,6 +200,8 @@ def _first_call(
 
 def _on_one_gpu(tensors: list[Any]) -> bool:
     """Return whether the tensors are distinct and on one GPU. A plan tells tensors apart by identity."""
+    if any(one.device.type != GPU or one.layout is not torch.strided for one in tensors):
+        return False
     return len({one.device for one in tensors}) == 1 and len({id(one) for one in tensors}) == len(tensors)
 
 

@@ -18,6 +18,7 @@ from kernels.common.triton_launcher import UNPLANNED, Described, Place, Start, U
 
 T = TypeVar("T")
 _aten = torch.ops.aten
+_native: Any = torch._C._dynamo.guards
 
 #: Operators that return new memory without content.
 _ALLOCATING = frozenset(
@@ -279,10 +280,14 @@ class Plan(NamedTuple):
 def _found(view: Any, tensors: list[Any]) -> Any:
     if type(view) is not _View:
         return view
-    tensor = tensors[view.root]
-    if view.shape is None:
+    root, shape, strides, offset = view
+    tensor = tensors[root]
+    if shape is None:
         return tensor
-    return tensor.as_strided(view.shape, view.strides, tensor.storage_offset() + view.offset)
+    if tensor.requires_grad:
+        return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
+    # What code from torch.compile returns: a third of the time of a view that autograd tracks.
+    return _native._reinterpret_tensor(tensor, shape, strides, offset)
 
 
 def _starting(start: Start) -> Callable[[list[Any], list[int], int], None]:
