@@ -25,10 +25,9 @@ kernels use.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
@@ -70,23 +69,17 @@ _recording = _Recording()
 
 def planned(function: Callable[P, T]) -> Callable[P, T]:
     """Return ``function`` with a plan for each set of facts; planning does not change its results and errors."""
-    return planned_by()(function)
+    return _planned(function, None)
 
 
-def planned_by(**summaries: Callable[[Any], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return ``planned`` for functions whose launches depend on some arguments only by a summary.
-
-    Args:
-        summaries: for the name of such a parameter, a function from its value to what is a fact of the call.
-    """
-    return functools.partial(_planned, summaries=summaries)
+def planned_by(summary: Callable[[Any], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return ``planned`` for functions whose launches depend on an argument ``value`` only by ``summary(value)``."""
+    return functools.partial(_planned, summary=summary)
 
 
-def _planned(function: Callable[P, T], summaries: dict[str, Callable[[Any], Any]]) -> Callable[P, T]:
+def _planned(function: Callable[P, T], summary: Callable[[Any], Any] | None) -> Callable[P, T]:
     if not ON:
         return function
-    names = list(inspect.signature(function).parameters) if summaries else []
-    summarised = [(names.index(name), name, summary) for name, summary in summaries.items()]
     plans: dict[Any, Any] = {}
     _PLANS.append(plans)
 
@@ -98,8 +91,7 @@ def _planned(function: Callable[P, T], summaries: dict[str, Callable[[Any], Any]
         tensors: list[Any] = []
         addresses: list[int] = []
         try:
-            given, named = _summarised(args, kwargs, summarised) if summarised else (args, kwargs)
-            key = _facts(given, named, tensors, addresses)
+            key = _facts(args, kwargs, summary, tensors, addresses)
             plan = None if key is _NO_GPU else plans.get(key, _FIRST)
         except (TypeError, RuntimeError):  # an argument has no hash, or a tensor no address
             plan = None
@@ -137,29 +129,20 @@ def forget() -> None:
         plans.clear()
 
 
-def _summarised(
-    args: tuple[Any, ...], kwargs: dict[str, Any], summarised: Sequence[tuple[int, str, Callable[[Any], Any]]]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments with summaries in place of values."""
-    for index, name, summary in summarised:
-        if index < len(args):
-            args = (*args[:index], summary(args[index]), *args[index + 1 :])
-        elif name in kwargs:
-            kwargs = {**kwargs, name: summary(kwargs[name])}
-    return args, kwargs
-
-
-def _facts(args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any], addresses: list[int]) -> tuple[Any, ...]:
+def _facts(
+    args: tuple[Any, ...], kwargs: dict[str, Any], summary: Any, tensors: list[Any], addresses: list[int]
+) -> tuple[Any, ...]:
     """Return the facts that a plan depends on, or ``_NO_GPU`` without tensors. Append to ``tensors``, ``addresses``."""
     facts: list[Any] = [0, len(args), *kwargs]
-    _add_facts((*args, *kwargs.values()) if kwargs else args, facts, tensors, addresses)
+    values = (*args, *kwargs.values()) if kwargs else args
+    _add_facts(map(summary, values) if summary else values, facts, tensors, addresses)
     if not tensors:
         return _NO_GPU
     facts[0] = current_device()
     return tuple(facts)
 
 
-def _add_facts(values: tuple[Any, ...], facts: list[Any], tensors: list[Any], addresses: list[int]) -> None:
+def _add_facts(values: Iterable[Any], facts: list[Any], tensors: list[Any], addresses: list[int]) -> None:
     for value in values:
         kind = type(value)
         if kind in _TENSORS:

@@ -36,7 +36,7 @@ from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products
 from kernels.grouped.table import TABLE as TABLE
 
 
-@planned_by(host_offsets=ends_of)
+@planned_by(ends_of)
 def linear(
     x: Tensor,
     weight: Tensor,
@@ -74,7 +74,7 @@ def linear(
     return y
 
 
-@planned_by(host_offsets=ends_of)
+@planned_by(ends_of)
 def linear_train(
     x: Tensor,
     weight: Tensor,
@@ -119,7 +119,7 @@ def linear_train(
     return y, grad_x, grad_weight
 
 
-@planned_by(host_offsets=ends_of)
+@planned_by(ends_of)
 def mlp(
     x: Tensor,
     w_gate: Tensor,
@@ -175,7 +175,7 @@ def mlp(
     return y
 
 
-@planned_by(host_offsets=ends_of)
+@planned_by(ends_of)
 def mlp_train(
     x: Tensor,
     w_gate: Tensor,

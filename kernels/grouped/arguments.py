@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,12 +37,12 @@ def groups_of(x: Tensor, weight: Tensor, name: str, offsets: Tensor | None, host
     return Groups(x.shape[0], count, offsets, host_offsets)
 
 
-def ends_of(host_offsets: Offsets | None) -> Offsets | None:
-    """Return what launches on a GPU depend on: the number of the offsets and the last one.
+def ends_of(value: Any) -> Any:
+    """Return what launches on a GPU depend on: of host offsets their number and the last, of other arguments all.
 
-    A training step has other offsets at each call; a plan of the call serves them all.
+    A training step has other offsets at each call; one plan serves them all.
     """
-    return (len(host_offsets), host_offsets[-1]) if type(host_offsets) is tuple and host_offsets else host_offsets
+    return (len(value), value[-1]) if type(value) is tuple and value and type(value[-1]) is int else value
 
 
 def mlp_groups(
