@@ -20,6 +20,7 @@ from lockstep.record.model import TWIN, CostEstimate
 from lockstep.timing.arms import Arm, BoundCall
 from lockstep.timing.captured_arms import capture_arms
 from lockstep.timing.clock_correction import Pair, midmean
+from lockstep.timing.cost_meters import Metered
 from lockstep.timing.device import Device, DeviceLost, Timing
 from lockstep.timing.estimates import Series
 from lockstep.timing.interleave import Plan, rival_of, rounds_that_fit, time_rounds
@@ -95,8 +96,9 @@ class Behind:
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
-    ) -> Epoch:
-        """Time each arm behind the fixed kernel, and the fixed kernel alone; return times of a call by arm and round.
+    ) -> Metered:
+        """Time each arm behind the fixed kernel, and the fixed kernel alone; the numbers are times of a call by arm and
+        round.
 
         Raises:
             DeviceLost: an arm broke the device; ``variant`` is "" if it is unknown which arm it was.
@@ -112,11 +114,12 @@ class Behind:
         listener("time", "")
         try:
             rounds = rounds_that_fit(captured, self._per_call, self._plan)
-            return time_rounds(captured, rounds, self.device, self._order, restore)
+            timings = time_rounds(captured, rounds, self.device, self._order, restore)
         except Disqualified as error:
             # The rounds of the latency decide whether an arm broke a rule; here only the epoch is lost.
             self._failures.setdefault("", error)
-            return {}
+            return Metered({})
+        return Metered(timings, {one.name: one.replay.once for one in captured if one.name != _ALONE})
 
     def add(self, measured: Epoch) -> None:
         """Add an epoch: its median time behind the kernel, and the ratio to the baseline in each round."""

@@ -1,6 +1,6 @@
 """The interface of meters of costs. A cost is measured in some epochs of a comparison, after the epoch's rounds.
 
-The rounds come first and are the same with and without costs, so measuring costs does not change any latency.
+Rounds and controls come first and are the same with and without costs, so measuring costs does not change any latency.
 """
 
 from __future__ import annotations
@@ -11,12 +11,25 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lockstep.record.model import CostEstimate
-from lockstep.timing.arms import Arm
+from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.intervals import estimated
 
 #: Number of epochs in which a cost is measured, out of the minimum number of epochs of a comparison. With more epochs,
 #: a history would take too long.
 EPOCHS = 5
+
+
+@dataclass(frozen=True)
+class Metered:
+    """What a meter found in an epoch.
+
+    Attributes:
+        numbers: the measurements, for ``CostMeter.add``.
+        replays: what ran, by arm; the outputs of these replays are verified. They hold the buffers of the epoch.
+    """
+
+    numbers: Any
+    replays: Mapping[str, ArmReplay] = field(default_factory=dict)
 
 
 class CostMeter(Protocol):
@@ -30,8 +43,8 @@ class CostMeter(Protocol):
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
-    ) -> Any:
-        """Measure the arms of an epoch, and return the measurements for ``add``.
+    ) -> Metered:
+        """Measure the arms of an epoch.
 
         Args:
             arms: the arms, on the buffers of the epoch.
@@ -42,7 +55,7 @@ class CostMeter(Protocol):
         """
 
     def add(self, measured: Any) -> None:
-        """Add the measurements that ``epoch`` returned. They are not added if the epoch is void."""
+        """Add the numbers that ``epoch`` found. They are not added if the epoch is void."""
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
         """Return the arm's quantities by name, in their units; {} if the arm has none."""
@@ -85,8 +98,9 @@ class Unavailable:
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
-    ) -> None:
+    ) -> Metered:
         """Measure nothing."""
+        return Metered(None)
 
     def add(self, measured: Any) -> None:
         """Add nothing."""

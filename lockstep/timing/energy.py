@@ -17,7 +17,7 @@ import torch
 from lockstep.gpu.nvml import find_gpu
 from lockstep.timing.arms import Arm
 from lockstep.timing.captured_arms import capture_arms
-from lockstep.timing.cost_meters import LoggedMeter
+from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.device import Device, Replay
 from lockstep.timing.interleave import Plan
 from lockstep.timing.trusted import Trusted
@@ -127,8 +127,8 @@ class Energy(LoggedMeter):
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
-    ) -> dict[str, float]:
-        """Return the joules of a call by arm.
+    ) -> Metered:
+        """Find the joules of a call by arm.
 
         Raises:
             DeviceLost: an arm broke the device.
@@ -145,4 +145,4 @@ class Energy(LoggedMeter):
                 found[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.fence).joules
             except NoEnergy as error:
                 self._failures[arm.name] = error
-        return found
+        return Metered(found, {arm.name: arm.replay.once for arm in captured if arm.name in found})

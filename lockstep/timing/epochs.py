@@ -66,8 +66,17 @@ class Epochs:
         if self._restore is not None:
             self._restore()
 
-    def verify(self, seed: int, replays: Mapping[str, ArmReplay]) -> Verified:
-        """Verify the replays of the epoch that was drawn with this seed; ``replays`` is by arm."""
+    def verify(self, seed: int, replays: Mapping[str, Mapping[str, ArmReplay]]) -> Verified:
+        """Verify the replays of the epoch that was drawn with this seed.
+
+        Args:
+            seed: seed of the epoch.
+            replays: the replays by arm, of each cost by its name; those of the latency have the name "".
+        """
         verifier = Verifier(self.suite, self.case, self.device, self.thorough, listener=self.listen)
-        timed = [Timed(self._drawn[arm], replay, self.family, self.arms[arm]) for arm, replay in replays.items()]
+        timed = [
+            Timed(self._drawn[arm], replay, self.family, self.arms[arm], cost)
+            for cost, mine in replays.items()
+            for arm, replay in mine.items()
+        ]
         return verifier.verify(timed, seed)

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import torch
 
 from lockstep.record.model import TWIN
-from lockstep.timing.arms import Arm
+from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.check import brief, without_frames
-from lockstep.timing.cost_meters import LoggedMeter
+from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.device import Device, DeviceLost
 
 #: Maximum and minimum number of calls in a batch, number of batches in an epoch, and seconds that a batch of slow calls
@@ -105,8 +105,8 @@ class HostTime(LoggedMeter):
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
-    ) -> dict[str, float]:
-        """Return the seconds of a call by arm; each is the median of the batches.
+    ) -> Metered:
+        """Find the seconds of a call by arm; each is the median of the batches.
 
         Raises:
             DeviceLost: an arm broke the device.
@@ -124,7 +124,7 @@ class HostTime(LoggedMeter):
                 self._failures[arm.name] = RuntimeError(brief(error))
                 if not self.device.healthy():
                     raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
-        return found
+        return Metered(found, {arm.name: _called(arm) for arm in arms if arm.name in found})
 
     def _batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
         """Return the seconds of a call in a batch during which the GPU was always busy.
@@ -166,6 +166,21 @@ class HostTime(LoggedMeter):
             if collecting:
                 gc.enable()
             self.spinner.wait()
+
+
+def _called(arm: Arm) -> ArmReplay:
+    """Return a replay that makes the arm's calls outside a graph."""
+    results: list[Any] = []
+
+    def run() -> None:
+        results[:] = [call() for call in arm.calls]
+
+    def of_last_run() -> list[Any]:
+        if not results:
+            run()
+        return list(results)
+
+    return ArmReplay(run, of_last_run)
 
 
 class Waited(Exception):

@@ -84,8 +84,11 @@ class Comparison:
     note: str
 
 
-#: Replays an epoch's arms on other values after timing. The arguments are the epoch's seed and the replays by arm.
-Verify = Callable[[int, Mapping[str, ArmReplay]], Verified]
+#: Replays by arm, of each cost by its name; those of the latency have the name "".
+Replays = Mapping[str, Mapping[str, ArmReplay]]
+
+#: Replays an epoch's arms on other values after timing. The arguments are the epoch's seed and the replays.
+Verify = Callable[[int, Replays], Verified]
 
 
 def compare(
@@ -154,10 +157,26 @@ def compare(
     pending_costs: list[tuple[CostMeter, Any]] = []
     drawn = -1  # epochs before this one
 
-    def verified(of_seed: int, epoch: Sequence[Captured]) -> None:
+    def costs_of(timed: Sequence[Arm], counts: bool) -> Replays:
+        """Measure the costs of an epoch, and return what ran. If the epoch does not count yet, the costs wait too."""
+        ran = {}
+        for meter in meters:
+            with stages.stage(meter.name):
+                metered = meter.epoch(timed, listener, restore)
+                trusted.require()
+            ran[meter.name] = metered.replays
+            if counts:
+                meter.add(metered.numbers)
+            else:
+                pending_costs.append((meter, metered.numbers))
+        return ran
+
+    def verified(of_seed: int, replays: Replays) -> None:
         """Verify an epoch's arms. Drop arms that fail, with every number that depends on them."""
         with stages.stage("verify"):
-            found = verify(of_seed, {arm.name: arm.replay.once for arm in epoch if arm.name in series})
+            found = verify(
+                of_seed, {cost: {arm: mine[arm] for arm in mine if arm in series} for cost, mine in replays.items()}
+            )
             trusted.require()
         failures.update(found.failures)
         notes.update({found.note: None} if found.note else {})
@@ -211,27 +230,21 @@ def compare(
                 else:
                     for timings in pending:
                         _add_epoch(series, timings, baseline, failures)
-                    for meter, measured in pending_costs:
-                        meter.add(measured)
+                    for meter, numbers in pending_costs:
+                        meter.add(numbers)
                     taken += len(pending)
                     last = _enough(series, baseline, plan, taken, monotonic() - started)
                 pending.clear()
                 pending_costs.clear()
-            if not void and is_measured(drawn, plan.min_epochs):
-                timed = [arm for arm in arms if arm.name in series]
+            replays: dict[str, Mapping[str, ArmReplay]] = {"": {arm.name: arm.replay.once for arm in captured}}
+            # The last epoch is always verified, so costs are measured in it.
+            if not void and (last or is_measured(drawn, plan.min_epochs)):
                 paused = monotonic()
-                for meter in meters:
-                    with stages.stage(meter.name):
-                        measured = meter.epoch(timed, listener, restore)
-                        trusted.require()
-                    if due:
-                        meter.add(measured)
-                    else:
-                        pending_costs.append((meter, measured))
+                replays |= costs_of([arm for arm in arms if arm.name in series], due)
                 started += monotonic() - paused  # costs leave the budget of the rounds as it is
             until_early -= 1
             if last or until_early == -1:
-                verified(of_seed, captured)
+                verified(of_seed, replays)
             if last:
                 break
     clocks = device.sample_clocks()

@@ -75,7 +75,7 @@ def test_a_counter_that_says_nothing_gives_no_number(monkeypatch, counter, why):
 
 def test_calls_that_write_their_inputs_have_none():
     meter = Energy(CpuDevice(), Plan(), lambda: 1.0, no_fence, Trusted())
-    meter.add(meter.epoch([Arm("it", ())], lambda stage, arm: None, lambda: None))
+    meter.add(meter.epoch([Arm("it", ())], lambda stage, arm: None, lambda: None).numbers)
     assert (meter.estimates("it"), meter.reason("it")) == ({}, "its calls write their inputs")
 
 
@@ -99,7 +99,7 @@ SCRIPT = """
     train = run_train(lambda: [call() for _ in range(5)], 5, gpu.energy_j, no_fence)
     meter = Energy(CpuDevice(), Plan(), gpu.energy_j, no_fence, Trusted())
     for _ in range(2):
-        meter.add(meter.epoch([Arm("it", (call, call))], lambda stage, arm: None, None))
+        meter.add(meter.epoch([Arm("it", (call, call))], lambda stage, arm: None, None).numbers)
     print(json.dumps([train.watts, train.seconds, meter.estimates("it")["energy"].value, meter.reason("it")]))
 """
 

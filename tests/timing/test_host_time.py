@@ -72,7 +72,7 @@ def measured(gpu, calls, epochs=3, device=None):
     meter = HostTime(device or CpuDevice(), gpu)
     arms = [Arm(name, (one, one)) for name, one in calls.items()]
     for _ in range(epochs):
-        meter.add(meter.epoch(arms, lambda stage, arm: None, None))
+        meter.add(meter.epoch(arms, lambda stage, arm: None, None).numbers)
     return {name: meter.estimates(name) for name in calls}, meter
 
 

@@ -10,7 +10,7 @@ import torch
 from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.record.model import TWIN, Clocks
-from lockstep.timing.cost_meters import LoggedMeter
+from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.estimates import MOST_SAMPLES
@@ -247,7 +247,7 @@ class Pause(LoggedMeter):
     def epoch(self, arms, listener, restore):
         self.drawn.append(len(self.bench.drawn))
         self.bench.idle = True
-        return {arm.name: 1e-5 for arm in arms}
+        return Metered({arm.name: 1e-5 for arm in arms})
 
 
 def paused(**plan):
@@ -277,8 +277,9 @@ def test_an_epoch_that_is_void_for_the_latency_is_void_for_the_costs():
     meter = Pause(bench)
     comparison = run(bench, controls=controls, plan=replace(PLAN, min_epochs=9, max_epochs=9), meters=[meter])
     assert comparison.note.startswith("3 epochs voided")
-    # The first of the void epochs was measured before the control moved, the third was not measured any more.
-    assert (meter.drawn, meter.estimates("b")["host"].epochs) == ([1, 5, 7, 9, 11], 4)
+    # The first of the void epochs was measured before the control moved, the third was not measured any more. The last
+    # epoch is measured because it is verified.
+    assert (meter.drawn, meter.estimates("b")["host"].epochs) == ([1, 5, 7, 9, 11, 12], 5)
 
 
 def test_costs_leave_the_budget_of_the_rounds_as_it_is(monkeypatch):
@@ -407,7 +408,7 @@ def test_the_last_epoch_is_verified_and_an_earlier_one_that_no_arm_can_foresee()
 
         def verify(seed, replays, bench=bench, verified=verified):
             assert seed == bench.drawn[-1][0]
-            assert set(replays) == {"base", "b"}
+            assert {cost: set(mine) for cost, mine in replays.items()} == {"": {"base", "b"}}
             verified.append(len(bench.drawn))
             return Verified({})
 
@@ -426,7 +427,7 @@ def test_an_arm_that_fails_its_verification_loses_its_number_and_a_baseline_all_
         failure = Disqualified(Rule.TIMED_RESULT, "wrong")
 
         def verify(seed, replays, failing=failing, failure=failure):
-            return Verified({failing: failure} if failing in replays else {}, "with two draws")
+            return Verified({failing: failure} if failing in replays[""] else {}, "with two draws")
 
         comparison = compare(
             bench.draw_arms,
