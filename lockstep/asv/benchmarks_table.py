@@ -1,20 +1,56 @@
-"""asv's table of benchmarks, ``benchmarks.json``, with the exact quantities that asv itself does not discover."""
+"""asv's table of benchmarks, ``benchmarks.json``, with the benchmarks that asv itself does not discover.
+
+These are the exact quantities, and costs that a command asked for and no suite states.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from asv.benchmarks import Benchmarks
 from asv.util import load_json, write_json
 
-from lockstep.record.quantity import EXACT_TYPE
+from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, benchmark_name, type_of
 
 
-def exact_entries(folder: Path) -> dict[str, Any]:
-    """Return the benchmarks of exact quantities in the table of a folder of results."""
-    return {name: entry for name, entry in _table(folder).items() if entry.get("type") == EXACT_TYPE}
+def undiscovered(folder: Path) -> dict[str, Any]:
+    """Return the exact quantities and costs in the table of a folder of results."""
+    return {name: entry for name, entry in _table(folder).items() if entry.get("type") in (EXACT_TYPE, COST_TYPE)}
+
+
+def keep(folder: Path, entries: Mapping[str, Any]) -> None:
+    """Add what ``undiscovered`` returned to the table that asv has overwritten since.
+
+    A cost gets the parameters and the version that the latency of its suite has now.
+    """
+    table = _table(folder)
+    exact = {name: entry for name, entry in entries.items() if entry["type"] == EXACT_TYPE}
+    costs = {entry["quantity"] for entry in entries.values() if entry["type"] == COST_TYPE}
+    made = {entry["name"]: entry for entry in cost_entries(table.values(), costs) if entry["name"] in entries}
+    add_entries(folder, exact | {name: entry for name, entry in made.items() if name not in table})
+
+
+def cost_entries(benchmarks: Iterable[Mapping[str, Any]], quantities: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a benchmark of each quantity of a cost for each suite, made from the benchmark of the suite's latency.
+
+    Args:
+        benchmarks: asv's benchmarks.
+        quantities: names in ``lockstep.record.quantity.COST_QUANTITIES``.
+    """
+    return [
+        {
+            **benchmark,
+            "name": benchmark_name(benchmark["suite"], quantity),
+            "quantity": quantity,
+            "type": type_of(quantity),
+            "unit": QUANTITIES[quantity].unit,
+        }
+        for benchmark in benchmarks
+        if benchmark.get("quantity") == "latency"
+        for quantity in sorted(quantities)
+    ]
 
 
 def add_entries(folder: Path, entries: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from asv import util
 from asv.environment import Environment
 from asv.machine import Machine
 
+from lockstep.asv.benchmarks_table import cost_entries
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
@@ -34,7 +35,7 @@ from lockstep.processes.watched import HOME
 from lockstep.record.file import SUFFIX
 from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit
-from lockstep.record.quantity import MEASURED_TYPES, cost_of
+from lockstep.record.quantity import COSTS, MEASURED_TYPES, cost_of
 from lockstep.suite.discovery import load_suites, packages_under_test
 from lockstep.timing.stage_times import summary
 
@@ -49,6 +50,7 @@ class RunOptions:
         quick: whether to measure as briefly as possible, only to find errors.
         resume: whether to serve records of an interrupted run.
         save: whether to write to the results folder.
+        costs: costs to measure beside those that suites state, names of ``lockstep.record.quantity.COSTS``.
         commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
         returns: asv adds the selected benchmarks here after discovering them.
         environments: the environments created so far, to close them.
@@ -59,6 +61,7 @@ class RunOptions:
     quick: bool = False
     resume: bool = False
     save: bool = True
+    costs: Sequence[str] = ()
     commits: int | None = None
     returns: dict[str, Any] = field(default_factory=dict)
     environments: list[LockstepEnvironment] = field(default_factory=list)
@@ -143,8 +146,11 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         kwargs["env"] = {**kwargs.get("env", os.environ), "ASV_PYTHONPATH": os.pathsep.join(filter(None, paths))}
         output = util.check_output(tied([sys.executable, *args]), **kwargs)
         if len(args) > 1 and args[1] == "discover":
-            found = json.loads(Path(args[3]).read_text(encoding="utf-8"))
-            self._benchmarks = {benchmark["name"]: benchmark for benchmark in found}
+            path = Path(args[3])
+            found = {benchmark["name"]: benchmark for benchmark in json.loads(path.read_text(encoding="utf-8"))}
+            asked = [quantity for name in self._options.costs for quantity in COSTS[name]]
+            self._benchmarks = {entry["name"]: entry for entry in cost_entries(found.values(), asked)} | found
+            path.write_text(json.dumps(list(self._benchmarks.values())), encoding="utf-8")
         return output
 
     def close(self) -> None:

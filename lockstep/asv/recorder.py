@@ -18,6 +18,7 @@ from lockstep.machine_code.precompile import precompile
 from lockstep.processes.watched import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
+from lockstep.record.quantity import COSTS
 from lockstep.suite.model import PROTOCOL_VERSION
 from lockstep.timing.reference_clocks import NAME, ReferenceClocks
 
@@ -71,6 +72,7 @@ class Recorder:
         self._worker: Worker | None = None
         self._records: dict[Key, Record] = {}
         self._fresh: set[Key] = set()
+        self._resumed: set[Key] = set()
         self._culprits = Culprits()
         self._before: Provenance | None = None
         self._host: Mapping[str, str] = {}
@@ -94,13 +96,14 @@ class Recorder:
     def record(self, key: Key, version: str, variants: Sequence[str], costs: Sequence[str] = ()) -> Record:
         """Return the record of a series; measure its case with all ``variants`` and ``costs`` if needed."""
         known = self.served(key, version)
-        if known is not None:
+        if known is not None and not (key in self._resumed and _lacks(known, costs)):
             return known
         suite, variant, case, l2 = key
         names = list(dict.fromkeys([*variants, variant]))
         for taken in self.measure(suite, case, l2, names, version, costs=costs):
             self._records[taken.key] = taken
             self._fresh.add(taken.key)
+            self._resumed.discard(taken.key)
         self._save()
         return self._records[key]
 
@@ -254,7 +257,7 @@ class Recorder:
         self._controls = self._before.controls
         self._records = {record.key: record for record in records}
         if resume:
-            self._fresh = set(self._records)
+            self._fresh, self._resumed = set(self._records), set(self._records)
 
     def _set_aside_other_host(self, host: Mapping[str, str]) -> None:
         """Rename the file if its records come from another toolchain: one file holds records of one toolchain."""
@@ -287,3 +290,14 @@ class Recorder:
         )
         ordered = sorted(self._records.values(), key=lambda record: record.key)
         write_records(self.target.path, provenance, ordered)
+
+
+def _lacks(record: Record, costs: Sequence[str]) -> bool:
+    """Return whether the record's case was measured without one of these costs: it has neither the cost's number nor
+    the note why there is none. A variant that launches no Triton kernel has neither for "compile".
+    """
+    return record.state == "ok" and any(
+        f"no {cost}:" not in record.note and not set(COSTS[cost]) & set(record.costs)
+        for cost in costs
+        if cost != "compile"
+    )

@@ -18,11 +18,11 @@ from rich.console import Console
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
 from lockstep.commands.cli import UsageError
+from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
-from lockstep.record.quantity import COSTS
 from lockstep.record.terminal import wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import (
@@ -76,13 +76,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             action="store_true",
             help="also judge each variant from another process, which holds clock, seeds and reference",
         )
-        parser.add_argument(
-            "--costs",
-            nargs="*",
-            choices=COSTS,
-            metavar="NAME",
-            help=f"also measure these costs of a call, or without a name all of them: {', '.join(COSTS)}",
-        )
+        add_costs_option(parser)
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -107,7 +101,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
                     for case, l2 in _selected(suite, args, device):
                         variants = args.variants or list(suite.variants())
                         twins = [suite.baseline, *variants] if args.again else []
-                        version, costs = suite.digest(), _costs(suite, args.costs)
+                        version, costs = suite.digest(), requested_costs(args.costs, suite.quantities)
                         records = recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
                         records = judged(suite, case, records)
                         states |= {record.state for record in records}
@@ -132,13 +126,6 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             log.error("nothing was measured")
             return BROKEN
         return 0
-
-
-def _costs(suite: Suite, requested: Sequence[str] | None) -> Sequence[str]:
-    """Return the costs to measure: the costs on the command line, or without the option the costs that the suite
-    states.
-    """
-    return suite.quantities if requested is None else requested or tuple(COSTS)
 
 
 def _judge(

@@ -17,9 +17,11 @@ from asv.repo import get_repo
 from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
 
-from lockstep.asv.benchmarks_table import add_entries, exact_entries
+from lockstep.asv.benchmarks_table import keep, undiscovered
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
+from lockstep.commands.cli import UsageError
+from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.provenance import ask_host
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test
@@ -38,12 +40,15 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         for action in parser._actions:
             if "--quick" in action.option_strings:
                 action.help = "Measure as briefly as possible, to find errors; store nothing (implies --dry-run)."
+        add_costs_option(parser, "beside those that its suite states")
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
         """Name the machine, run, and on Ctrl-C save the complete results."""
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
+            if args.costs is not None:
+                raise UsageError("--costs: only the environment type lockstep measures costs")
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
@@ -64,6 +69,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             resume=args.skip_existing or args.skip_existing_successful,
             save=not (args.quick or args.dry_run),
             commits=_count_commits(conf, args),
+            costs=requested_costs(args.costs, ()),
         )
         conf.lockstep_run = options
         args.machine = options.machine
@@ -72,7 +78,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if args.quick:
             log.info("--quick: each case is measured as briefly as possible, nothing is stored")
         # asv overwrites its table of benchmarks with the benchmarks that it discovers.
-        exact = exact_entries(Path(conf.results_dir))
+        others = undiscovered(Path(conf.results_dir))
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
@@ -88,7 +94,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         finally:
             for environment in options.environments:
                 environment.close()
-            add_entries(Path(conf.results_dir), exact)
+            keep(Path(conf.results_dir), others)
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(Path(conf.benchmark_dir), args.bench)
         return code

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from project import SUITE, make_project
+from project import KERNELS, SUITE, make_project
 
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.rows import alike
@@ -25,6 +25,38 @@ def project(tmp_path_factory):
     done = project.lockstep("run", "HEAD^!", "--bench", rf"\(.*'{CASE}', 'warm'")
     assert done.returncode == 0, done.stdout
     return project
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """A project whose suite states no cost: recorded with one, continued for another, and recorded without."""
+    root = tmp_path_factory.mktemp("asked") / "project"
+    project = make_project(root)
+    chosen = ("--bench", rf"\(.*'{CASE}', 'warm'")
+    assert project.lockstep("run", "HEAD^!", *chosen, "--costs", "host").returncode == 0
+    again = project.lockstep("run", "HEAD^!", *chosen, "--skip-existing", "--costs", "behind")
+    assert again.returncode == 0, again.stdout
+    project.write("toy/product.py", KERNELS + "\n    # changed\n")
+    project.commit("Change a comment")
+    assert project.lockstep("run", "HEAD^!", *chosen).returncode == 0
+    return project
+
+
+def test_a_run_measures_the_costs_that_it_is_asked_for(asked):
+    paths = sorted((asked.root / "results").glob("*-cpu/*.provenance.jsonl"))
+    told = {provenance.commit: records for provenance, records in map(read_records, paths)}
+    later, first = asked.git("rev-parse", "HEAD", "HEAD^").split()
+    costs = {commit: {name for one in records for name in one.costs} for commit, records in told.items()}
+    assert costs == {first: {"behind", "behind_speedup"}, later: set()}
+
+
+def test_costs_that_were_asked_for_once_stay_series(asked):
+    table = json.loads((asked.root / "results" / "benchmarks.json").read_text())
+    assert {name for name in table if name.startswith("product.")} >= {"product.behind", "product.host"}
+    assert table["product.behind"]["version"] == table["product.latency"]["version"]
+    assert table["product.behind"]["unit"] == "seconds"
+    results = Store.open(asked.root / "results", cache=asked.root.parent / "cache").current()
+    assert list(alike(results, "product").values()) == ["time", "behind", "behind speedup"]
 
 
 def test_each_cost_is_a_benchmark_of_asvs_own(project):
