@@ -191,6 +191,8 @@ class Trusted:
         self._taken += [_take(Rule.CHANGED_HARNESS, owner, name) for owner, name in others]
         self._entries = _Entries.of(self._taken)
         self._persisting = persisting_bytes()
+        # The copies of ``with_variants`` share it.
+        self._forgiven: list[str] = []
         self.accept_settings()
 
     def accept_settings(self) -> None:
@@ -211,12 +213,15 @@ class Trusted:
         """Run the block, which runs code under test, and call ``require`` afterwards, even if the block raised.
 
         Changed settings are restored without an error, because a variant's first call may import a module that changes
-        them.
+        them. So is a part of the L2 that was set aside, but only once per process: a library does so when it is first
+        used, and a variant that does so in its calls does it again.
         """
         try:
             yield
         finally:
             self._restore_settings()
+            if not self._forgiven and (set_aside := self._restore_cache()):
+                self._forgiven.append(set_aside)
             self.require()
 
     def require(self) -> None:

@@ -123,14 +123,39 @@ def test_modes_that_a_variant_leaves_on_are_switched_off(kind, mode):
         trusted.require()
 
 
-def test_a_part_of_the_cache_that_was_set_aside_is_named_and_given_back(monkeypatch):
+@pytest.fixture
+def set_aside(monkeypatch):
+    """A list of one number, the bytes of the L2 that the process sets aside."""
     size = [0]
     monkeypatch.setattr(trusted_module, "persisting_bytes", lambda: size[0])
     monkeypatch.setattr(trusted_module, "reset_persisting", lambda wanted: size.__setitem__(0, wanted))
-    trusted = Trusted()
-    with pytest.raises(Disqualified, match=r"set aside 32 MiB of the device's L2") as found, trusted.kept():
-        size[0] = 32 << 20
-    assert (found.value.rule, size) == (Rule.CHANGED_HARNESS, [0])
+    return size
+
+
+def test_a_library_may_set_a_part_of_the_cache_aside_once_before_anything_is_timed(set_aside):
+    """On an H200 torch 2.11 set 11 MiB aside in its first cross entropy over 32,000 classes, and in no later one."""
+    trusted = Trusted().with_variants({})
+    with trusted.kept():
+        set_aside[0] = 11 << 20
+    assert set_aside == [0]
+    trusted.require()
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_part_of_the_cache_that_was_set_aside_is_named_and_given_back(set_aside, before):
+    originals = Trusted()
+    for _ in range(before):
+        with originals.with_variants({}).kept():
+            set_aside[0] = 32 << 20
+    trusted = originals.with_variants({})
+    set_aside[0] = 32 << 20
+    with pytest.raises(Disqualified, match=r"set aside 32 MiB of the device's L2") as found:
+        if before:
+            with trusted.kept():
+                pass
+        else:
+            trusted.require()
+    assert (found.value.rule, set_aside) == (Rule.CHANGED_HARNESS, [0])
     trusted.require()
 
 
