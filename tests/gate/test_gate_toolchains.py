@@ -59,16 +59,6 @@ def test_a_slower_package_is_found_and_what_it_does_not_touch_is_not(project):
     assert "pair 4 of processes: " in shown
 
 
-@pytest.mark.timeout(400)
-def test_the_same_toolchain_on_both_sides_is_not_slower(project):
-    code, shown, report = gate(
-        project, "pace==1.0", "pace==1.0", "--case", "M=2", "--min-effect", "99%", "--budget", "300s", "--quick"
-    )
-    assert code == 0, shown
-    assert set(report["counts"]) <= {"same", "unsure"}, shown
-    assert report["counts"]["same"] >= 1, shown
-
-
 def test_a_side_that_lacks_a_package_fails(project):
     code, shown, report = gate(project, "pace==1.0", "installed", "--case", "M=2", "--quick", "--budget", "40s")
     assert code == 2, shown
