@@ -179,8 +179,8 @@ class Comparer:
             self._listener("check", variant, side)
             self._checked[name] = None
             try:
-                with self.sides.active(side), self._trusted.kept():
-                    self._checker_of(suite, case).accuracy(family, variant)
+                with self.sides.active(side):
+                    self._trusted.guarded(lambda: self._checker_of(suite, case).accuracy(family, variant))
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
                 self._checked[name] = MemoryError("no room on the device for its check")

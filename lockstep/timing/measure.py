@@ -232,8 +232,8 @@ class Measurer:
         if key not in self._checked:
             self.listener("check", name)
             try:
-                with trusted.kept(), self.observer.watch(CaseKey(suite.name, name, case.label)):
-                    self._checked[key] = self._checker_of(suite, case).check(family, name)
+                with self.observer.watch(CaseKey(suite.name, name, case.label)):
+                    self._checked[key] = trusted.guarded(lambda: self._checker_of(suite, case).check(family, name))
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
                 self._checked[key] = MemoryError("no room on the device for its check")

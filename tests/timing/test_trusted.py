@@ -132,29 +132,34 @@ def set_aside(monkeypatch):
     return size
 
 
-def test_a_library_may_set_a_part_of_the_cache_aside_once_before_anything_is_timed(set_aside):
+def test_a_library_may_set_a_part_of_the_cache_aside_in_its_first_call(set_aside):
     """On an H200 torch 2.11 set 11 MiB aside in its first cross entropy over 32,000 classes, and in no later one."""
-    trusted = Trusted().with_variants({})
-    with trusted.kept():
-        set_aside[0] = 11 << 20
-    assert set_aside == [0]
+    calls = []
+
+    def call():
+        set_aside[0] += 0 if calls else 11 << 20
+        calls.append(set_aside[0])
+        return len(calls)
+
+    trusted = Trusted()
+    assert trusted.guarded(call) == 2
+    assert (calls, set_aside) == ([11 << 20, 0], [0])
     trusted.require()
 
 
-@pytest.mark.parametrize("before", [0, 1])
-def test_a_part_of_the_cache_that_was_set_aside_is_named_and_given_back(set_aside, before):
-    originals = Trusted()
-    for _ in range(before):
-        with originals.with_variants({}).kept():
-            set_aside[0] = 32 << 20
-    trusted = originals.with_variants({})
+def test_a_part_of_the_cache_that_every_call_sets_aside_is_named_and_given_back(set_aside):
+    trusted = Trusted()
+    with pytest.raises(Disqualified, match=r"set aside 32 MiB of the device's L2") as found:
+        trusted.guarded(lambda: set_aside.__setitem__(0, 32 << 20))
+    assert (found.value.rule, set_aside) == (Rule.CHANGED_HARNESS, [0])
+    trusted.require()
+
+
+def test_a_part_of_the_cache_that_was_set_aside_while_timing_is_named_at_once(set_aside):
+    trusted = Trusted()
     set_aside[0] = 32 << 20
     with pytest.raises(Disqualified, match=r"set aside 32 MiB of the device's L2") as found:
-        if before:
-            with trusted.kept():
-                pass
-        else:
-            trusted.require()
+        trusted.require()
     assert (found.value.rule, set_aside) == (Rule.CHANGED_HARNESS, [0])
     trusted.require()
 
