@@ -266,8 +266,8 @@ SCRATCH = BUFFERS
 
 def _streams_at(M: int, K: int, N: int) -> SearchSpace:
     m = max(8, triton.next_power_of_2(M))
-    rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= MOST_STREAMED else ()
-    return search_space("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
+    rings = ((128, 5, 4), (128, 5, 8), (128, 6, 8), (128, 8, 5), (256, 4, 4)) if m <= MOST_STREAMED else ()
+    return search_space("stream", [Stream(m, 64, k, w, x, 1, 4) for k, w, x in rings if k < 256 or m < 64], M, K, N)
 
 
 def _variants_at(M: int, K: int, N: int) -> SearchSpace:

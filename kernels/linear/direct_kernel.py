@@ -1,8 +1,8 @@
 """Variant "direct" of ``kernels.linear``: whole rows of the weight in registers before the preceding kernel ends.
 
-A program owns 16 rows of the weight. Each of its warps takes every ``WARPS``-th 64 elements of K; the warps add their
-sums through shared memory. The loads of all the program's weights are issued before ``gdc_wait``. x, which the
-preceding kernel may still write, is only prefetched into L2, where later writes reach it.
+A program owns 16 rows of the weight. Each of its warps takes every fourth (K up to 2048) or eighth 64 elements of K;
+the warps add their sums through shared memory. The loads of all the program's weights are issued before ``gdc_wait``.
+x, which the preceding kernel may still write, is only prefetched into L2, where later writes reach it.
 
 Elements keep their order in memory. A product does not depend on the order of K, so a thread passes the eight
 consecutive elements of its 16-byte load to the tensor core, where ``mma.sync`` expects pairs from two places. It does
@@ -31,7 +31,6 @@ TOKENS = 8
 ROWS = 16
 #: Elements of K that a warp takes at once: a line of 128 bytes.
 CHUNK = 64
-WARPS = 8
 #: Maximum length of a row. At this length half of a multiprocessor's registers hold weights.
 MOST_K = 4096
 
@@ -39,11 +38,13 @@ MOST_K = 4096
 def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
-    span = CHUNK * WARPS
+    # Four warps hold up to 2048 elements in the same registers, and have fewer sums to add: 4.6 to 3.8 µs at K 1536.
+    warps = 8 if K > MOST_K // 2 else 4
+    span = CHUNK * warps
     launch_kernel(
         _direct_kernel, (triton.cdiv(N, ROWS),),
         weight, x, bias, out, M, N, K, HAS_BIAS=bias is not None, EVEN_K=K % span == 0, STEPS=triton.cdiv(K, span),
-        ROWS=ROWS, TOKENS=TOKENS, CHUNK=CHUNK, num_warps=WARPS, launch_pdl=True,
+        ROWS=ROWS, TOKENS=TOKENS, CHUNK=CHUNK, num_warps=warps, launch_pdl=True,
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ AHEAD = TABLE.choice("gemv_ahead", bool, "M K N", upto="M")
 
 
 def vectors_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return tiles with two or four rows of the weight for each program."""
-    tiles = [Vectors(n, k, warps) for n in (2, 4) for k in (2048, 4096) for warps in (8, 16)]
+    """Return tiles with one to four rows of the weight for each program."""
+    tiles = [Vectors(n, k, warps) for n in (1, 2, 4) for k in (2048, 4096) for warps in (8, 16)]
     return search_space("gemv", tiles if M <= 4 else [], M, K, N)
 
 

@@ -60,8 +60,9 @@ MOST_ROWS = 64
 def shares_at(M: int, K: int, N: int) -> SearchSpace:
     """Return configurations with long and short rings, K in 2 or 4 parts. Each fits into a multiprocessor's 227 KB."""
     m = max(16, triton.next_power_of_2(M))
-    rings = ((8, 8), (5, 4)) if m <= 32 else ((7, 6), (8, 5), (4, 3))
-    shares = [Share(m, 64, 128, parts, w, x, 4) for parts in (2, 4) if m >= 8 * parts for w, x in rings]
+    long = ((128, 8, 8), (128, 5, 4), (256, 4, 4), (256, 3, 3))
+    rings = long if m <= 32 else ((128, 7, 6), (128, 8, 5), (128, 4, 3))
+    shares = [Share(m, 64, k, parts, w, x, 4) for parts in (2, 4) if m >= 8 * parts for k, w, x in rings]
     return search_space("share", shares if m <= MOST_ROWS else [], M, K, N)
 
 

@@ -169,9 +169,9 @@ def test_stream_compiles_for_hopper():
     )
     assert len(kernels) == len(shapes)
     assert all(kernel.stack_bytes == 0 for kernel in kernels), kernels
-    # 228 KB a multiprocessor, of which each program costs one more: it holds two. At 16 rows one program with a longer
-    # ring was faster.
-    assert [kernel.shared_bytes <= 113 * 1024 for kernel in kernels] == [True, False, True]
+    # 228 KB a multiprocessor, of which each program costs one more: it holds two. At 16 rows, and where a ring can hold
+    # all steps, one program was faster.
+    assert [kernel.shared_bytes <= 113 * 1024 for kernel in kernels] == [False, False, True]
 
 
 def test_share_compiles_for_hopper_as_tuned_and_as_offered():
@@ -185,7 +185,7 @@ def test_share_compiles_for_hopper_as_tuned_and_as_offered():
         "for config in CANDIDATES['share'](32, 4072, 2040).configs: run(31, 4072, 2040, config)\n"
         "for config in CANDIDATES['share'](64, 4096, 2048).configs: run(64, 4096, 2048, config)"
     )
-    assert [kernel.name for kernel in kernels] == ["_share_kernel"] * 11
+    assert [kernel.name for kernel in kernels] == ["_share_kernel"] * 15
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
     # All steps of the tuned shape are in shared memory at once.
     assert kernels[0].shared_bytes > 192 * 1024
@@ -278,7 +278,8 @@ def test_the_entry_point_picks_by_rows_and_weight():
         (4096, 1024, {32: "_product"}),
         (7168, 576, {2: "_gemv", 8: "_stream", 9: "_product"}),
         (7168, 2112, {2: "_gemv", 3: "_product"}),
-        (1536, 3072, {2: "_direct", 3: "_stream", 32: "_stream", 33: None}),
+        (1536, 3072, {1: "_gemv", 2: "_direct", 9: "_share", 32: "_share", 33: None}),
+        (1536, 2048, {9: "_stream"}),
         # No 16-byte loads.
         (1535, 3072, {2: "_gemv", 16: "_product", 33: None}),
         (512, 256, {1: None, 32: None}),

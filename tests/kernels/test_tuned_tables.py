@@ -211,8 +211,10 @@ def test_grouped_offers_the_parts_that_an_h200_takes(op, B, G):
         (3, 7168, 576, "stream"),
         (3, 7168, 2112, "split_k"),
         (1, 512, 256, "torch"),
-        (1, 1536, 3072, "direct"),
-        (32, 1536, 3072, "stream"),
+        (1, 1536, 3072, "gemv"),
+        (8, 1536, 3072, "direct"),
+        (32, 1536, 3072, "share"),
+        (32, 1536, 2048, "stream"),
         (33, 1536, 3072, "torch"),
     ],
 )
