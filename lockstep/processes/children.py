@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import IO, Any, Literal, Protocol, runtime_checkable
 
 #: Environment variable that holds the process id of a child's parent.
 PARENT = "LOCKSTEP_PARENT"
@@ -100,7 +100,36 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+class Child(Protocol):
+    """A process that leads a session of its own: a ``subprocess.Popen``, or a fork of a template
+    (``lockstep.processes.template``).
+    """
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """Return the pipe to the process's standard input."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Return the exit status; ``None`` until ``wait`` returned."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the process ends, and return its exit status. Raises ``subprocess.TimeoutExpired``."""
+
+
+@runtime_checkable
+class NotOurs(Child, Protocol):
+    """A process whose parent is another process, so that waitid(2) does not know it."""
+
+    def ended(self) -> bool:
+        """Return whether the process ended."""
+
+
+def reap(process: Child, timeout: float | None = None) -> int:
     """Wait for a process of ``start``, kill the remaining processes of its group, and return its exit status.
 
     Args:
@@ -115,7 +144,7 @@ def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
     return process.wait()
 
 
-def kill_group(process: subprocess.Popen[Any]) -> None:
+def kill_group(process: Child) -> None:
     """Kill a process of ``start`` or ``run`` and its whole group, unless the process was already reaped."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -174,8 +203,10 @@ def _setpriv() -> str | None:
     return found
 
 
-def ended(process: subprocess.Popen[Any]) -> bool:
+def ended(process: Child) -> bool:
     """Return whether a process ended, without reaping the process. Until then the process id is not reused."""
+    if isinstance(process, NotOurs):
+        return process.ended()
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:

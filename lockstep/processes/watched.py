@@ -19,7 +19,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from lockstep.processes.children import ended, kill_group, reap, start
+from lockstep.processes.children import Child, ended, kill_group, reap, start
+from lockstep.processes.template import Template
 from lockstep.processes.worker import CONTEXT_LOST
 
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
@@ -114,6 +115,7 @@ class Watched:
         environment: variables of the worker; by default the variables of this process.
         folders: folders of packages that precede all others on the worker's path.
         pass_fds: further file descriptors that the worker inherits.
+        template: a process to fork the worker from, which saves the worker's imports; ``folders`` have no effect then.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Watched:
         environment: Mapping[str, str] = os.environ,
         pass_fds: Sequence[int] = (),
         folders: Sequence[Path] = (),
+        template: Template | None = None,
     ) -> None:
         self.silence_s = silence_s
         self._asked_at = monotonic()
@@ -133,14 +136,20 @@ class Watched:
         ours, theirs = os.pipe()
         parts = [*map(str, folders), str(HOME), environment.get("PYTHONPATH", "")]
         path = os.pathsep.join(part for part in parts if part)
-        self._process = start(
-            [sys.executable, "-m", module, "--reply", str(theirs), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(theirs, *pass_fds),
-            env={**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
-        )
+        words, fds = ["--reply", str(theirs), *arguments], (theirs, *pass_fds)
+        variables = {**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+        self._process: Child
+        if template is not None:
+            self._process = template.fork(module, words, variables, self._log, fds)
+        else:
+            self._process = start(
+                [sys.executable, "-m", module, *words],
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                pass_fds=fds,
+                env=variables,
+            )
         os.close(theirs)
         self._events = ours
         self._buffer = bytearray()

@@ -1,0 +1,236 @@
+"""Start Python processes by a fork of one process, the template, that has imported slow modules.
+
+The template imports modules of the harness and nothing else: no code under test, and no call that starts threads or
+opens a GPU. So each fork begins as a new process does after its imports, and knows nothing of earlier forks. A minder
+between template and fork keeps the fork's process id until the caller has asked for its exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from lockstep.processes.children import PARENT, end_with_parent, reap, start
+
+#: The folder from which Lockstep is imported, for ``PYTHONPATH`` of the template.
+_HOME = Path(__file__).parents[2]
+
+#: Maximum number of file descriptors that a fork inherits, without standard input and the log.
+_MOST_FDS = 16
+
+#: Seconds that the template may take to answer: its imports on a busy machine.
+_START_S = 120.0
+
+#: A process id or a wait status, as the minder writes them.
+_NUMBER = struct.Struct("i")
+
+
+class Forked:
+    """A fork of a template, with the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
+
+    Attributes:
+        pid: the process, which leads a session of its own.
+        stdin: the pipe to its standard input.
+        returncode: as in ``subprocess.Popen``; ``None`` until ``wait`` returned.
+    """
+
+    def __init__(self, stdin: IO[bytes], lifeline: socket.socket) -> None:
+        self.stdin, self._lifeline = stdin, lifeline
+        self.returncode: int | None = None
+        self.pid = self._number(_START_S)
+
+    def ended(self) -> bool:
+        """Return whether the process ended. Its process id is not reused before ``wait``."""
+        return self.returncode is not None or bool(select.select([self._lifeline], [], [], 0)[0])
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the process ends, and return its exit status, negative for a signal.
+
+        Raises:
+            subprocess.TimeoutExpired: the process still runs after ``timeout`` seconds.
+        """
+        if self.returncode is None:
+            try:
+                self.returncode = os.waitstatus_to_exitcode(self._number(timeout))
+            except ConnectionError:  # the minder was killed, and the kernel killed the process with it
+                self.returncode = -signal.SIGKILL
+            self._lifeline.close()  # the minder ends
+        return self.returncode
+
+    def _number(self, timeout: float | None) -> int:
+        if not select.select([self._lifeline], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("a fork of the template", timeout or 0.0)
+        text = self._lifeline.recv(_NUMBER.size)
+        if len(text) < _NUMBER.size:
+            raise ConnectionError("the template of processes has ended")
+        number: int = _NUMBER.unpack(text)[0]
+        return number
+
+
+class Template:
+    """A running template. Call ``close`` at the end; the template also ends when this process ends.
+
+    The constructor returns at once: the template imports while this process goes on.
+
+    Args:
+        modules: modules to import ahead. A module that cannot be imported is left out.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the template
+        self._socket, theirs = socket.socketpair()
+        path = os.pathsep.join(filter(None, [str(_HOME), os.environ.get("PYTHONPATH", "")]))
+        with theirs:
+            self._process = start(
+                [sys.executable, "-m", "lockstep.processes.template", str(theirs.fileno()), *modules],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+            )
+
+    def fork(
+        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes], fds: Sequence[int]
+    ) -> Forked:
+        """Start ``main()`` of a module in a fork.
+
+        Args:
+            module: the module; ``main`` returns the exit status.
+            arguments: the command line.
+            environment: all variables of the fork. ``PYTHONPATH`` has no effect: the path is that of the template.
+            log: the fork's standard output and standard error.
+            fds: further file descriptors that the fork inherits, under the same numbers.
+
+        Raises:
+            ConnectionError: the template has ended.
+            subprocess.TimeoutExpired: the template does not answer.
+        """
+        asked = {"module": module, "arguments": list(arguments), "environment": dict(environment), "fds": list(fds)}
+        ours, theirs = socket.socketpair()
+        reads, writes = os.pipe()
+        try:
+            with theirs:
+                line = json.dumps(asked).encode() + b"\n"
+                sent = socket.send_fds(self._socket, [line], [theirs.fileno(), reads, log.fileno(), *fds])
+                self._socket.sendall(line[sent:])
+            return Forked(os.fdopen(writes, "wb"), ours)
+        except BaseException as error:
+            ours.close()
+            if isinstance(error, BrokenPipeError):
+                raise ConnectionError("the template of processes has ended") from error
+            raise
+        finally:
+            os.close(reads)
+
+    def close(self) -> None:
+        """End the template; its forks end with it."""
+        if self._log.closed:
+            return
+        self._socket.close()
+        reap(self._process, 0.0)
+        self._log.close()
+
+
+def main() -> int:
+    """Import the modules that the command line names, then fork for each request until the socket closes."""
+    end_with_parent()
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    for module in sys.argv[2:]:
+        # What cannot be imported here is reported by the fork that needs it.
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # minders leave no zombies
+    template = os.getpid()
+    while line := _received(requests):
+        request, fds = line
+        if os.fork() == 0:
+            requests.close()
+            _mind(template, request, fds)
+        for fd in fds:
+            os.close(fd)
+    return 0
+
+
+def _received(requests: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    text, fds, _, _ = socket.recv_fds(requests, 1 << 16, _MOST_FDS + 3)
+    while text and not text.endswith(b"\n"):
+        text += requests.recv(1 << 16)
+    return (json.loads(text), list(fds)) if text else None
+
+
+def _mind(template: int, request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
+    """Fork the process of a request, report its end, and keep its process id until the lifeline closes."""
+    try:
+        end_with_parent(template)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        minder, lifeline = os.getpid(), socket.socket(fileno=fds[0])
+        pid = os.fork()
+        if pid == 0:
+            _become(minder, request, fds[1:])
+        for fd in fds[1:]:
+            os.close(fd)
+        lifeline.sendall(_NUMBER.pack(pid))
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None, "waitid without WNOHANG waits"
+        exited = ended.si_code == os.CLD_EXITED
+        with contextlib.suppress(BrokenPipeError):
+            lifeline.sendall(_NUMBER.pack(ended.si_status << 8 if exited else ended.si_status))
+        lifeline.recv(1)  # until the other side closes
+    finally:
+        os._exit(0)
+
+
+def _become(minder: int, request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
+    """Become the requested process: its session, files, variables and arguments; then call its ``main``."""
+    status = 1
+    try:
+        os.setsid()
+        _take(dict(zip([0, 1, *request["fds"]], fds, strict=True)))
+        os.environ.clear()
+        os.environ.update(request["environment"], **{PARENT: str(minder)})
+        tempfile.tempdir = None  # depends on the variables
+        module = importlib.import_module(request["module"])
+        sys.argv = [str(module.__file__), *request["arguments"]]
+        status = module.main()
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+
+def _take(files: Mapping[int, int]) -> None:
+    """Give open files the numbers that the mapping has as keys; close all others. Number 2 is a copy of number 1."""
+    above = max(files) + 1
+    copies = {number: fcntl.fcntl(fd, fcntl.F_DUPFD, above) for number, fd in files.items()}
+    for name in list(Path("/proc/self/fd").iterdir()):
+        if int(name.name) > 2 and int(name.name) not in copies.values():
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed already
+                os.close(int(name.name))
+    for number, fd in copies.items():
+        os.dup2(fd, number)
+        os.close(fd)
+    os.dup2(1, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
