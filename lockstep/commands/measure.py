@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
-from lockstep.record.model import Record
+from lockstep.processes.template import Template
+from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.record.terminal import wide_console
 from lockstep.suite.case import Case
@@ -34,12 +37,22 @@ from lockstep.suite.discovery import (
     pick_suites,
 )
 from lockstep.suite.model import CACHE_STATES, Suite, SuiteError
+from lockstep.timing.contestant import template_for
 
 #: Exit status if a series failed.
 FAILED = 2
 
 #: Seconds that a check may take. A check compiles kernels, each of which takes up to a minute on a busy machine.
 CHECK_S = 120.0
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The records of one case in one cache state."""
+
+    suite: Suite
+    case: Case
+    records: list[Record]
 
 
 class Measure(Command):  # type: ignore[misc]  # asv has no types
@@ -93,17 +106,17 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         console = wide_console()
         states: set[str] = set()
         try:
-            with closing(_recorder(conf, found, args)) as recorder:
+            with ExitStack() as stack:
+                # Imports while the worker starts.
+                template = stack.enter_context(closing(_template())) if args.isolated else None
+                recorder = stack.enter_context(closing(_recorder(conf, found, args)))
                 device = recorder.host["device"]
-                judged = _judge(conf, found, recorder) if args.isolated else lambda suite, case, records: records
-                for suite in suites:
+                taken: Iterable[_Measured] = _measured(suites, recorder, args, device)
+                if template is not None:
+                    taken = _judged(conf, found, list(taken), recorder, template)
+                for suite, cases in groupby(taken, lambda one: one.suite):
                     shown: list[Record] = []
-                    for case, l2 in _selected(suite, args, device):
-                        variants = args.variants or list(suite.variants())
-                        twins = [suite.baseline, *variants] if args.again else []
-                        version, costs = suite.digest(), requested_costs(args.costs, suite.quantities)
-                        records = recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
-                        records = judged(suite, case, records)
+                    for records in (one.records for one in cases):
                         states |= {record.state for record in records}
                         shown += records
                         if args.json:
@@ -128,30 +141,48 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         return 0
 
 
-def _judge(
-    conf: Any, found: Mapping[str, Suite], recorder: Recorder
-) -> Callable[[Suite, Case, list[Record]], list[Record]]:
-    """Return a function that confirms a case's records. This process must never import the code under test."""
+def _measured(
+    suites: Sequence[Suite], recorder: Recorder, args: argparse.Namespace, device: str
+) -> Iterator[_Measured]:
+    """Measure the requested cases, one after another."""
+    for suite in suites:
+        for case, l2 in _selected(suite, args, device):
+            variants = args.variants or list(suite.variants())
+            twins = [suite.baseline, *variants] if args.again else []
+            version, costs = suite.digest(), requested_costs(args.costs, suite.quantities)
+            records = recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
+            yield _Measured(suite, case, records)
+
+
+def _template() -> Template:
+    """Start the process that forks contestants, and import torch for their judge meanwhile."""
+    template = template_for("lockstep.timing.contestant")
     load_torch()
+    return template
+
+
+def _judged(
+    conf: Any, found: Mapping[str, Suite], taken: Sequence[_Measured], recorder: Recorder, template: Template
+) -> Iterator[_Measured]:
+    """Yield the measured cases with their records confirmed. This process must never import the code under test."""
     # Imported here: torch is slow to import, and `lockstep measure` needs it only here.
     from lockstep.suite.checkout import import_from
     from lockstep.timing.confirm import confirm
     from lockstep.timing.device import open_device
-    from lockstep.timing.isolated import Checkout, judge
+    from lockstep.timing.isolated import Checkout, Judge
 
+    # The worker is ended first, because on a GPU it would disturb the contestants.
+    recorder.close()
     packages = packages_under_test(conf, found)
     limit_s = max(CHECK_S, float(conf.default_benchmark_timeout))
     under = Checkout(packages_folder(conf, found), packages, Path(conf.benchmark_dir).resolve(), limit_s)
     # Makes imports of the code under test fail, because a suite whose reference calls that code cannot judge it.
     import_from(Path(os.devnull), packages)
-    device = open_device()
-
-    def judged(suite: Suite, case: Case, records: list[Record]) -> list[Record]:
-        # The worker is ended first, because on a GPU it would disturb the contestants.
-        recorder.close()
-        return confirm(records, lambda variant: judge(under, suite, case, variant, device))
-
-    return judged
+    with closing(Judge(open_device(), template)) as judge:
+        for one in taken:
+            variants = [record.variant for record in one.records if record.state == "ok"]
+            judge.compile(under, one.suite, one.case, [name for name in variants if not name.endswith(TWIN)])
+            yield replace(one, records=confirm(one.records, partial(judge.judge, under, one.suite, one.case)))
 
 
 def _recorder(conf: Any, found: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:

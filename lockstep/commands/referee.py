@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -82,14 +82,15 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         source = _source(args)
         search = Search(args.min_effect, args.error_rate)
         started = time.monotonic()
-        confirm = None
-        if args.isolated:
-            load_torch()
-            # Imported here: torch is slow to import, and `lockstep referee` needs it only here.
-            from lockstep.referee.judge import Judge
+        with ExitStack() as stack:
+            confirm = None
+            if args.isolated:
+                load_torch()
+                # Imported here: torch is slow to import, and `lockstep referee` needs it only here.
+                from lockstep.referee.judge import Judge
 
-            confirm = Judge(source, args.limit).confirm
-        with closing(Referee(source, search, args.limit, keep=args.keep, confirm=confirm)) as referee:
+                confirm = stack.enter_context(closing(Judge(source, args.limit))).confirm
+            referee = stack.enter_context(closing(Referee(source, search, args.limit, keep=args.keep, confirm=confirm)))
             try:
                 given = [referee.submission_of(place) for place in args.candidates]
                 rival = args.against if args.against and not source.against else ""

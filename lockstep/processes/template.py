@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -19,6 +20,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,6 +95,7 @@ class Template:
     def __init__(self, modules: Sequence[str]) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the template
         self._socket, theirs = socket.socketpair()
+        self._lock = threading.Lock()
         path = os.pathsep.join(filter(None, [str(_HOME), os.environ.get("PYTHONPATH", "")]))
         with theirs:
             self._process = start(
@@ -126,8 +129,9 @@ class Template:
         try:
             with theirs:
                 line = json.dumps(asked).encode() + b"\n"
-                sent = socket.send_fds(self._socket, [line], [theirs.fileno(), reads, log.fileno(), *fds])
-                self._socket.sendall(line[sent:])
+                with self._lock:
+                    sent = socket.send_fds(self._socket, [line], [theirs.fileno(), reads, log.fileno(), *fds])
+                    self._socket.sendall(line[sent:])
             return Forked(os.fdopen(writes, "wb"), ours)
         except BaseException as error:
             ours.close()
@@ -150,10 +154,13 @@ def main() -> int:
     """Import the modules that the command line names, then fork for each request until the socket closes."""
     end_with_parent()
     requests = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()  # see lockstep.processes.import_torch
     for module in sys.argv[2:]:
         # What cannot be imported here is reported by the fork that needs it.
         with contextlib.suppress(Exception):
             importlib.import_module(module)
+    gc.freeze()  # a collection in a fork would copy the pages of these objects
+    gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # minders leave no zombies
     template = os.getpid()
     while line := _received(requests):

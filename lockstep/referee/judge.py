@@ -11,15 +11,16 @@ from lockstep.record.model import Record
 from lockstep.referee.bench import open_problem
 from lockstep.referee.source import Source, Submission
 from lockstep.suite.case import Case
+from lockstep.timing import isolated
 from lockstep.timing.confirm import confirm
+from lockstep.timing.contestant import template_for
 from lockstep.timing.device import open_device
-from lockstep.timing.isolated import judge
 from lockstep.timing.whole_runs import Isolated
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A submission, or the problem's own incumbent (``None``), described as ``lockstep.timing.isolated.Under``."""
+    """A submission, or the problem's own incumbent (``None``), described as ``lockstep.timing.trial.Under``."""
 
     source: Source
     submission: Submission | None
@@ -45,8 +46,10 @@ class Judge:
 
     def __init__(self, source: Source, silence_s: float) -> None:
         self._source, self._silence_s = source, silence_s
-        self._device = open_device()
-        self._problem = open_problem(source, self._device)
+        device = open_device()
+        self._problem = open_problem(source, device)
+        self._template = template_for(Entrant.module)
+        self._judge = isolated.Judge(device, self._template)
 
     def confirm(self, candidate: Submission, incumbent: Submission | None, records: Sequence[Record]) -> list[Record]:
         """Return the records of candidate and incumbent at all cases; see ``lockstep.timing.confirm.confirm``.
@@ -60,10 +63,15 @@ class Judge:
 
         def seen(case: Case, variant: str) -> Isolated:
             submission = candidate if variant == candidate.name else incumbent
-            return judge(Entrant(self._source, submission, self._silence_s), suite, case, variant, self._device)
+            return self._judge.judge(Entrant(self._source, submission, self._silence_s), suite, case, variant)
 
         return [
             confirmed
             for case in self._problem.cases
             for confirmed in confirm([one for one in records if one.case == case.label], partial(seen, case))
         ]
+
+    def close(self) -> None:
+        """End the process that starts contestants, free the memory, and remove the contestants' files."""
+        self._judge.close()
+        self._template.close()

@@ -157,7 +157,7 @@ class Referee:
             mine = [one for one in self._confirm(candidate, self._champion, records) if one.variant == candidate.name]
             if found := fault(mine):
                 return blank.failed(*found)
-            if doubt := next((one for one in mine if one.speedup is None), None):
+            if doubt := next((one for one in mine if one.speedup is None or one.rule), None):
                 return replace(verdict, rule=doubt.rule, reason=doubt.note)
         return replace(verdict, outcome=Outcome.FASTER)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,25 +58,25 @@ class Layout:
         return slot
 
 
-class Arena:
-    """The shared buffer, on the side of the process that allocates the buffer.
+class SharedBuffer:
+    """Memory that other processes can map. Call ``close`` at the end.
 
     Args:
-        layout: offsets of the tensors.
+        size: bytes.
         device: the device to allocate on.
 
     Attributes:
-        buffer: the whole buffer, uint8.
+        bytes: the memory, uint8 and flat.
         address: the argument with which another process calls ``attach``.
         fds: file descriptors that the other process must inherit.
     """
 
-    def __init__(self, layout: Layout, device: torch.device) -> None:
-        size = -(-max(layout.end, _SEGMENT if device.type == "cuda" else 1) // ALIGNMENT) * ALIGNMENT
+    def __init__(self, size: int, device: torch.device) -> None:
+        size = -(-max(size, _SEGMENT if device.type == "cuda" else 1) // ALIGNMENT) * ALIGNMENT
         self.fds: tuple[int, ...] = ()
         if device.type == "cuda":
-            self.buffer = torch.empty(size, dtype=torch.uint8, device=device)
-            shared = self.buffer.untyped_storage()._share_cuda_()
+            self.bytes = torch.empty(size, dtype=torch.uint8, device=device)
+            shared = self.bytes.untyped_storage()._share_cuda_()
             self.address: dict[str, Any] = {
                 "cuda": [part.hex() if isinstance(part, bytes) else part for part in shared],
                 "bytes": [isinstance(part, bytes) for part in shared],
@@ -85,22 +85,34 @@ class Arena:
             fd = os.memfd_create("lockstep-arena")
             os.ftruncate(fd, size)
             self.fds = (fd,)
-            self.buffer = _mapped(fd, size)
+            self.bytes = _mapped(fd, size)
             self.address = {"fd": fd, "size": size}
-        self._gaps = _gaps(layout.slots, size)
-        self._canaries = [torch.randint(256, (b - a,), dtype=torch.uint8, device=device) for a, b in self._gaps]
-        for (start, end), canary in zip(self._gaps, self._canaries, strict=True):
-            self.buffer[start:end] = canary
+
+    def close(self) -> None:
+        """Close the file; the memory is freed with its last tensor."""
+        for fd in self.fds:
+            os.close(fd)
+
+
+class Arena:
+    """Tensors and canaries in shared memory.
+
+    Args:
+        layout: offsets of the tensors.
+        shared: the memory, at least ``layout.end`` bytes.
+    """
+
+    def __init__(self, layout: Layout, shared: SharedBuffer) -> None:
+        self.buffer = shared.bytes
+        self._canary_bytes = _canary_bytes(layout).to(self.buffer.device)
+        count = self._canary_bytes.numel()
+        # Bytes at the edges of a short gap are listed twice; what was written is what counts.
+        self.buffer[self._canary_bytes] = torch.randint(256, (count,), dtype=torch.uint8, device=self.buffer.device)
+        self._canaries = self.buffer[self._canary_bytes]
 
     def intact(self) -> bool:
         """Return whether every canary is unchanged."""
-        pairs = zip(self._gaps, self._canaries, strict=True)
-        return all(torch.equal(self.buffer[start:end], canary) for (start, end), canary in pairs)
-
-    def close(self) -> None:
-        """Close the file and free the buffer."""
-        for fd in self.fds:
-            os.close(fd)
+        return torch.equal(self.buffer[self._canary_bytes], self._canaries)
 
 
 def attach(address: dict[str, Any]) -> torch.Tensor:
@@ -117,9 +129,14 @@ def _mapped(fd: int, size: int) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(fd, size), dtype=torch.uint8)
 
 
-def _gaps(slots: Sequence[Slot], size: int) -> list[tuple[int, int]]:
-    edges = [0, *(edge for slot in slots for edge in (slot.offset, slot.end)), size]
-    return list(zip(edges[::2], edges[1::2], strict=True))
+def _canary_bytes(layout: Layout) -> torch.Tensor:
+    """Return the positions of the canaries: the first and the last ``ALIGNMENT`` bytes of each gap between tensors.
+
+    A gap is shorter than both together.
+    """
+    edges = [0, *(edge for slot in layout.slots for edge in (slot.offset, slot.end)), layout.end]
+    starts = torch.tensor([*edges[::2], *(end - ALIGNMENT for end in edges[1::2])])
+    return (starts[:, None] + torch.arange(ALIGNMENT)).flatten()
 
 
 def encode(value: Any, slot_of: Callable[[torch.Tensor], Slot]) -> Any:

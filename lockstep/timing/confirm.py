@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lockstep.processes.watched import WorkerDied
-from lockstep.record.model import TWIN, Record
+from lockstep.record.model import TWIN, Estimate, Record
 from lockstep.record.quantity import PAIRED
 from lockstep.timing.check import brief
-from lockstep.timing.isolated import Refused
 from lockstep.timing.rules import Disqualified, Rule
-from lockstep.timing.whole_runs import Isolated
+from lockstep.timing.trial import Refused
+from lockstep.timing.whole_runs import Isolated, speedup
 
 #: Accepted ratio of a speedup measured in one process to the largest speedup that the judge's runs allow. The judge's
 #: sets are always cold and its runs short, so a warm series differs. On a CPU, other work also disturbs the runs.
@@ -21,11 +21,12 @@ LARGEST_EXCESS = {"cold": 1.25, "warm": 2.0}
 def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list[Record]:
     """Return one case's records after judging each variant in a separate process.
 
-    A refused record is marked failed. A record that the judge cannot confirm stays without its speedup.
+    A refused record is marked failed. If the judge's runs are not precise enough to confirm a speedup, they replace it:
+    the record has their speedup with its interval, or none if they show none.
 
     Args:
         records: all records of the case.
-        judge: called with a variant's name; raises the same errors as ``lockstep.timing.isolated.judge``.
+        judge: called with a variant's name; raises the same errors as ``lockstep.timing.isolated.Judge.judge``.
     """
     seen: dict[str, Isolated] = {}
     confirmed = []
@@ -35,42 +36,46 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
             confirmed.append(record)
             continue
         try:
-            seen[record.variant] = judge(record.variant)
-            doubt = _require_confirmation(record, seen[record.variant], seen.get(record.baseline))
+            seen[record.variant] = own = judge(record.variant)
+            confirmed.append(_confirmed(_noted(record, _told(own)), own, seen.get(record.baseline)))
         except NotImplementedError as error:
-            confirmed.append(_withheld(record, f"not judged in isolation: {error}"))
+            confirmed.append(_replaced(record, f"not judged in isolation: {error}"))
         except (Disqualified, Refused) as error:
             rule = error.rule if isinstance(error, Disqualified) else ""
             confirmed.append(_failed(record, brief(error), rule))
         except WorkerDied as died:
             confirmed.append(_failed(record, f"in isolation: {died.how}", died.rule))
-        else:
-            told = _noted(record, _told(seen[record.variant]))
-            confirmed.append(_withheld(told, doubt) if doubt else told)
     order = [record.variant for record in records]
     return sorted(confirmed, key=lambda one: order.index(one.variant))
 
 
-def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | None) -> str:
-    """Refuse a speedup that the judge's runs do not allow. Return why the runs cannot confirm it, or "" if they do."""
-    if record.speedup is None or record.variant == record.baseline:
-        return ""
+def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Record:
+    """Return the record, with the speedup of the judge's runs if they cannot confirm the record's.
+
+    Raises:
+        Disqualified: ``UNCONFIRMED_TIME``, the judge's runs do not allow the speedup.
+    """
+    claimed = record.speedup
+    if claimed is None or record.variant == record.baseline:
+        return record
     if baseline is None:
-        return "its speedup is not confirmed: the baseline was not judged in isolation"
-    if own.low <= 0:
-        return (
-            f"its speedup is not confirmed: the judge's runs are too short to resolve {own.seconds * 1e6:.3g} µs a call"
-        )
-    allowed = LARGEST_EXCESS[record.l2] / own.low
-    if record.speedup.low > allowed * baseline.seconds:
+        return _replaced(record, "its speedup is not confirmed: the baseline was not judged in isolation")
+    if short := next((one for one in (own, baseline) if one.low <= 0), None):
+        microseconds = f"{short.seconds * 1e6:.3g} µs"
+        why = f"its speedup is not confirmed: the judge's runs are too short to resolve {microseconds} a call"
+        return _replaced(record, why)
+    judged = speedup(own, baseline)
+    told = f"{judged.value:.4g} times the baseline's speed in isolation ({judged.low:.4g} … {judged.high:.4g})"
+    if claimed.low > LARGEST_EXCESS[record.l2] * judged.high:
         raise Disqualified(
             Rule.UNCONFIRMED_TIME,
-            f"{record.variant} has a speedup of {record.speedup.value:.3g} in one process, "
-            f"but at most {baseline.seconds / own.low:.3g} when it is judged from another",
+            f"{record.variant} has a speedup of {claimed.value:.3g} in one process, "
+            f"but at most {judged.high:.3g} when it is judged from another",
         )
-    if record.speedup.low > allowed * baseline.low:
-        return "its speedup is not confirmed: the judge's runs of the baseline differ too much"
-    return ""
+    if claimed.low > LARGEST_EXCESS[record.l2] * baseline.low / own.low:
+        why = f"its speedup is that of the judge's runs, too imprecise to confirm {claimed.value:.4g}"
+        return _replaced(_noted(record, told), why, judged)
+    return _noted(record, told)
 
 
 def _told(seen: Isolated) -> str:
@@ -82,13 +87,16 @@ def _noted(record: Record, note: str) -> Record:
     return replace(record, note="; ".join(filter(None, (record.note, note))))
 
 
-def _withheld(record: Record, why: str) -> Record:
-    """Return the record without its unconfirmed speedups. A baseline keeps its speedup, which is 1 by definition."""
+def _replaced(record: Record, why: str, judged: Estimate | None = None) -> Record:
+    """Return the record with another speedup, or without one, in place of an unconfirmed one.
+
+    A baseline keeps its speedup, which is 1 by definition.
+    """
     told = _noted(record, why)
     if record.speedup is None or record.variant == record.baseline:
         return told
     costs = {name: cost for name, cost in record.costs.items() if name not in PAIRED.values()}
-    return replace(told, speedup=None, speedup_samples=(), costs=costs, rule=Rule.UNCONFIRMED_TIME)
+    return replace(told, speedup=judged, speedup_samples=(), costs=costs, rule=Rule.UNCONFIRMED_TIME)
 
 
 def _failed(record: Record, reason: str, rule: str) -> Record:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.processes.import_torch import load_torch
+from lockstep.processes.template import Template
 from lockstep.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -22,6 +23,30 @@ if TYPE_CHECKING:
 
     from lockstep.suite.family import Family
     from lockstep.timing.device import Device, Replay
+
+#: Modules that every contestant imports before the code under test. The last two belong to an extra.
+_PRELOADED = (
+    "torch",
+    "lockstep.suite.checkout",
+    "lockstep.suite.discovery",
+    "lockstep.suite.family",
+    "lockstep.timing.arena",
+    "lockstep.timing.check",
+    "lockstep.timing.device",
+    "lockstep.timing.sandbox",
+    "triton",
+    "landlock",
+    "pyseccomp",
+)
+
+
+def template_for(module: str) -> Template:
+    """Start the process that forks contestants. It imports while this process goes on.
+
+    Args:
+        module: the module that the contestants run.
+    """
+    return Template([*_PRELOADED, module])
 
 
 def main() -> int:
@@ -165,6 +190,9 @@ class _Contestant:
         pool = self.device.new_pool()
         for length in lengths:
             self._replays[length] = self.device.capture(calls[:length], pool)
+        for replay in self._replays.values():
+            replay()  # the first launch of a graph also copies the graph to the GPU
+        self.device.synchronize()
 
     def run(self, count: int) -> None:
         """Call the variant once on each of the first ``count`` sets, and wait until the device has finished."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from lockstep.record.model import Estimate
 from lockstep.timing.rules import Disqualified, Rule
 
 #: Seconds that a run of an honest contestant may cost beyond its calls and an idle run, by kind of device. On a CPU the
@@ -32,9 +33,9 @@ class Isolated:
     """The result of the judge's runs.
 
     Attributes:
-        seconds: seconds of one call, the median over the long runs.
-        high: seconds of one call, the maximum over the long runs.
+        seconds: seconds of one call in the fastest of the long runs.
         low: least seconds that a call of an honest contestant takes; 0 if the runs are too short to resolve them.
+        high: seconds of one call, the median over the long runs. Other work slowed down the median run, if any did.
         notes: remarks for readers of the record, such as restrictions that were not enforced on the contestant.
     """
 
@@ -57,8 +58,21 @@ def time_of_call(
     """
     calls, usual = max(runs), min(idle)
     whole = [(seconds - usual) / calls for seconds in runs[calls]]
-    least = min(whole) - slack_s / calls
-    return Isolated(max(median(whole), 0.0), least if least > min(whole) / 2 else 0.0, max(*whole, 0.0), notes)
+    fastest = max(min(whole), 0.0)
+    least = fastest - slack_s / calls
+    return Isolated(fastest, least if least > fastest / 2 else 0.0, max(median(whole), 0.0), notes)
+
+
+def speedup(own: Isolated, baseline: Isolated) -> Estimate:
+    """Return the baseline's time over a variant's time, as the judge's runs show both.
+
+    Each time of a call lies between its ``low`` and its ``high``, because other work only adds time.
+
+    Args:
+        own: the variant's runs; ``low`` is above 0.
+        baseline: the baseline's runs.
+    """
+    return Estimate(baseline.seconds / own.seconds, baseline.low / own.high, baseline.high / own.low)
 
 
 def waiting(idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> str:

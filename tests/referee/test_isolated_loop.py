@@ -14,7 +14,7 @@ from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import Referee
 from lockstep.referee.source import Source
 from lockstep.referee.verdict import Outcome
-from lockstep.timing import isolated
+from lockstep.timing import trial
 from lockstep.timing.rules import Rule
 
 #: ``tamper.forged_reply`` for the referee's worker: reports records of its own, and answers all further requests.
@@ -57,7 +57,7 @@ def problem(tmp_path, monkeypatch):
     (tmp_path / "shapes.py").write_text(SUITE)
     (tmp_path / "base.py").write_text(SCALE)
     (tmp_path / "forged.py").write_text(FORGED)
-    monkeypatch.setattr(isolated, "RUNS", 2)
+    monkeypatch.setattr(trial, "RUNS", 2)
 
     def run(*options):
         asked = ["lockstep", "referee", "--suite", "shapes.py", "--against", "base.py", "--json", "forged.py", *options]
