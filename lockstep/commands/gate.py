@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from asv.commands import Command
 from rich.console import Console
 
-from lockstep.commands.cli import expect_folder
+from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
@@ -25,11 +26,12 @@ from lockstep.gate.report.model import EXIT, Report
 from lockstep.gate.report.terminal import show
 from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
+from lockstep.gate.verdict import COSTS
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
-from lockstep.suite.model import CACHE_STATES
+from lockstep.suite.model import CACHE_STATES, Suite
 from lockstep.suite.thresholds import FILE, read_thresholds
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.
@@ -72,6 +74,14 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--case", action="append", default=[], metavar="M=8,K=4096", help="cases; may repeat")
         parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="variants; may repeat")
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="both", help="cache state (default: both)")
+        parser.add_argument(
+            "--costs",
+            nargs="*",
+            choices=COSTS,
+            metavar="NAME",
+            help=f"also judge these costs of a call: {', '.join(COSTS)}; without a name those that a suite states, or "
+            "all of them if it states none",
+        )
         parser.add_argument("--ignore-fingerprints", action="store_true", help="measure proved cases as well")
         parser.add_argument("--require-gpu", action="store_true", help="exit with 3 if there is no GPU")
         parser.add_argument("--require-locked", action="store_true", help="exit with 3 unless the clocks are locked")
@@ -141,8 +151,14 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
         need_lock=args.require_locked,
         lock=args.lock,
         quick=args.quick,
+        costs={} if args.costs is None else {suite.name: _costs(suite, args.costs) for suite in suites},
         toolchains=_toolchains(args),
     )
+
+
+def _costs(suite: Suite, named: Sequence[str]) -> Sequence[str]:
+    """Return the costs to judge: the named ones, else those that the suite states, else all."""
+    return named or [cost for cost in COSTS if cost in suite.quantities] or COSTS
 
 
 def _toolchains(args: argparse.Namespace) -> tuple[Toolchain, Toolchain] | None:
@@ -153,6 +169,8 @@ def _toolchains(args: argparse.Namespace) -> tuple[Toolchain, Toolchain] | None:
     """
     if args.base_env is None and args.head_env is None:
         return None
+    if args.costs is not None:
+        raise UsageError("--costs: base and head must run in one process, without --base-env and --head-env")
     base, head = (chosen_toolchain(text or INSTALLED.name, args) for text in (args.base_env, args.head_env))
     return base, head
 

@@ -37,7 +37,8 @@ class AAControl:
 
     def least(self, key: SeriesKey, requested: float) -> float:
         """Return the smallest change of a case that counts: ``requested``, or more if the noise requires it."""
-        worst = max((apart for apart, _ in self._apart.values()), default=0.0)
+        alike = (apart for other, (apart, _) in self._apart.items() if other.quantity == key.quantity)
+        worst = max(alike, default=0.0)
         own = self._apart.get(key, (worst, True))[0] if self.on_cpu else worst
         return max(requested, own)
 

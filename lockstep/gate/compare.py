@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
+from lockstep.gate.cost_pairing import CostPairs
 from lockstep.gate.decision import CaseRound, verdict_of
 from lockstep.gate.launches import observe
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
-from lockstep.gate.verdict import GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of
 from lockstep.suite.family import Family, NotInCommit
@@ -37,6 +38,9 @@ from lockstep.timing.verify import Timed, Verifier
 #: Epochs of a round that may be voided because a control moved; later epochs count even if a control moves.
 MOST_VOID = LOOKS[0]
 
+#: Quantities whose epochs end with replays, so that a control can show whether the machine changed during them.
+GUARDED = (LATENCY, "behind")
+
 #: Called before each step that may hang or crash, with the stage ("check", "time"), variant and side ("" for both).
 Listener = Callable[[str, str, str], None]
 
@@ -50,12 +54,22 @@ class Comparer:
         pace: the length of an epoch.
         seed: seed of inputs, placement and order.
         listener: called before each stage.
+        costs: measures costs; by default what the device can measure.
     """
 
-    def __init__(self, sides: Sides, device: Device, pace: Pace, seed: int, listener: Listener) -> None:
+    def __init__(
+        self,
+        sides: Sides,
+        device: Device,
+        pace: Pace,
+        seed: int,
+        listener: Listener,
+        costs: CostPairs | None = None,
+    ) -> None:
         self.sides = sides
         self.device = device
         self.pace = pace
+        self._costs = costs
         self.seed = seed
         self._chance = random.Random(seed)
         self._listener = listener
@@ -87,6 +101,9 @@ class Comparer:
         case, l2 = suite.case(request.group.case), request.group.l2
         deadline = time.monotonic() + request.deadline_s
         contenders: dict[SeriesKey, Contender] = {}
+        if why := self._cost_pairs().refusal(request.group.quantity, suite):
+            yield from (Verdict(key, "na", why) for key in request.group.cases())
+            return
         for key in request.group.cases():
             refused = self._refuse(suite, case, key, request.twins)
             if refused is not None:
@@ -222,6 +239,10 @@ class Comparer:
                 self._controls.take(self.device)
         return self._controls
 
+    def _cost_pairs(self) -> CostPairs:
+        self._costs = self._costs or CostPairs.on(self.device, self.pace)
+        return self._costs
+
     def _round(
         self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, CaseRound], deadline: float
     ) -> Iterator[SeriesKey]:
@@ -240,11 +261,13 @@ class Comparer:
             before = controls.take(self.device)
             verifier = Verifier(suite, case, self.device)
             taken = {
-                key: self._epoch(trial, buffers, verifier, seed)
+                key: self._epoch(key.quantity, trial, buffers, verifier, seed)
                 for key, trial in live.items()
                 if time.monotonic() < deadline
             }
-            moved = controls.moved(before, controls.take(self.device))
+            # After the pauses of the other costs a control differs from one that follows replays.
+            guarded = all(key.quantity in GUARDED for key in taken)
+            moved = controls.moved(before, controls.take(self.device)) if guarded else ""
             for key, epoch in taken.items():
                 trial = live[key]
                 if epoch is not None and moved:
@@ -260,14 +283,16 @@ class Comparer:
                     yield key
         yield from live
 
-    def _epoch(self, trial: CaseRound, buffers: Buffers, verifier: Verifier, seed: int) -> Epoch | None:
+    def _epoch(self, quantity: str, trial: CaseRound, buffers: Buffers, verifier: Verifier, seed: int) -> Epoch | None:
         contender = trial.contender
         self._listener("time", contender.name, "")
         started = time.monotonic()
 
         def verify(arms: Mapping[str, Arm], replays: Mapping[str, ArmReplay]) -> Mapping[str, Exception]:
+            cost = "" if quantity == LATENCY else quantity
             timed = [
-                Timed(arms[side], replay, contender.families[side], contender.name) for side, replay in replays.items()
+                Timed(arms[side], replay, contender.families[side], contender.name, cost)
+                for side, replay in replays.items()
             ]
             here = replace(
                 verifier,
@@ -281,7 +306,11 @@ class Comparer:
 
         due = len(trial.epochs) == trial.verified
         try:
-            epoch = run_epoch(contender, buffers, self.device, self.pace, trial.per_call, verify if due else None)
+            checks = verify if due else None
+            if quantity == LATENCY:
+                epoch = run_epoch(contender, buffers, self.device, self.pace, trial.per_call, checks)
+            else:
+                epoch = self._cost_pairs().epoch(quantity, contender, buffers, trial.per_call, checks)
             self._require_code()
             return epoch
         except SideFailed as failure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lockstep.gate.aa_control import AAControl
@@ -22,7 +22,7 @@ from lockstep.gate.plan import (
 from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME
-from lockstep.gate.verdict import UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import LATENCY, UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
 from lockstep.suite.thresholds import Thresholds
 
@@ -46,6 +46,7 @@ class Terms:
         deadline: time on ``time.monotonic()``'s clock after which no further epoch starts.
         silence_s: seconds without an event after which a worker is killed.
         about: commits, subjects and "#123", by which an accepted slowdown is recognised.
+        costs: costs to judge besides the latency, by suite.
         results: folder of recorded results. Their noise orders cases of equal rank; ``None`` for random order.
     """
 
@@ -54,6 +55,7 @@ class Terms:
     deadline: float
     silence_s: float
     about: Sequence[str] = ()
+    costs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     results: Path | None = None
 
 
@@ -159,19 +161,49 @@ class Coordinator:
             else:
                 todo.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
-        self._cases = len(todo)
-        self._measure_aa(proved, todo, chance)
+        costs = self._cost_keys(keys, proof)
+        self._cases = len(todo) + len(costs)
+        self._measure_aa(proved, todo, costs, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
         ordered = worst_first(groups(todo), proof.severity, noise, chance)
-        for number, group in enumerate(ordered):
+        ordered += worst_first(groups(costs), proof.severity, {}, chance)
+        for number, waiting in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
                 return
+            group = self._with_latency(waiting)
+            if not group.variants:
+                continue
             until = deadline_of_group(ordered[number:], time.monotonic(), self.terms.deadline)
             for verdict in self._measure(group, until, twins=False):
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
                 if verdict.outcome != "na":
                     self._say(line(self.verdicts[verdict.key]))
+
+    def _cost_keys(self, keys: Sequence[SeriesKey], proof: Proof) -> list[SeriesKey]:
+        """Return the costs to measure. Enter the verdicts of all costs, as far as they are known."""
+        left = []
+        compared = (key for key in keys if self.verdicts[key].outcome in ("same", "unsure"))
+        for latency in (key for key in compared if key.suite not in self.conflicts):
+            for key in (replace(latency, quantity=cost) for cost in self.terms.costs.get(latency.suite, ())):
+                if proof.same(key):
+                    self.verdicts[key] = self._proved(key)
+                    continue
+                left.append(key)
+                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
+        return left
+
+    def _with_latency(self, group: Group) -> Group:
+        """Return a group of costs without the variants whose latency cannot be compared, and without their verdicts."""
+        if group.quantity == LATENCY:
+            return group
+        kept = []
+        for key in group.cases():
+            if self.verdicts[replace(key, quantity=LATENCY)].outcome in ("same", "unsure", "faster", "slower"):
+                kept.append(key.variant)
+            else:
+                del self.verdicts[key]
+        return replace(group, variants=tuple(kept))
 
     def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
         """Return the proof if launches on this GPU confirm it, else an empty proof. A CPU cannot confirm a proof."""
@@ -247,25 +279,43 @@ class Coordinator:
         if head is None or key.variant not in head.variants:
             return Verdict(key, "removed", "head has no such variant")
         if proof.same(key) and not base_error:
-            file, line = head.variants[key.variant]
-            return Verdict(key, "same", "proved: the same machine code and launch", proved=True, file=file, line=line)
+            return self._proved(key)
         if key.suite in self.conflicts:
             return Verdict(key, "unsure", self.conflicts[key.suite].reason, code=proof.reasons(key))
         return None
 
-    def _measure_aa(self, proved: Sequence[SeriesKey], todo: Sequence[SeriesKey], chance: random.Random) -> None:
+    def _proved(self, key: SeriesKey) -> Verdict:
+        file, line = self._place(key)
+        return Verdict(key, "same", "proved: the same machine code and launch", proved=True, file=file, line=line)
+
+    def _place(self, key: SeriesKey) -> tuple[str, int]:
+        head = self._head(key)
+        return head.variants.get(key.variant, ("", 0)) if head else ("", 0)
+
+    def _measure_aa(
+        self,
+        proved: Sequence[SeriesKey],
+        todo: Sequence[SeriesKey],
+        costs: Sequence[SeriesKey],
+        chance: random.Random,
+    ) -> None:
         """Run the A/A control. Differences between unchanged code are noise, and thresholds must lie above them."""
-        if not todo:
+        if not todo and not costs:
             return  # no case needs the control
-        both = [key for key in todo if key.variant in self.found[key.suite].get("base", SideFacts()).variants]
         on_cpu = self.machine["device"] == "cpu"
         # A CPU's noise changes from case to case. A CPU has few cases, so all of them are compared with themselves.
-        picks = groups(both) if on_cpu else aa_groups(proved or both, chance)
-        twins = on_cpu or not proved
+        bases = {name: sides.get("base", SideFacts()).variants for name, sides in self.found.items()}
+        both = [key for key in (*todo, *costs) if key.variant in bases[key.suite]]
+        picks = groups(both) if on_cpu else []
+        for quantity in [] if on_cpu else dict.fromkeys(key.quantity for key in both):
+            alike = [key for key in both if key.quantity == quantity]
+            picks += aa_groups(proved if proved and quantity == LATENCY else alike, chance)
         until = time.monotonic() + AA_SHARE * (self.terms.deadline - time.monotonic())
         for number, group in enumerate(picks):
             if time.monotonic() >= until:
                 break
+            # A proof holds for the device's work. The host's time of proved cases may differ.
+            twins = on_cpu or not proved or group.quantity != LATENCY
             own = deadline_of_group(picks[number:], time.monotonic(), until)
             taken = [verdict for verdict in self._measure(group, own, twins=twins) if verdict.change is not None]
             self.aa_verdicts += [replace(verdict, proved=not twins) for verdict in taken]
@@ -274,10 +324,12 @@ class Coordinator:
             self.notes.append(note)
 
     def _asked(self, key: SeriesKey) -> float:
-        """Return the smallest change that counts, from the command line or the thresholds."""
-        if self.terms.min_effect is not None:
+        """Return the smallest change that counts, from the command line or the thresholds; for a cost from the
+        thresholds alone.
+        """
+        if self.terms.min_effect is not None and key.quantity == LATENCY:
             return self.terms.min_effect
-        return self.terms.thresholds.of(key.suite, key.variant, key.case, key.l2).min_effect
+        return self.terms.thresholds.of(*_fields(key), key.quantity).min_effect
 
     def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
         """Yield the verdicts of one group, from as many workers as necessary."""
@@ -287,9 +339,9 @@ class Coordinator:
                 yield Verdict(left.pop(variant), "failed", refusal)
         while left and (left_s := deadline - time.monotonic()) > 0:
             keys = list(left.values())
-            thresholds = {key.variant: self.terms.thresholds.of(*_fields(key)) for key in keys}
+            thresholds = {key.variant: self.terms.thresholds.of(*_fields(key), key.quantity) for key in keys}
             asked = GroupRequest(
-                Group(group.suite, group.case, group.l2, tuple(left)),
+                replace(group, variants=tuple(left)),
                 min_effect={key.variant: self._aa.least(key, self._asked(key)) for key in keys},
                 same_within={key.variant: max(MOST_SAME, self._asked(key)) for key in keys},
                 alpha={variant: 1 - threshold.confidence for variant, threshold in thresholds.items()},
@@ -318,12 +370,12 @@ class Coordinator:
         accepted.
         """
         key = verdict.key
-        head = self._head(key)
-        at = head.variants.get(key.variant, ("", 0)) if head else ("", 0)
-        file, line = proof.source(key) if proof.source(key)[0] else at
+        file, line = proof.source(key) if proof.source(key)[0] else self._place(key)
         accepted = None
         if verdict.outcome == "slower" and verdict.change is not None:
-            accepted = self.terms.thresholds.accepted(*_fields(key), verdict.change.value, self.terms.about)
+            accepted = self.terms.thresholds.accepted(
+                *_fields(key), verdict.change.value, self.terms.about, key.quantity
+            )
         return replace(
             verdict,
             code=proof.reasons(key),

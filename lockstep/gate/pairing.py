@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median, median_low
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
-from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.arms import Arm, ArmReplay, BoundCall
 from lockstep.timing.check import brief
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.device import Device, Timing
@@ -29,6 +29,10 @@ from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle,
 #: A pair is void if its clock ratio differs by this much (log units) from the epoch's median. The two sides are mostly
 #: the same kernel and run one after the other, so the kernel does not cause such a difference.
 CLOCK_TOLERANCE = 0.03
+
+
+#: The fixed kernels without the calls of a side, where costs are measured behind them.
+ALONE = "alone"
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Epoch:
 
     Attributes:
         pair: timings of head and base, for each pair that counts; on a CPU only the fastest replay of each side.
-        seconds: seconds per call, by side.
+        seconds: seconds per call, by side; for the energy the joules per call.
         sm_mhz: median SM clock in MHz, by side; NaN if unknown.
         rounds: number of pairs that count.
         voided: number of pairs discarded because the clock jumped within them.
@@ -87,36 +91,70 @@ class Epoch:
 Verify = Callable[[Mapping[str, Arm], Mapping[str, ArmReplay]], Mapping[str, Exception]]
 
 
-def run_epoch(
+@dataclass(frozen=True)
+class Ready:
+    """Both sides of a variant, captured.
+
+    Attributes:
+        arms: the arms, by side.
+        shared: whether both sides use the same buffers throughout.
+        replays: the replays, by side; with fixed kernels ahead of the calls also that of these kernels ``ALONE``.
+        calls: number of calls of a replay, the same for all.
+    """
+
+    arms: Mapping[str, Arm]
+    shared: bool
+    replays: Mapping[str, Repeated[ArmReplay]]
+    calls: int
+
+    def require_right(self, verify: Verify | None) -> None:
+        """Verify both sides.
+
+        Raises:
+            SideFailed: a side computes a wrong result.
+        """
+        if verify is not None:
+            require_right(verify(self.arms, {side: self.replays[side].once for side in (BASE, HEAD)}))
+
+
+def require_right(wrong: Mapping[str, Exception]) -> None:
+    """Raise ``SideFailed`` for the first side with an error."""
+    for side in (BASE, HEAD):
+        if side in wrong:
+            raise SideFailed(side, brief(wrong[side]))
+
+
+def capture_sides(
     contender: Contender,
     buffers: Buffers,
     device: Device,
     pace: Pace,
     per_call: dict[str, float],
-    verify: Verify | None = None,
-) -> Epoch:
-    """Bind, capture, warm up and time both sides.
+    ahead: Sequence[BoundCall] = (),
+) -> Ready:
+    """Bind and capture both sides.
 
     Args:
         contender: the variant.
         buffers: fresh buffers.
         device: the device to measure on.
-        pace: the length of the epoch.
+        pace: the length of a replay.
         per_call: seconds per call by side; the first epoch fills it, later epochs use it.
-        verify: called after the timing.
+        ahead: calls of the fixed kernel (``lockstep.timing.behind``); one of them runs before each call.
 
     Raises:
-        SideFailed: a side cannot be prepared, captured or run, runs out of memory, or computes a wrong result in the
-            verification.
+        SideFailed: a side cannot be prepared or captured, or runs out of memory.
     """
     arms, shared = buffers.arms(contender)
+    turn = itertools.cycle(ahead)
+    if ahead:
+        arms = {side: replace(arm, before=lambda: next(turn)()) for side, arm in arms.items()}
     pool = device.new_pool()
 
     def capture(side: str, times: int) -> ArmReplay:
         return _capture(arms[side], times, device, pool, buffers.sides, contender.trees[side])
 
     rotation = len(buffers.sets)
-    warmup_s = 0.0 if per_call else pace.warmup_s
     order = (BASE, HEAD) if buffers.seed & 2 else (HEAD, BASE)
     probes = []  # must stay alive until the pool has other graphs
     for side in order:
@@ -137,21 +175,71 @@ def run_epoch(
         for side in order
     }
     calls = replays[BASE].calls
+    if ahead:
+        alone = Arm(ALONE, tuple(itertools.islice(itertools.cycle(ahead), calls // replays[BASE].launches)))
+        replays[ALONE] = Repeated(alone.capture(device, pool, 1), replays[BASE].launches, calls)
     del rehearsal, probes
+    return Ready(arms, shared, replays, calls)
+
+
+def run_epoch(
+    contender: Contender,
+    buffers: Buffers,
+    device: Device,
+    pace: Pace,
+    per_call: dict[str, float],
+    verify: Verify | None = None,
+    ahead: Sequence[BoundCall] = (),
+) -> Epoch:
+    """Bind, capture, warm up and time both sides.
+
+    Args:
+        contender, buffers, device, pace, per_call: see ``capture_sides``.
+        verify: called after the timing.
+        ahead: calls of the fixed kernel. The times are then those behind the kernel, less the time of as many fixed
+            kernels alone, which are replayed between the sides of each pair.
+
+    Raises:
+        SideFailed: a side cannot be prepared, captured or run, runs out of memory, or computes a wrong result in the
+            verification; or it takes no longer than the fixed kernels alone.
+    """
+    warmup_s = 0.0 if per_call else pace.warmup_s
+    ready = capture_sides(contender, buffers, device, pace, per_call, ahead)
+    replays, calls = ready.replays, ready.calls
     settle(replays.values(), device, warmup_s)
     rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * calls))))
-    pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
+    between = (ALONE,) if ahead else ()
+    pairs = [
+        (BASE, *between, HEAD) if (number + buffers.seed) % 2 else (HEAD, *between, BASE)
+        for number in range(pace.lead + rounds)
+    ]
     sequence = [side for pair in pairs for side in pair]
     timings = time_undisturbed([replays[side] for side in sequence], device, buffers.restore)
-    if verify is not None:
-        wrong = verify(arms, {side: replay.once for side, replay in replays.items()})
-        for side in (BASE, HEAD):
-            if side in wrong:
-                raise SideFailed(side, brief(wrong[side]))
-    by_side: dict[str, list[Timing]] = {BASE: [], HEAD: []}
-    for side, timing in list(zip(sequence, timings, strict=True))[2 * pace.lead :]:
+    ready.require_right(verify)
+    by_side: dict[str, list[Timing]] = {side: [] for side in replays}
+    for side, timing in list(zip(sequence, timings, strict=True))[len(pairs[0]) * pace.lead :]:
         by_side[side].append(Timing(timing.seconds / calls, timing.sm_mhz))
-    return _of_fastest(by_side, shared) if device.kind == "cpu" else _of_pairs(by_side, shared)
+    if ahead:
+        by_side = _less_alone(by_side)
+    return of_fastest(by_side, ready.shared) if device.kind == "cpu" else of_pairs(by_side, ready.shared)
+
+
+def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timing]]:
+    """Subtract the time of the fixed kernels alone from both sides of each round.
+
+    Raises:
+        SideFailed: base takes no longer than the fixed kernels alone.
+    """
+    less: dict[str, list[Timing]] = {BASE: [], HEAD: []}
+    for base, head, alone in zip(*(by_side[side] for side in (BASE, HEAD, ALONE)), strict=True):
+        both = {side: replace(own, seconds=own.seconds - alone.seconds) for side, own in ((BASE, base), (HEAD, head))}
+        # The fixed kernels may be disturbed while they run alone; such a difference has no logarithm.
+        if min(one.seconds for one in both.values()) > 0:
+            for side, one in both.items():
+                less[side].append(one)
+    if not less[BASE]:
+        raise SideFailed(BASE, "no more than the time of the kernel alone")
+    return less
 
 
 def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> ArmReplay:
@@ -178,7 +266,7 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
     return ArmReplay(run, replay.results)
 
 
-def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
+def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
     """Compare the fastest replays: on a CPU other work only adds time, and often to only one replay of a pair.
 
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
@@ -194,7 +282,8 @@ def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
     )
 
 
-def _of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
+def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
+    """Compare the pairs between whose sides the clock did not jump."""
     good = steady(by_side[HEAD], by_side[BASE])
     heads, bases = (tuple(itertools.compress(by_side[side], good)) for side in (HEAD, BASE))
     return Epoch(

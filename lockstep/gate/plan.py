@@ -7,7 +7,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.verdict import Group, SeriesKey, SideFacts
@@ -84,11 +84,13 @@ def select(
 
 
 def groups(keys: Iterable[SeriesKey]) -> list[Group]:
-    """Group the keys by suite, case and cache state."""
-    gathered: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    """Group the keys by suite, case, cache state and quantity."""
+    gathered: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for key in keys:
-        gathered[key.suite, key.case, key.l2].append(key.variant)
-    return [Group(suite, case, l2, tuple(variants)) for (suite, case, l2), variants in gathered.items()]
+        gathered[key.suite, key.case, key.l2, key.quantity].append(key.variant)
+    return [
+        Group(suite, case, l2, tuple(variants), quantity) for (suite, case, l2, quantity), variants in gathered.items()
+    ]
 
 
 def worst_first(
@@ -167,4 +169,4 @@ def aa_groups(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]
             if not by_suite[suite]:
                 del by_suite[suite]
     # One variant of each case, to limit the cost.
-    return [Group(one.suite, one.case, one.l2, (chance.choice(one.variants),)) for one in picked[:AA_GROUPS]]
+    return [replace(one, variants=(chance.choice(one.variants),)) for one in picked[:AA_GROUPS]]

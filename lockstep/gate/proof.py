@@ -40,11 +40,16 @@ class Proof:
     note: str = ""
 
     def same(self, key: SeriesKey) -> bool:
-        """Return whether the case's machine code and launch are proved to be the same as in base."""
+        """Return whether the case's machine code and launch are proved to be the same as in base.
+
+        For the host's time only equal sources prove a case: other Python may launch the same kernels.
+        """
         if self.measure_all or self.contradicted:
             return False
         if (key.suite, key.variant) in self.unreached:
             return True
+        if key.quantity == "host":
+            return False
         return self.comparison is not None and self.comparison.status(_case(key)) == "same"
 
     def traced(self, key: SeriesKey) -> tuple[CaseCode, CaseCode] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lockstep.asv.client import WorkerSpec
@@ -49,6 +49,7 @@ class Request:
         cases: labels by suite; ``None`` for all cases of a suite.
         variants: names of the variants; empty for all.
         l2: a cache state, or "both".
+        costs: costs to judge besides the latency (``lockstep.gate.verdict.COSTS``), by suite.
         thresholds: content of thresholds.toml.
         min_effect: smallest change that counts; ``None`` to use the thresholds.
         about: texts such as "#123" by which an accepted slowdown is recognised.
@@ -84,6 +85,7 @@ class Request:
     need_lock: bool = False
     lock: ClockTarget | None = None
     quick: bool = False
+    costs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     toolchains: tuple[Toolchain, Toolchain] | None = None
 
 
@@ -116,6 +118,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             min_effect=request.min_effect,
             deadline=started + request.budget_s,
             silence_s=request.silence_s,
+            costs=request.costs,
             results=request.results_dir,
             about=(*request.about, *commits_between(request.repository, base, head)),
         )

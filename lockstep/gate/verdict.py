@@ -12,6 +12,12 @@ from lockstep.record.model import Estimate
 Outcome = Literal["same", "faster", "slower", "unsure", "failed", "new", "removed", "na"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
+#: The quantity that every case has, and the costs that the gate measures if it is asked to.
+LATENCY, COSTS = "latency", ("host", "behind", "energy")
+
+#: Names of costs in reports.
+_NAMES = {"host": "host time", "behind": "time behind a kernel", "energy": "energy"}
+
 #: Reason of an unsure case that was never started.
 UNREACHED = "the budget did not reach it"
 
@@ -24,15 +30,20 @@ MOVED = "controls moved in every epoch"
 
 @dataclass(frozen=True, order=True)
 class SeriesKey:
-    """One variant at one case and cache state: the subject of a verdict."""
+    """One quantity of a variant at one case and cache state: the subject of a verdict.
+
+    The quantity is "latency" or a cost that the gate measures (``COSTS``).
+    """
 
     suite: str
     variant: str
     case: str
     l2: str
+    quantity: str = LATENCY
 
     def __str__(self) -> str:
-        return f"{self.suite} {self.variant} {self.case} {self.l2}"
+        cost = "" if self.quantity == LATENCY else f" {self.quantity}"
+        return f"{self.suite} {self.variant} {self.case} {self.l2}{cost}"
 
 
 @dataclass(frozen=True)
@@ -43,10 +54,10 @@ class Verdict:
         key: the case.
         outcome: one of ``OUTCOMES``.
         reason: explanation of an outcome that the numbers do not explain.
-        change: head's time over base's, minus 1, with its interval: 0.01 is 1 % slower. ``None`` if not timed.
+        change: head's number over base's, minus 1, with its interval: 0.01 is 1 % slower. ``None`` if not timed.
         min_effect: changes up to this share do not count; the requested share, or more if the noise requires it.
-        base_s, head_s: seconds per call, geometric means over the epochs behind ``change``. Their ratio differs from
-            ``change`` by the clocks' effect: ``change`` is normalised to a common clock.
+        base_s, head_s: seconds per call (joules for the energy), geometric means over the epochs behind ``change``.
+            Their ratio differs from ``change`` by the clocks' effect: ``change`` is normalised to a common clock.
         epochs: number of epochs, each with fresh buffers, in both rounds together.
         confirmed: whether a second round on other buffers found the difference again.
         moved: number of epochs in which a control moved, including voided epochs.
@@ -84,7 +95,20 @@ class Verdict:
     @property
     def label(self) -> str:
         """The outcome in the form of reports."""
+        if self.key.quantity == "energy" and self.outcome in ("slower", "faster"):
+            return "more" if self.outcome == "slower" else "less"
         return "n/a" if self.outcome == "na" else self.outcome
+
+    @property
+    def of_cost(self) -> str:
+        """The numbers of a cost, such as ``host time 12.00 → 19.00 µs``; "" for a latency."""
+        if self.key.quantity == LATENCY:
+            return ""
+        name = _NAMES[self.key.quantity]
+        if self.base_s is None or self.head_s is None:
+            return name
+        factor, unit = (1e3, "mJ") if self.key.quantity == "energy" else (1e6, "µs")
+        return f"{name} {self.base_s * factor:.2f} → {self.head_s * factor:.2f} {unit}"
 
     @property
     def blocks(self) -> bool:
@@ -108,16 +132,17 @@ def verdict_from(row: Mapping[str, Any]) -> Verdict:
 
 @dataclass(frozen=True)
 class Group:
-    """Cases that share buffers: some variants of one suite at one shape and cache state."""
+    """Cases that share buffers: one quantity of some variants of one suite at one shape and cache state."""
 
     suite: str
     case: str
     l2: str
     variants: tuple[str, ...]
+    quantity: str = LATENCY
 
     def cases(self) -> tuple[SeriesKey, ...]:
         """Return the key of each variant."""
-        return tuple(SeriesKey(self.suite, variant, self.case, self.l2) for variant in self.variants)
+        return tuple(SeriesKey(self.suite, variant, self.case, self.l2, self.quantity) for variant in self.variants)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def between(subject: Subject, good: str, bad: str) -> str:
     """Return the command that measures how a series changes from one commit to another, both in one process.
 
     For another project's benchmark, return asv's command, which measures the commits one after the other. The gate does
-    not measure costs, so for a cost return the command that measures every commit from one to the other.
+    not measure the compile time, so for that return the command that measures every commit from one to the other.
     """
     ends = good[:_DIGITS], bad[:_DIGITS]
     if subject.foreign:
@@ -115,7 +115,7 @@ def between(subject: Subject, good: str, bad: str) -> str:
         chosen = _toolchain(subject)
         both = ("--toolchain", chosen, chosen) if chosen else ()
         return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject), *both)
-    if subject.cost:
+    if subject.cost and cost_of(subject.quantity) == "compile":
         return _join("lockstep", "run", f"{ends[0]}^..{ends[1]}", "--dry-run", "--bench", selection(subject))
     return gate(subject, *ends)
 
@@ -133,7 +133,9 @@ def gate(subject: Subject, base: str, head: str, clock_state: str = "", toolchai
     found = _LOCK.search(clock_state or subject.machine)
     lock = ("--lock", found["mhz"] or found["base"]) if found else ()
     under = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
-    return _join("lockstep", "gate", "--base", base, "--head", head, "--family", subject.suite, *case, *lock, *under)
+    costs = ("--costs", cost_of(subject.quantity)) if subject.cost else ()
+    chosen = ("--family", subject.suite, *case, *costs, *lock, *under)
+    return _join("lockstep", "gate", "--base", base, "--head", head, *chosen)
 
 
 def script(subject: Subject, measured: Measured) -> tuple[str, ...]:

@@ -54,6 +54,13 @@ def fixed_kernel(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return torch.neg(source, out=target)
 
 
+def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
+    """Return calls of the fixed kernel that rotate through twice the bytes of the device's cache."""
+    buffers = max(1, min(MOST_BUFFERS, device.cache_bytes // COPIED))
+    sources = [torch.ones(COPIED // 4, device=device.torch_device) for _ in range(buffers)]
+    return tuple(BoundCall(fixed_kernel, {"source": one, "target": torch.empty_like(one)}) for one in sources)
+
+
 @dataclass
 class Behind:
     """The meter of the quantities ``behind`` and ``behind_speedup``.
@@ -86,11 +93,7 @@ class Behind:
         self._series = {name: Series((usual.get(name), clock), again=name.endswith(TWIN)) for name in self.names}
         self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
         self._plan = replace(self.plan, replay_s=PART * self.plan.replay_s, rounds=min(ROUNDS, self.plan.rounds))
-        buffers = max(1, min(MOST_BUFFERS, self.device.cache_bytes // COPIED))
-        sources = [torch.ones(COPIED // 4, device=self.device.torch_device) for _ in range(buffers)]
-        self._kernels = tuple(
-            BoundCall(fixed_kernel, {"source": one, "target": torch.empty_like(one)}) for one in sources
-        )
+        self._kernels = fixed_kernels(self.device)
         turn = itertools.cycle(self._kernels)
         self._kernel = lambda: next(turn)()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
@@ -117,16 +118,16 @@ class HostTime(LoggedMeter):
                 continue
             listener("time", arm.name)
             try:
-                found[arm.name] = median(self._batch(arm, restore) for _ in range(BATCHES))
+                found[arm.name] = median(self.batch(arm, restore) for _ in range(BATCHES))
             except Waited as error:
                 self._failures[arm.name] = without_frames(error)
             except Exception as error:
                 self._failures[arm.name] = RuntimeError(brief(error))
                 if not self.device.healthy():
                     raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
-        return Metered(found, {arm.name: _called(arm) for arm in arms if arm.name in found})
+        return Metered(found, {arm.name: called(arm) for arm in arms if arm.name in found})
 
-    def _batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
+    def batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
         """Return the seconds of a call in a batch during which the GPU was always busy.
 
         Raises:
@@ -168,12 +169,13 @@ class HostTime(LoggedMeter):
             self.spinner.wait()
 
 
-def _called(arm: Arm) -> ArmReplay:
-    """Return a replay that makes the arm's calls outside a graph."""
+def called(arm: Arm, active: Callable[[], AbstractContextManager[Any]] = nullcontext) -> ArmReplay:
+    """Return a replay that makes the arm's calls outside a graph, each time in a new context."""
     results: list[Any] = []
 
     def run() -> None:
-        results[:] = [call() for call in arm.calls]
+        with active():
+            results[:] = [call() for call in arm.calls]
 
     def of_last_run() -> list[Any]:
         if not results:

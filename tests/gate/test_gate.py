@@ -113,6 +113,25 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
     assert re.search(r"\| slower \| product \| twice \| M=2,K=1024,N=512 \| warm \|", summary.read_text())
 
 
+def test_costs_are_judged_beside_the_latency_and_only_if_asked_for(project):
+    project.write("toy/product.py", SLOW)
+    code, shown, report = gate(project, "--case", "M=2", "--budget", "60s", "--costs", "behind", "host")
+    assert code == 1, shown
+    found = {(one["key"]["variant"], one["key"]["quantity"]): one for one in report["cases"]}
+    assert found["twice", "latency"]["outcome"] == "slower"
+    # Other work on this machine may leave a difference of two times unsure.
+    assert found["twice", "behind"]["outcome"] in ("slower", "unsure")
+    assert found["twice", "host"]["outcome"] == "na"
+    assert "the latency is the host's time" in found["twice", "host"]["reason"]
+    assert found["plain", "behind"]["proved"]
+    project.write("toy/product.py", REWORDED)
+    code, shown, report = gate(project, "--case", "M=2", "--costs", "behind")
+    assert (code, report["counts"]) == (0, {"same": 4}), shown
+    assert "same  product behind: 2 cases, 2 of them proved" in shown
+    code, shown, report = gate(project, "--case", "M=2")
+    assert {one["key"]["quantity"] for one in report["cases"]} == {"latency"}
+
+
 def test_a_change_of_words_is_proved_to_change_nothing(project):
     project.write("toy/product.py", REWORDED)
     project.write("docs/toy.md", "New.\n")
@@ -137,6 +156,8 @@ def test_a_head_that_does_not_import_fails_and_names_the_reason(project):
 def test_wrong_words_are_usage_and_name_what_there_is(project):
     for arguments, answer in [
         (["--base", "nowhere"], "has no commit 'nowhere'; give a name that git knows"),
+        (["--costs", "compile"], "invalid choice: 'compile' (choose from"),
+        (["--costs", "--base-env", "triton==3.6.0"], "--costs: base and head must run in one process"),
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
         (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is not a share; write 1% or 0.01"),
         (["--case", "M=2", "--case", "M=7"], "suite product has no case 'M=7'"),

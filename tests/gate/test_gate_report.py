@@ -12,7 +12,7 @@ from rich.console import Console
 from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
 from lockstep.gate.report.model import EXIT, Report, headline
-from lockstep.gate.report.rows import COLUMNS, line, remarks, rows
+from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
 from lockstep.gate.report.terminal import show
 from lockstep.gate.verdict import SeriesKey, Verdict, verdict_from
 from lockstep.record.model import Estimate
@@ -20,9 +20,14 @@ from lockstep.record.model import Estimate
 BLANK = Report("main (1a2b3c4)", "HEAD (5d6e7f8)", min_effect=0.0025, confidence=0.99, budget_s=120, seed=7)
 
 
-def verdict(outcome, change=None, variant="split_k", case="M=8", **rest):
+def verdict(outcome, change=None, variant="split_k", case="M=8", quantity="latency", **rest):
     told = Estimate(change, change - 0.001, change + 0.001) if change is not None else None
-    return Verdict(SeriesKey("linear", variant, case, "cold"), outcome, change=told, **rest)
+    return Verdict(SeriesKey("linear", variant, case, "cold", quantity), outcome, change=told, **rest)
+
+
+#: The host's time of a call grew from 12 to 19 µs, and its energy from 2 to 3 mJ.
+HOST = verdict("slower", 7 / 12, quantity="host", base_s=12e-6, head_s=19e-6, confirmed=True)
+ENERGY = verdict("slower", 0.5, quantity="energy", base_s=2e-3, head_s=3e-3, confirmed=True)
 
 
 def report(*cases, **rest):
@@ -49,6 +54,10 @@ def report(*cases, **rest):
         (report(verdict("same"), verdict("na", proved=True), machine={"device": "cpu"}), "pass"),
         (report(verdict("same"), verdict("na"), machine={"device": "cuda"}), "pass"),
         (report(verdict("slower", 0.02), verdict("na"), machine={"device": "cpu"}), "slower"),
+        (report(verdict("same"), HOST), "slower"),
+        (report(verdict("same"), replace(HOST, accepted="more checks")), "pass"),
+        (report(verdict("same"), verdict("na", quantity="host"), machine={"device": "cpu"}), "pass"),
+        (report(verdict("unsure"), verdict("same", quantity="host")), "infrastructure"),
         (report(verdict("failed", in_base=True)), "infrastructure"),
         (report(verdict("failed", in_base=True), verdict("same")), "pass"),
         (report(verdict("failed"), trouble="controls moved"), "infrastructure"),
@@ -291,3 +300,25 @@ def test_the_report_names_the_command_for_the_worst_case_that_blocks():
     assert "--variant other " in remarks(report(*cases, verdict("failed", variant="other")))[-1]
     accepted = report(verdict("slower", 0.02, accepted="exact rounding"), verdict("failed", in_base=True))
     assert not any("worst case again" in one for one in remarks(accepted))
+
+
+def test_a_cost_has_lines_of_its_own_in_its_own_unit():
+    told = report(verdict("same", 0.0), verdict("slower", 0.02, base_s=1e-5, head_s=1.02e-5), HOST, ENERGY)
+    assert headline(told).startswith(
+        "1 case slower: linear split_k by +2.00 % (+1.90 to +2.10) at M=8 cold; "
+        "1 case: host time 12.00 → 19.00 µs: linear split_k by +58.33 % (+58.23 to +58.43) at M=8 cold; "
+        "1 case: energy 2.00 → 3.00 mJ: linear split_k by +50.00 % (+49.90 to +50.10) at M=8 cold, found twice"
+    )
+    assert line(HOST) == "  slower  +58.33%  linear split_k M=8 cold host  host time 12.00 → 19.00 µs"
+    assert line(ENERGY) == "    more  +50.00%  linear split_k M=8 cold energy  energy 2.00 → 3.00 mJ"
+    cells = {row.cells[2]: row.cells for row in rows(told)}
+    assert cells["split_k (host)"][5:8] == ("12.00", "19.00", "+58.33%")
+    assert cells["split_k (energy)"][5:7] == ("", "")
+    assert cells["split_k (energy)"][9] == "energy 2.00 → 3.00 mJ"
+    assert json.loads(told.to_json())["cases"][2]["key"]["quantity"] == "host"
+    assert remarks(report(verdict("same"), HOST))[-1].endswith("--l2 cold --costs host")
+
+
+def test_costs_that_are_the_same_are_counted_apart():
+    told = report(verdict("same"), verdict("same", quantity="host"), verdict("same", case="M=1", quantity="host"))
+    assert list(same(told)) == [("linear", 1, 0), ("linear host", 2, 0)]

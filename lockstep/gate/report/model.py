@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lockstep.gate.verdict import OUTCOMES, Verdict
+from lockstep.gate.verdict import COSTS, LATENCY, OUTCOMES, Verdict
 from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
@@ -88,21 +88,22 @@ class Report:
         A pass has three conditions. Every family exists in at least one version. At least one case is judged: head was
         compared with base, or checked if base lacks the case. Each case that the change can touch runs here. Proved and
         new cases do not count as judged if all compared cases are unsure, because those are the cases that the change
-        can touch.
+        can touch. Only latencies count: a cost never makes a run a pass.
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
         if unrun := self.unrun:
             return f"{_cases(unrun)} that the change can touch cannot run here: {_names(unrun)} ({unrun[0].reason})"
+        latencies = [verdict for verdict in self.cases if verdict.key.quantity == LATENCY]
         judged = [
             verdict
-            for verdict in self.cases
+            for verdict in latencies
             if verdict.outcome in JUDGED or (verdict.outcome == "failed" and verdict.blocks)
         ]
-        unsure = self.of("unsure")
+        unsure = [verdict for verdict in latencies if verdict.outcome == "unsure"]
         if judged and not (unsure and all(verdict.proved or verdict.outcome == "new" for verdict in judged)):
             return ""
-        reasons = Counter(_why_not(verdict) for verdict in unsure or self.cases)
+        reasons = Counter(_why_not(verdict) for verdict in unsure or latencies)
         return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
 
     @property
@@ -111,7 +112,9 @@ class Report:
         cases.
         """
         on_cpu = self.machine.get("device") == "cpu"
-        return tuple(verdict for verdict in self.of("na") if on_cpu and not verdict.proved)
+        return tuple(
+            verdict for verdict in self.of("na") if on_cpu and not verdict.proved and verdict.key.quantity == LATENCY
+        )
 
     @property
     def regressions(self) -> tuple[Verdict, ...]:
@@ -158,10 +161,12 @@ def headline(report: Report) -> str:
         said.append(f"{_cases(failed)} failed: {_names(failed)}, {failed[0].reason}")
     slower = report.regressions
     if slower:
-        said.append(
-            f"{_cases(slower)} slower: {_names(slower)} by {_by(slower)}, found twice; "
-            f"{report.confidence:.0%} sure that none is by chance"
-        )
+        latencies = [verdict for verdict in slower if verdict.key.quantity == LATENCY]
+        found = [f"{_cases(latencies)} slower: {_names(latencies)} by {_by(latencies)}"] if latencies else []
+        for cost in COSTS:
+            worse = [verdict for verdict in slower if verdict.key.quantity == cost]
+            found += [f"{_cases(worse)}: {worse[0].of_cost}: {_names(worse)} by {_by(worse)}"] if worse else []
+        said.append(f"{'; '.join(found)}, found twice; {report.confidence:.0%} sure that none is by chance")
         said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
     if accepted:

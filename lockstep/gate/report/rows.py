@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lockstep.gate.report.model import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential import LOOKS
-from lockstep.gate.verdict import MOVED, OUT_OF_TIME, UNREACHED, Verdict
+from lockstep.gate.verdict import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.record.model import Estimate
 from lockstep.record.reproduce import Subject, gate
 
@@ -44,14 +44,19 @@ def rows(report: Report) -> list[Row]:
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
-    """Yield for each suite its name, the number of its cases that are the same, and the number of these that are
-    proved.
+    """Yield the name of each suite, and of each suite with a cost, the number of its cases that are the same, and the
+    number of these that are proved.
     """
     cases = report.of("same")
-    counted = Counter(verdict.key.suite for verdict in cases)
-    proved = Counter(verdict.key.suite for verdict in cases if verdict.proved)
+    counted = Counter(_suite(verdict) for verdict in cases)
+    proved = Counter(_suite(verdict) for verdict in cases if verdict.proved)
     for suite in sorted(counted):
         yield suite, counted[suite], proved[suite]
+
+
+def _suite(verdict: Verdict) -> str:
+    key = verdict.key
+    return key.suite if key.quantity == LATENCY else f"{key.suite} {key.quantity}"
 
 
 def remarks(report: Report) -> list[str]:
@@ -90,7 +95,7 @@ def again(report: Report) -> str:
     if not blocking:
         return ""
     key = blocking[0].key
-    worst = Subject(key.suite, key.variant, key.case, key.l2, "latency")
+    worst = Subject(key.suite, key.variant, key.case, key.l2, key.quantity)
     command = gate(
         worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""), report.toolchains
     )
@@ -116,7 +121,7 @@ def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
     gathered: dict[tuple[str, ...], list[Verdict]] = {}
     for verdict in worst_first(verdicts):
         unique = (str(verdict.key),) if verdict.change is not None else ()
-        gathered.setdefault((verdict.key.suite, verdict.key.variant, verdict.reason, *unique), []).append(verdict)
+        gathered.setdefault((_suite(verdict), verdict.key.variant, verdict.reason, *unique), []).append(verdict)
     yield from gathered.values()
 
 
@@ -124,11 +129,12 @@ def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
     first = alike[0]
     yield "slower, accepted" if first.accepted else first.label
     yield first.key.suite
-    yield first.key.variant
+    yield first.key.variant if first.key.quantity == LATENCY else f"{first.key.variant} ({first.key.quantity})"
     yield first.key.case if len(alike) == 1 else f"{len(alike)} cases"
     yield first.key.l2 if len(alike) == 1 else ""
     for seconds in (first.base_s, first.head_s):
-        yield f"{seconds * 1e6:.2f}" if seconds is not None else ""
+        # The energy stands in the last column, with its unit.
+        yield f"{seconds * 1e6:.2f}" if seconds is not None and first.key.quantity != "energy" else ""
     change = _shown(first)
     yield f"{change.value:+.2%}" if change else ""
     yield f"{change.low:+.2%} … {change.high:+.2%}" if change and math.isfinite(change.high) else ""
@@ -146,6 +152,7 @@ def _shown(verdict: Verdict) -> Estimate | None:
 
 def _why(verdict: Verdict) -> str:
     parts = [
+        verdict.of_cost,
         verdict.reason,
         "fails in base as well" if verdict.outcome == "failed" and verdict.in_base else "",
         f"accepted: {verdict.accepted}" if verdict.accepted else "",

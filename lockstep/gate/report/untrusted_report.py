@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from lockstep.gate.report.model import SCHEMA, Report
-from lockstep.gate.verdict import Outcome, SeriesKey, Verdict
+from lockstep.gate.verdict import COSTS, LATENCY, Outcome, SeriesKey, Verdict
 from lockstep.record.model import Estimate
 
 #: The report's name in the artifact.
@@ -107,7 +107,7 @@ def _verdict(entry: _Entry) -> Verdict:
         raise entry.wrong("change")
     key = entry.part("key")
     return Verdict(
-        key=SeriesKey(*(key.text(name) for name in ("suite", "variant", "case", "l2"))),
+        key=SeriesKey(key.text("suite"), key.text("variant"), key.text("case"), key.text("l2"), _quantity(key)),
         outcome=cast(Outcome, outcome),
         reason=entry.text("reason"),
         change=change,
@@ -122,6 +122,14 @@ def _verdict(entry: _Entry) -> Verdict:
         code=entry.texts("code"),
         accepted=entry.text("accepted"),
     )
+
+
+def _quantity(entry: _Entry) -> str:
+    """Return the quantity of a case; reports of earlier versions have latencies alone."""
+    quantity = entry.text("quantity") if "quantity" in entry.values else LATENCY
+    if quantity not in (LATENCY, *COSTS):
+        raise entry.wrong("quantity")
+    return quantity
 
 
 def _change(entry: _Entry) -> Estimate:

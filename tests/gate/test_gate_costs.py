@@ -1,0 +1,167 @@
+"""The gate judges each cost by itself: a planted regression is found in its own quantity and in no other.
+
+The calls are real and the host's time is that of this machine. The GPU is a stand-in: its kernels take seconds and
+joules of a clock that only they move.
+"""
+
+import sys
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from fakes import FakeDevice, steady_controls
+from made_suites import make_suite
+
+from lockstep import Cost, grid
+from lockstep.gate.aa_control import AAControl
+from lockstep.gate.compare import Comparer
+from lockstep.gate.cost_pairing import CostPairs
+from lockstep.gate.namespaces import Sides
+from lockstep.gate.pairing import Pace
+from lockstep.gate.proof import Proof
+from lockstep.gate.verdict import COSTS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
+from lockstep.record.model import Estimate
+from lockstep.timing.host_time import NO_HOST
+
+[CASE] = grid(M=6)
+SUITE = make_suite(
+    family="work",
+    module="priced.work",
+    quick=(CASE,),
+    draw=lambda new, M: {"x": new.normal(M, M, dtype="float32")},
+    buffers=lambda new, M: new.empty(M, M, dtype="float32"),
+    reference=lambda x: 2 * x.double(),
+    cost=lambda M: Cost(M * M, 8 * M * M),
+)
+
+#: ``launch`` is the stand-in's; it is told the kernel, its microseconds alone and behind itself, and its watts.
+KERNEL = """
+import torch
+from stand_in_gpu import launch
+
+def plain(x, *, out):
+    launch("plain", 100, 100, 500)
+    return torch.add(x, x, out=out)
+
+VARIANTS = {"plain": plain}
+"""
+
+#: A head by what it does worse, and the quantities in which that must show.
+PLANTED = {
+    "nothing": ("", "", set()),
+    "a slower host path": ("    launch", "    sum(range(10_000))\n    launch", {"host"}),
+    "an early start that is gone": ('"plain", 100, 100', '"plain", 130, 100', {"behind"}),
+    "more power": ("100, 500", "100, 700", {"energy"}),
+    # A kernel that works for longer takes more energy, and more time wherever it runs.
+    "a slower kernel": ('"plain", 100, 100', '"plain", 130, 130', {"latency", "behind", "energy"}),
+}
+
+
+class Gpu(FakeDevice):
+    """Counts the seconds and joules of its kernels, and knows the kernel that ran last. It always has work queued."""
+
+    ahead = ""
+    joules = 0.0
+
+    def launch(self, name, alone, chained, watts):
+        seconds = 1e-6 * (chained if self.ahead == name else alone)
+        self.ahead = name
+        self.joules += watts * seconds
+        self.spend(seconds)
+
+    def start(self, seconds): ...
+    def wait(self): ...
+
+    def busy(self):
+        return True
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    gpu, stand_in = Gpu(), ModuleType("stand_in_gpu")
+    stand_in.launch = gpu.launch
+    monkeypatch.setitem(sys.modules, "stand_in_gpu", stand_in)
+    monkeypatch.setattr("lockstep.timing.behind.fixed_kernel", lambda source, target: gpu.launch("fixed", 50, 50, 500))
+    monkeypatch.setattr("lockstep.timing.energy.perf_counter", lambda: gpu.now)
+    return gpu
+
+
+def judge(gpu, tmp_path, monkeypatch, head, pairs=None):
+    """Return the verdict of each quantity."""
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
+    for side, text in (("base", KERNEL), ("head", head)):
+        (tmp_path / side / "priced").mkdir(parents=True)
+        (tmp_path / side / "priced" / "__init__.py").touch()
+        (tmp_path / side / "priced" / "work.py").write_text(text)
+    sides = Sides(["priced"], base=tmp_path / "base", head=tmp_path / "head")
+    pace = Pace(replay_s=1e-3, rounds=6, warmup_s=0.0)
+    pairs = pairs or CostPairs(gpu, pace, gpu, lambda: gpu.joules, lambda: lambda: None)
+    comparer = Comparer(sides, gpu, pace, 1, lambda *_: None, pairs)
+    comparer._controls = steady_controls(gpu)
+    for side in ("base", "head"):
+        assert not comparer.load(SUITE, side).error
+    found = {}
+    for quantity in (LATENCY, *COSTS):
+        # The host's time is that of a machine with other work; unchanged code differs by some percent.
+        least = {"plain": 0.5 if quantity == "host" else 0.05}
+        group = Group("work", CASE.label, "warm", ("plain",), quantity)
+        asked = GroupRequest(group, least, least, {"plain": 0.01}, len(COSTS) + 1, 60.0)
+        [found[quantity]] = comparer.judge(SUITE, asked)
+    return found
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_regression_is_found_in_its_own_quantity_and_in_no_other(gpu, tmp_path, monkeypatch, planted):
+    old, new, worse = PLANTED[planted]
+    head = KERNEL.replace(old, new) if old else KERNEL
+    assert (head != KERNEL) == bool(worse)
+    found = judge(gpu, tmp_path, monkeypatch, head)
+    assert {name for name, one in found.items() if one.outcome == "slower"} == worse, found
+    assert not {name for name, one in found.items() if one.outcome in ("faster", "failed", "na")}
+    assert all(found[name].confirmed for name in worse)
+    same = {name for name, one in found.items() if one.outcome == "same"}
+    assert same | {"host"} == {*COSTS, LATENCY} - worse | {"host"}, "the host's time may be unsure on a busy machine"
+
+
+def test_numbers_are_those_of_the_quantity(gpu, tmp_path, monkeypatch):
+    found = judge(gpu, tmp_path, monkeypatch, KERNEL)
+    assert found["latency"].base_s == pytest.approx(100e-6, rel=1e-6)
+    assert found["behind"].base_s == pytest.approx(100e-6, rel=1e-6), "less the fixed kernel ahead"
+    assert found["energy"].base_s == pytest.approx(0.05, rel=0.02), "500 W for 0.1 ms"
+    assert 1e-6 < found["host"].base_s < 1e-3
+
+
+def test_a_head_that_is_wrong_behind_another_kernel_fails(gpu, tmp_path, monkeypatch):
+    sys.modules["stand_in_gpu"].gpu = gpu
+    wrong = KERNEL.replace("import launch", "import gpu, launch").replace(
+        '    launch("plain", 100, 100, 500)\n    return',
+        '    ahead = gpu.ahead\n    launch("plain", 100, 100, 500)\n    return out if ahead == "fixed" else',
+    )
+    found = judge(gpu, tmp_path, monkeypatch, wrong)
+    assert found["behind"].outcome == "failed"
+    assert "timed behind another kernel, and wrong on other values" in found["behind"].reason
+    assert found["latency"].outcome == "same"
+
+
+def test_what_this_machine_cannot_measure_is_not_available_and_says_why(gpu, tmp_path, monkeypatch):
+    found = judge(gpu, tmp_path, monkeypatch, KERNEL, CostPairs(gpu, Pace(replay_s=1e-3, rounds=6, warmup_s=0.0)))
+    assert {name: one.reason for name, one in found.items() if one.outcome == "na"} == {
+        "host": NO_HOST,
+        "energy": "no GPU here that counts its energy",
+    }
+
+
+def test_equal_machine_code_proves_nothing_of_the_hosts_time():
+    key = SeriesKey("work", "plain", CASE.label, "warm")
+    traced = Proof(comparison=SimpleNamespace(status=lambda case: "same"))
+    of_sources = Proof(unreached=frozenset({("work", "plain")}))
+    proved = {quantity: traced.same(replace(key, quantity=quantity)) for quantity in (LATENCY, *COSTS)}
+    assert proved == {LATENCY: True, "host": False, "behind": True, "energy": True}
+    assert of_sources.same(replace(key, quantity="host"))
+
+
+def test_the_noise_of_one_quantity_widens_no_other():
+    key = SeriesKey("work", "plain", CASE.label, "cold")
+    host = replace(key, quantity="host")
+    control = AAControl((Verdict(host, "slower", change=Estimate(0.3, 0.2, 0.4)),))
+    assert (control.least(key, 0.01), control.least(host, 0.1)) == (0.01, 0.4)
