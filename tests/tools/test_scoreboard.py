@@ -8,7 +8,7 @@ import pytest
 from made_suites import make_suite
 
 from lockstep.record.file import RecordError, write_records
-from lockstep.record.model import Estimate, Provenance, Record
+from lockstep.record.model import CostEstimate, Estimate, Provenance, Record
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites
 from tests.project import make_project
@@ -80,6 +80,27 @@ def test_each_case_shows_its_newest_record_and_whether_the_target_is_met(machine
     assert "Toy GPU" in text
     assert "Commit bbbbbbbb, recorded 2026-01-02" in text
     assert "1 of 4 cases are not recorded." in text
+
+
+def cost(value):
+    return CostEstimate(value, value * 0.99, value * 1.01, epochs=5)
+
+
+def test_costs_stand_in_a_table_of_their_own_with_the_ratio_of_the_same_measurement(machine):
+    text, _ = rows(machine)
+    assert "No cost besides the latency is recorded yet" in text
+    base = {"behind": cost(8e-6), "host": cost(20e-6), "energy": cost(2e-3)}
+    ours = {"behind": cost(5e-6), "behind_speedup": cost(1.6), "host": CostEstimate(12e-6, 10e-6, 14e-6, epochs=5)}
+    measured = [record("plain", "M=1", 9e-6, 1.0, costs=base), record("best", "M=1", 4.5e-6, 2.0, costs=ours)]
+    write(machine, "c" * 40, 1500, [*measured, record("best", "M=2", 5e-6, 1.0)])
+    text, shown = rows(machine)
+    assert "No cost besides" not in text
+    assert "| case | ratio in a chain | behind a kernel | behind µs plain | behind µs best | host µs plain |" in text
+    # A newer commit measured the case again without its costs.
+    assert [row for row in shown if len(row) == 9 and "×" in row[1]] == [
+        ["M=1 (cccccccc)", "2.000×", "1.600×", "8.00", "5.00", "20.0", "12.0 ± 2.0", "2.00", "—"]
+    ]
+    assert ["M=1", "9.00", "4.00", "2.250× (2.228–2.272)"] in [row[:4] for row in shown]
 
 
 def test_another_variant_to_beat_and_a_mean_over_cases(machine):

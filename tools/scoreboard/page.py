@@ -13,6 +13,7 @@ from pathlib import Path
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.model import Suite
+from tools.scoreboard.costs import costs_table
 
 
 class TargetError(ValueError):
@@ -71,11 +72,13 @@ class Recorded:
         machine: asv's name of the machine.
         newest: provenance of the newest commit.
         cases: the measurement of each (suite, case label).
+        costs: the newest measurement with a cost of our variant, of each (suite, case label).
     """
 
     machine: str
     newest: Provenance
     cases: dict[tuple[str, str], Measured] = field(default_factory=dict)
+    costs: dict[tuple[str, str], Measured] = field(default_factory=dict)
 
 
 def read_targets(path: Path) -> dict[str, Targets]:
@@ -127,6 +130,8 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
         for key, measured in cases.items():
             if variant in measured and measured[variant].state == "ok":
                 recorded.cases[key] = Measured(provenance, measured)
+                if measured[variant].costs:
+                    recorded.costs[key] = recorded.cases[key]
     return recorded
 
 
@@ -177,6 +182,13 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield "ratio by up to some percent. In brackets: the stretch target. ≈ marks a ratio below a target that lies in"
     yield "the interval."
     yield ""
+    if recorded.costs:
+        yield "A suite's second table has the costs of a call (docs/measuring.md): the time behind a fixed kernel, which"
+        yield "lets nothing start early, the host's time with the GPU busy, and the board's energy with its idle power."
+        yield "Both ratios of a row are of one measurement. — marks a cost that was not recorded."
+    else:
+        yield "No cost besides the latency is recorded yet: `lockstep run --costs` records them."
+    yield ""
     yield "A call with the shapes of an earlier one skips its checks and look-ups (`kernels/common/call_plan.py`);"
     yield "`LOCKSTEP_KERNEL_PLANS=0` runs every call as it is written. These figures were recorded without such plans."
     yield "On an H200 a planned call of `best` takes 11–24 µs of host time in `linear`, `norm_linear` and `w4a16`, and"
@@ -204,6 +216,12 @@ def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -
         cells += [_number(ours.floor_s), _share(ours), target.headline, _wanted(target), _met(target, ours.speedup)]
         yield f"| {' | '.join(cells)} |"
     yield ""
+    with_costs = [
+        (label, recorded.costs[suite.name, label]) for label, _ in measured if (suite.name, label) in recorded.costs
+    ]
+    yield from costs_table(
+        [(_case(label, one, recorded), one.records) for label, one in with_costs], suite.baseline, variant
+    )
     yield from _geomeans(measured, targets, variant)
     for against in dict.fromkeys(one.against for one in targets.targets if one.against):
         yield from _against(against, measured, targets, variant)
