@@ -183,7 +183,7 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield "the interval."
     yield ""
     if recorded.costs:
-        yield "A suite's second table has the costs of a call (docs/measuring.md): the time behind a fixed kernel, which"
+        yield "A suite's second table has the costs of a call (docs/measuring.md): the time behind a fixed kernel that"
         yield "lets nothing start early, the host's time with the GPU busy, and the board's energy with its idle power."
         yield "Both ratios of a row are of one measurement. — marks a cost that was not recorded."
     else:
