@@ -14,7 +14,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.common import workspace
-from kernels.common.triton_launcher import UNPLANNED, Described, Place, Start, Unsupported, is_plain
+from kernels.common.triton_launcher import (
+    UNPLANNED,
+    Described,
+    Place,
+    Start,
+    Unsupported,
+    current_device,
+    is_plain,
+)
 
 T = TypeVar("T")
 _aten = torch.ops.aten
@@ -56,11 +64,12 @@ class _View(NamedTuple):
 
 
 class _Fresh(NamedTuple):
-    """Memory to allocate. The dtype is ``dtype``, or the dtype of tensor number ``like``."""
+    """Memory to allocate on the current device by torch's function ``allocate``, which takes the other values."""
 
+    allocate: str
     shape: tuple[int, ...]
-    like: int
-    dtype: torch.dtype | None
+    strides: tuple[int, ...]
+    dtype: torch.dtype
 
 
 class Recorder(TorchDispatchMode):
@@ -166,8 +175,11 @@ class Recorder(TorchDispatchMode):
     def _allocation(self, tensor: torch.Tensor) -> _Fresh:
         if not tensor.is_contiguous() or tensor.data_ptr() & 15 or tensor.device != self._inputs[0].device:
             raise Unsupported("it allocates memory that is not contiguous, aligned, or on the GPU of its arguments")
-        likes = [index for index, one in enumerate(self._inputs) if one.dtype == tensor.dtype]
-        return _Fresh(tuple(tensor.shape), likes[0] if likes else 0, None if likes else tensor.dtype)
+        if tensor.device.index != current_device():
+            raise Unsupported("its arguments are not on the current GPU")
+        # What code from torch.compile calls: 0.4 µs where ``new_empty`` takes 1.1.
+        allocate = "_empty_strided_cuda" if tensor.is_cuda else "_empty_strided_cpu"
+        return _Fresh(allocate, tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 class _Roots:
@@ -260,8 +272,8 @@ class Plan(NamedTuple):
                 return UNPLANNED
             tensors.append(buffer)
             addresses.append(buffer.data_ptr())
-        for shape, like, dtype in self.fresh:
-            new = tensors[like].new_empty(shape) if dtype is None else tensors[like].new_empty(shape, dtype=dtype)
+        for allocate, shape, strides, dtype in self.fresh:
+            new = getattr(_native, allocate)(shape, strides, dtype)
             address = new.data_ptr()
             if address & 15:
                 return UNPLANNED
@@ -284,7 +296,7 @@ def _found(view: Any, tensors: list[Any]) -> Any:
     tensor = tensors[root]
     if shape is None:
         return tensor
-    if tensor.requires_grad:
+    if tensor.requires_grad or tensor.is_inference() is not torch.is_inference_mode_enabled():
         return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
     # What code from torch.compile returns: a third of the time of a view that autograd tracks.
     return _native._reinterpret_tensor(tensor, shape, strides, offset)

@@ -121,13 +121,13 @@ def check_errors_stay_those_of_the_function():
 
 
 def check_the_current_device_is_a_fact():
-    x, weight = inputs()
-    linear.stream(x, weight)
+    (x, weight), out = inputs(), torch.zeros(8, 2048, dtype=BF16)
+    linear.stream(x, weight, out=out)
     before = len(planned(linear.stream))
     DRIVER.device = 1
     try:
-        linear.stream(x, weight)
-        linear.stream(x, weight)
+        linear.stream(x, weight, out=out)
+        linear.stream(x, weight, out=out)
     finally:
         DRIVER.device = 0
     assert len(planned(linear.stream)) == before + 1
@@ -311,6 +311,34 @@ def check_a_library_call_may_write_into_parts_of_a_buffer():
     assert len(planned(halves)) == 2
 
 
+def check_views_of_results_are_inference_tensors_where_ordinary_ones_are():
+    @call_plan.planned
+    def halves(x, out=None):
+        out = x.new_empty(2 * x.numel()) if out is None else out
+        left, right = out.split(x.numel())
+        call_plan.launch_kernel(_copy, (1,), x, left, x.numel(), BLOCK=128)
+        return left, right
+
+    x, out = torch.zeros(100), torch.zeros(200)
+    for inference in (False, True):
+        with torch.inference_mode(inference):
+            for given in ({}, {"out": out}):
+                wanted = [one.is_inference() for one in ordinary(halves, x, **given)]
+                assert all([one.is_inference() for one in halves(x, **given)] == wanted for _ in range(3))
+    assert len(planned(halves)) == 2
+
+
+def check_memory_on_another_gpu_than_the_current_has_no_plan():
+    x, weight = inputs()
+    DRIVER.device = 1
+    try:
+        for _ in range(2):
+            assert linear.split_k(x, weight).shape == (8, 2048)
+    finally:
+        DRIVER.device = 0
+    assert list(plans_of(linear.split_k).values()) == [None]
+
+
 def check_projections_of_many_tokens_are_planned():
     x, w_in, w_fg = (torch.zeros(*shape, dtype=BF16) for shape in ((64, 256), (3336, 256), (2, 1024, 128)))
     kda.kda(x, w_in, w_fg)
@@ -383,13 +411,13 @@ def check_an_allocation_that_fails_leaves_the_plan_as_it_was():
     def fail(*_, **__):
         raise torch.OutOfMemoryError("full")
 
-    allocate = torch.Tensor.new_empty
-    torch.Tensor.new_empty = fail
+    native = torch._C._dynamo.guards
+    allocate, native._empty_strided_cpu = native._empty_strided_cpu, fail
     try:
         with Launches() as launches, pytest.raises(torch.OutOfMemoryError):
             linear.split_k(x, weight)
     finally:
-        torch.Tensor.new_empty = allocate
+        native._empty_strided_cpu = allocate
     assert not launches.lines()
     assert_same(linear.split_k, x, weight)
 
