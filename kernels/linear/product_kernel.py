@@ -23,7 +23,10 @@ from kernels.linear.table import TABLE, search_space
 
 
 class Tile(NamedTuple):
-    """Tile of the output; ``swapped`` makes rows of the weight the M side of the tensor cores' product."""
+    """Tile of the output; ``swapped`` makes rows of the weight the M side of the tensor cores' product.
+
+    With programmatic dependent launch the weights of the first ``ahead`` steps are prefetched into L2 before the wait.
+    """
 
     m: int
     n: int
@@ -31,6 +34,7 @@ class Tile(NamedTuple):
     swapped: bool
     num_warps: int
     num_stages: int
+    ahead: int = 0
 
 
 #: Tile of "triton".
@@ -46,7 +50,7 @@ def tiles_at(M: int, K: int, N: int) -> SearchSpace:
         return search_space("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)
     m = max(16, triton.next_power_of_2(M))
     shapes = [(n, k, stages) for n in (32, 64) for k, stages in ((64, 8), (128, 5), (128, 6), (256, 3))]
-    return search_space("split_k", [Tile(m, n, k, n == 64, 4, stages) for n, k, stages in shapes], M, K, N)
+    return search_space("split_k", [Tile(m, n, k, n == 64, 4, stages, 2) for n, k, stages in shapes], M, K, N)
 
 
 def run_product(
@@ -66,6 +70,7 @@ def run_product(
         x, weight, bias, out, partials, counters, M, N, K,
         PDL=pdl, HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
         PARTS=parts, STEPS=steps // parts, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,
+        FETCHED=min(tile.ahead, steps // parts) if pdl else 0,
         num_warps=tile.num_warps, num_stages=tile.num_stages, **launch_options(pdl),
     )  # fmt: skip
 
@@ -80,7 +85,7 @@ def _counters(device: torch.device) -> Tensor:
 def _product_kernel(
     x, weight, bias, out, partials, counters, M, N, K,
     PDL: tl.constexpr, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr, SWAPPED: tl.constexpr, PARTS: tl.constexpr,
-    STEPS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    STEPS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, FETCHED: tl.constexpr,
 ):  # fmt: skip
     if PDL:
         gdc_launch_dependents()
@@ -94,8 +99,10 @@ def _product_kernel(
     x_row = x + m.to(tl.int64) * K
     ROWS: tl.constexpr = BLOCK_N if SWAPPED else BLOCK_M
     COLUMNS: tl.constexpr = BLOCK_M if SWAPPED else BLOCK_N
+    prefetch_steps(w_row, part * (STEPS * BLOCK_K), K, FETCHED, BLOCK_K)
     if PDL:
-        # Nothing is read before this wait, because the preceding kernel may still write it.
+        # Nothing is read before this wait, because the preceding kernel may still write it. Later writes reach what is
+        # prefetched into L2.
         gdc_wait()
     acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for _ in range(STEPS):
@@ -127,6 +134,19 @@ def _product_kernel(
                 acc += tl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
             store(acc, bias, out, m, n, M, N, HAS_BIAS)
             tl.store(counters + tile, 0)
+
+
+@triton.jit
+def prefetch_steps(w_row, first, K, STEPS: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Prefetch ``STEPS`` blocks of the weight rows at ``w_row``, the first at column ``first``, into L2."""
+    for step in tl.static_range(STEPS):
+        # Sectors of 32 bytes.
+        within = first + step * BLOCK_K + tl.arange(0, BLOCK_K // 16) * 16
+        at = w_row[:, None] + tl.where(within < K, within, 0)[None, :]
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1];\nmov.u32 $0, 0;", "=r,l", [at.to(tl.int64)],
+            dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
 
 
 @triton.jit
