@@ -16,6 +16,7 @@ from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
 from kernels.linear import direct_kernel as linear_direct
 from kernels.linear import share_kernel as linear_share
+from kernels.linear import spread_kernel as linear_spread
 from kernels.linear import stream_kernel as linear_stream
 from kernels.linear.arguments import checked
 from kernels.linear.gemv_kernel import VECTORS, Vectors, run_gemv, vectors_at
@@ -25,6 +26,7 @@ from kernels.linear.table import TABLE, search_space
 
 Stream = linear_stream.Stream
 Share = linear_share.Share
+Spread = linear_spread.Spread
 
 #: Variant that ``linear`` calls.
 BEST = TABLE.choice("best", str, "M K N", upto="M")
@@ -145,6 +147,27 @@ def share(
 
 
 @planned
+def spread(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Spread | None = None
+) -> Tensor:
+    """Compute ``share`` with Triton's plain loop instead of TMA, which starts faster behind an ordinary kernel.
+
+    The preceding kernel may write every argument. Calls on one device must not overlap: see ``split_k``.
+
+    Raises:
+        NotImplementedError: the table has no tile for the shape, the elements have 32 bits, the GPU is older than
+            Hopper, or the shape needs more programs than the GPU has multiprocessors.
+    """
+    _require_pdl(x)
+    out = checked(x, weight, bias, out)
+    config = config or linear_spread.SPREAD(x.device, *x.shape, len(weight))
+    if config is None or x.element_size() != 2:
+        raise NotImplementedError(f"spread has no tile for {len(x)} rows at K={x.shape[1]}, N={len(weight)}, {x.dtype}")
+    linear_spread.launch(x, weight, bias, out, config)
+    return out
+
+
+@planned
 def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Compute the product. Each program loads whole weight rows to registers before the preceding kernel has ended.
 
@@ -174,8 +197,8 @@ def linear(
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         bias: ``[N]`` or None.
         out: ``[M, N]`` to write into; allocated when None.
-        config: "gemv", "split_k", "direct", "stream", "share" or "torch"; by default the entry of the
-            GPU's table for the shape.
+        config: "gemv", "split_k", "direct", "stream", "share", "spread" or "torch"; by default the entry of the GPU's
+            table for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``, accumulated in float32.
@@ -187,9 +210,10 @@ def linear(
     if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
         return call_library(torch_linear, x, weight, bias, out=out)
     name = config or BEST(x.device, *x.shape, len(weight))
-    if name in ("direct", "stream", "share"):
+    if name in ("direct", "stream", "share", "spread"):
+        variants = {"direct": direct, "stream": stream, "share": share, "spread": spread}
         try:
-            return {"direct": direct, "stream": stream, "share": share}[name](x, weight, bias, out=out)
+            return variants[name](x, weight, bias, out=out)
         except NotImplementedError:
             if config:
                 raise
@@ -256,6 +280,7 @@ VARIANTS = {
     "gemv_pdl": gemv_pdl,
     "stream": stream,
     "share": share,
+    "spread": spread,
     "direct": direct,
     "best": linear,
 }
@@ -271,7 +296,9 @@ def _streams_at(M: int, K: int, N: int) -> SearchSpace:
 
 
 def _variants_at(M: int, K: int, N: int) -> SearchSpace:
-    rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "split_k": 256}
+    most = linear_spread.MOST_ROWS
+    rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "spread": most}
+    rows |= {"split_k": 256}
     few = [name for name, most in rows.items() if most >= M]
     return search_space("best", [*few, "torch"], M, K, N)
 
@@ -282,5 +309,6 @@ CANDIDATES = {
     "gemv_pdl": vectors_at,
     "stream": _streams_at,
     "share": linear_share.shares_at,
+    "spread": linear_spread.spreads_at,
     "best": _variants_at,
 }
