@@ -29,7 +29,7 @@ from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
-from lockstep.timing.detectable_effect import epochs_to_detect
+from lockstep.timing.detectable_effect import detectable_by_error, epochs_to_detect
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:
@@ -165,20 +165,15 @@ def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
         newest = f"{significant(number.value, 4)} {shown.what.unit}"
         facts.append((f"Newest {shown.what.label.lower()}", newest, number.ends(" – ")))
     if shown.analysis:
-        facts += _noise_facts(shown.analysis, shown.follows)
+        follows = shown.what.label.lower() if shown.follows == shown.what.name else shown.follows
+        facts += _noise_facts(shown.analysis, follows)
     elif picture is None:
         facts.append(("Noise", "…", "looking for changes"))
     if numbers and (repeats := _epochs_for_1_percent(numbers[-1][0])):
         point = numbers[-1][0]
         facts.append(("Epochs to detect a change of 1 %", str(repeats), f"in one run, which has {point.epochs}"))
-    if numbers and numbers[-1][0].mde is not None:
-        facts.append(
-            (
-                "MDE of one run",
-                f"{100 * (numbers[-1][0].mde or 0):.2f} %",
-                "5 % false alarms, 80 % power",
-            )
-        )
+    if numbers and (mde := _mde(numbers[-1][0])) is not None:
+        facts.append(("MDE of one run", f"{100 * mde:.2f} %", "5 % false alarms, 80 % power"))
     if numbers and numbers[-1][0].check_error is not None:
         facts.append(_accuracy_fact(numbers[-1][0]))
     facts.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))
@@ -213,6 +208,14 @@ def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]
         ("MDE", mde, "smallest change detected within three commits"),
         ("Commits to see 1 %", "–" if repeats is None else str(repeats), "measured after the change"),
     ]
+
+
+def _mde(point: Point) -> float | None:
+    """Return the smallest change that one run could have shown. A cost's follows from its interval."""
+    error = point.ratio_error or point.error
+    if point.mde is not None or error is None or point.epochs < 2:
+        return point.mde
+    return detectable_by_error(error, point.epochs)
 
 
 def _epochs_for_1_percent(point: Point) -> int | None:

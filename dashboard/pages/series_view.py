@@ -17,6 +17,7 @@ from lockstep.compare.status import checks_of, found_of, names_by_key
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
+from lockstep.record.quantity import COSTS, PAIRED
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class SeriesView:
         rows: the rows by commit hash.
         what: the quantity.
         found: the changes of the series.
-        analysis: the analysis of the series' followed quantity; ``None`` while it is pending, or if the detector does
-            not follow the series.
-        name: the detector's name of the series; ``None`` in the same cases as ``analysis``.
-        follows: the quantity that the detector follows; "" if unknown.
+        analysis: the analysis of the series' followed quantity, or of the ratio that is followed instead of a cost's
+            time; ``None`` while it is pending, or if the detector follows neither.
+        name: the detector's name of the series; ``None`` if the detector does not follow the series itself.
+        follows: the quantity that ``analysis`` is of; "" if unknown.
     """
 
     points: tuple[tuple[Point, Measured | None], ...]
@@ -55,6 +56,11 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
     names = names_by_key(results, address.machine).get(key, ())
     followed = picture.noise if picture else {}
     name = next((name for name in names if name in followed), None)
+    noise, follows = name, _page_quantity(name.quantity) if name else ""
+    if name is None and (ratio := _ratio_of(key)):
+        others = names_by_key(results, address.machine).get(ratio, ())
+        noise = next((other for other in others if other in followed), None)
+        follows = noise.quantity.replace("_", " ") if noise else ""
     what = described(rows.values(), address.quantity or offered(results, address, key)[0].name)
     of = "speedup" if what.name == "speedup" else "latency"
     return SeriesView(
@@ -62,10 +68,19 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
         rows,
         what,
         found_of(results, key, picture) if what.name != "error" else checks_of(key, picture),
-        picture.behaviour(name) if picture and name else None,
+        picture.behaviour(noise) if picture and noise else None,
         name,
-        _page_quantity(name.quantity) if name else "",
+        follows,
     )
+
+
+def _ratio_of(key: SeriesKey) -> SeriesKey | None:
+    """Return the series of the ratio that is followed instead of a cost's time; ``None`` for any other series."""
+    for time, ratio in PAIRED.items():
+        # The suite of an operation is joined by an underscore: grouped.mlp_behind.
+        if time in COSTS and key.suite.endswith((f".{time}", f"_{time}")):
+            return key._replace(suite=key.suite.removesuffix(time) + ratio)
+    return None
 
 
 @remembered

@@ -20,7 +20,17 @@ def detectable(epochs: Sequence[float]) -> float:
     """
     if len(epochs) < 2:
         return math.inf
-    return math.expm1(_reach(len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs)))
+    return detectable_by_error(stdev(epochs) / math.sqrt(len(epochs)), len(epochs))
+
+
+def detectable_by_error(error: float, epochs: int) -> float:
+    """Return the smallest relative change that a number would detect, as ``detectable``.
+
+    Args:
+        error: standard error of the number's logarithm.
+        epochs: number of independent values from which the error was computed.
+    """
+    return math.expm1(_reach(epochs - 1) * error) if epochs >= 2 else math.inf
 
 
 def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:

@@ -101,6 +101,28 @@ def test_the_page_of_a_series_marks_its_change(shown):
     assert latency.found == ()
 
 
+def facts_of(shown, quantity):
+    """The facts of a series' page, by label: the number and what is said of it."""
+    results, _, picture = shown
+    seen = view(results, SeriesAddress(*HOST._replace(suite=f"linear.{quantity}")), picture)
+    told = (tuple(part.children for part in fact.children) for fact in series.facts(seen, picture))
+    return {label: (number, said) for label, number, said in told}
+
+
+@pytest.mark.parametrize("quantity", ["host", "behind", "behind_speedup", "energy", "compile"])
+def test_the_page_of_a_cost_says_its_noise_and_what_would_show(shown, quantity):
+    facts = facts_of(shown, quantity)
+    name = "behind speedup" if quantity.startswith("behind") else quantity
+    assert facts["Noise"][1].endswith(f"run to run, of the {name}")
+    noise, seen, once = (float(facts[label][0].split()[0]) for label in ("Noise", "MDE", "MDE of one run"))
+    assert 0 < noise < seen
+    # The interval of five values is 1 % either way, of the compile time 3 % and behind a kernel 0.3 or 0.1 %: 3.30
+    # standard errors, of which a change must have 3.72 to be seen.
+    wide = {"compile": 3.0, "behind": 0.3, "behind_speedup": 0.1}.get(quantity, 1.0)
+    assert once == pytest.approx(wide * 3.72 / 3.30, rel=0.05)
+    assert facts["MDE of one run"][1] == "5 % false alarms, 80 % power"
+
+
 def test_a_row_of_a_cost_has_its_unit_and_direction(shown):
     rows = {row.key: row for row in newest_rows(shown[0], MACHINE)}
     units = {
