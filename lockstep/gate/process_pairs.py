@@ -264,8 +264,9 @@ class ProcessPairs:
 def _refused(key: SeriesKey, base: Record, head: Record) -> Verdict:
     """Return the verdict on a case that at least one side cannot run."""
     if head.state == "na":
-        outcome, reason = ("na", head.reason) if base.state != "ok" else ("removed", f"head: {head.reason}")
-        return Verdict(key, "na" if outcome == "na" else "removed", reason)
+        if base.state == "ok":
+            return Verdict(key, "removed", f"head: {head.reason}")
+        return Verdict(key, "na", head.reason)
     if head.state == "failed":
         return Verdict(key, "failed", head.reason, in_base=base.state == "failed")
     if base.state == "na":
