@@ -27,6 +27,7 @@ from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.record.file import SUFFIX, write_records
 from lockstep.record.model import Provenance
 from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
+from lockstep.suite.evaluate import in_history
 from lockstep.suite.model import PROTOCOL_VERSION, Suite
 
 #: asv's name of the environment, the same as for ``lockstep run``.
@@ -128,7 +129,9 @@ def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
 
 def followed_cases(suite: Suite) -> list[str]:
     """Return the cases at which a history measures every variant. All cases would be several times as many."""
-    return [case.label for case in suite.cases if all(suite.follows(name, case, "cold") for name in suite.variants())]
+    return [
+        case.label for case in suite.cases if all(in_history(suite, name, case, "cold") for name in suite.variants())
+    ]
 
 
 def _numbers(suite: Suite, codes: Mapping[CaseKey, CaseCode]) -> dict[str, Sequence[float]]:

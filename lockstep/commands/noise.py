@@ -25,6 +25,7 @@ from lockstep.record.printed_table import reasons
 from lockstep.record.terminal import plain_table, wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.evaluate import in_history
 from lockstep.suite.model import CACHE_STATES, Suite
 from lockstep.timing.reference_clocks import ReferenceClocks
 
@@ -178,7 +179,7 @@ def _twin(suite: Suite, label: str, l2: str, turn: int) -> str:
 
     Measuring every variant twice would double the length of a round, and arms agree less in a longer round.
     """
-    followed = [name for name in suite.variants() if suite.follows(name, suite.case(label), l2)]
+    followed = [name for name in suite.variants() if in_history(suite, name, suite.case(label), l2)]
     return followed[turn % len(followed)]
 
 

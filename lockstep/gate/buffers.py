@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from lockstep.gate.namespaces import Sides
+from lockstep.suite.evaluate import bind
 from lockstep.suite.family import Family, takes_out
-from lockstep.suite.model import bind
 from lockstep.timing.argument_sets import ArgumentSet, place, restorer
 from lockstep.timing.arms import Arm, BoundCall, move
 

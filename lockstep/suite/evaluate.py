@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.suite.case import Case
-from lockstep.suite.model import Cost, Suite, SuiteError, bind
+from lockstep.suite.model import Cost, Suite, SuiteError
 
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw
+
+
+def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: int = 0) -> dict[str, Any]:
+    """Return the entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
+
+    ``out`` may be missing: the owner of the output buffers adds it. The first ``leading`` parameters are left out: the
+    caller passes them by position.
+
+    Raises:
+        SuiteError: a required parameter is missing.
+    """
+    parameters = list(inspect.signature(function).parameters.values())[leading:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(available)
+    missing = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind is not parameter.VAR_POSITIONAL
+        and parameter.name not in {"out", *available}
+    ]
+    if missing:
+        raise SuiteError(
+            f"{function.__module__}.{function.__qualname__} needs {', '.join(missing)}; "
+            f"available: {', '.join(available) or 'nothing'}"
+        )
+    return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}
 
 
 def inputs_of(suite: Suite, case: Case, new: Draw) -> dict[str, Any]:
@@ -50,3 +78,13 @@ def summands_of(suite: Suite, case: Case) -> int:
 def skip_reason(suite: Suite, variant: str, case: Case) -> str:
     """Return why the suite does not measure a variant at a case that the variant supports, or ""."""
     return suite.skips(variant, **bind(suite.skips, case, leading=1))
+
+
+def in_history(suite: Suite, variant: str, case: Case, l2: str) -> bool:
+    """Return whether a history measures this series. Quick cases are few, so all of their series are measured."""
+    if type(suite).full_history is Suite.full_history or case not in suite.cases:
+        return True
+    if l2 == "cold" and suite.full_history(**bind(suite.full_history, case)):
+        return True
+    here = l2 == "cold" or suite.warm_history(**bind(suite.warm_history, case))
+    return here and variant in (suite.baseline, *suite.tracked)

@@ -195,15 +195,6 @@ class Suite(ABC):
         known = "\n  ".join(case.label for case in self.all_cases)
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
 
-    def follows(self, variant: str, case: Case, l2: str) -> bool:
-        """Return whether a history measures this series. Quick cases are few, so all of their series are measured."""
-        if type(self).full_history is Suite.full_history or case not in self.cases:
-            return True
-        if l2 == "cold" and self.full_history(**bind(self.full_history, case)):
-            return True
-        here = l2 == "cold" or self.warm_history(**bind(self.warm_history, case))
-        return here and variant in (self.baseline, *self.tracked)
-
     def digest(self) -> str:
         """Return the benchmark version: ``own_version``, or the version of the stored series that it continues."""
         own, stored = self.continues
@@ -296,30 +287,3 @@ def _benchmark_of(quantity: str) -> Callable[..., None]:
 
     measured.__name__ = quantity
     return measured
-
-
-def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: int = 0) -> dict[str, Any]:
-    """Return the entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
-
-    ``out`` may be missing: the owner of the output buffers adds it. The first ``leading`` parameters are left out: the
-    caller passes them by position.
-
-    Raises:
-        SuiteError: a required parameter is missing.
-    """
-    parameters = list(inspect.signature(function).parameters.values())[leading:]
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return dict(available)
-    missing = [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind is not parameter.VAR_POSITIONAL
-        and parameter.name not in {"out", *available}
-    ]
-    if missing:
-        raise SuiteError(
-            f"{function.__module__}.{function.__qualname__} needs {', '.join(missing)}; "
-            f"available: {', '.join(available) or 'nothing'}"
-        )
-    return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}

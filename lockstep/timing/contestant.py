@@ -152,7 +152,7 @@ class _Contestant:
     def prepares(self) -> list[str]:
         """Return the names of the inputs that the variant prepares offline."""
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
-        from lockstep.suite.model import bind
+        from lockstep.suite.evaluate import bind
 
         prepare = self.family.prepare.get(self.variant)
         return list(bind(prepare, self.sets[0]["inputs"])) if prepare else []
@@ -173,9 +173,9 @@ class _Contestant:
     def set_up(self, lengths: Sequence[int]) -> None:
         """Bind every set, warm up, and capture a replay of each length."""
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
+        from lockstep.suite.evaluate import bind
         from lockstep.suite.family import takes_out
         from lockstep.suite.inputs import tensors_of
-        from lockstep.suite.model import bind
 
         self.prepare(len(self.sets))
         function = self.family.variants[self.variant]

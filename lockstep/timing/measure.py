@@ -16,10 +16,10 @@ from lockstep.machine_code.observed import Observer
 from lockstep.record.model import TWIN, CostEstimate, Record
 from lockstep.record.quantity import PAIRED
 from lockstep.suite.case import Case
-from lockstep.suite.evaluate import cost_of, skip_reason
+from lockstep.suite.evaluate import cost_of, in_history, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Suite
+from lockstep.suite.model import Cost, Suite
 from lockstep.timing.argument_sets import set_count, size_of
 from lockstep.timing.behind import Behind
 from lockstep.timing.check import Checked, Checker, brief, without_frames
@@ -190,7 +190,8 @@ class Measurer:
             if not touched:
                 return list(records.values())
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
-            floor = self.controls.floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
+            cost = cost_of(suite, case)
+            floor = self.controls.floor(*cost) if self.device.kind == "cuda" else 0.0
             sets = set_count(min(touched.values()), whole, floor, self.device, l2)
             meters = self._meters(costs, suite.baseline, list(arms), reference_mhz or {}, trusted)
             outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz, trusted, meters)
@@ -201,7 +202,7 @@ class Measurer:
             return give_up("out of memory for this case's argument sets", "failed")
         except Disqualified as error:
             raise DeviceLost("", error.evidence, error.rule) from error
-        outcomes, impossible = self._plausible(suite, case, l2, outcomes)
+        outcomes, impossible = self._plausible(suite, case, l2, cost, outcomes)
         for arm, failure in {**failures, **impossible}.items():
             rule = failure.rule if isinstance(failure, Disqualified) else ""
             records[arm] = replace(blank, variant=arm, state="failed", reason=str(failure), rule=rule)
@@ -209,7 +210,7 @@ class Measurer:
         for arm, outcome in outcomes.items():
             passed = checked[arms[arm]]
             records[arm] = replace(
-                self._fill(replace(blank, variant=arm, state="ok"), suite, case, outcome),
+                self._fill(replace(blank, variant=arm, state="ok"), cost, outcome),
                 check_error=passed.accuracy.norm,
                 accuracy=passed.accuracy,
                 deterministic=passed.deterministic,
@@ -226,7 +227,7 @@ class Measurer:
             raise NotImplementedError("not in this commit")
         if reason := skip_reason(suite, name, case):
             raise NotImplementedError(reason)
-        if self.history and not suite.follows(name, case, l2):
+        if self.history and not in_history(suite, name, case, l2):
             raise NotImplementedError("a history measures it at other cases (full_history of its suite)")
         key = suite.name, case.label, name
         if key not in self._checked:
@@ -326,10 +327,10 @@ class Measurer:
         return meters
 
     def _plausible(
-        self, suite: Suite, case: Case, l2: str, outcomes: Mapping[str, Outcome]
+        self, suite: Suite, case: Case, l2: str, cost: Cost, outcomes: Mapping[str, Outcome]
     ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
         """Return the outcomes that are possible on this device, and errors by arm for impossible outcomes."""
-        cost, limits = cost_of(suite, case), Limits.of(self.device)
+        limits = Limits.of(self.device)
         copy_rate = self.controls.best_rate("copy") if self.device.kind == "cuda" else None
         refused: dict[str, Exception] = {}
         for arm, outcome in outcomes.items():
@@ -343,15 +344,14 @@ class Measurer:
             kept = {arm: replace(outcome, ratio=None, ratio_samples=()) for arm, outcome in kept.items()}
         return kept, refused
 
-    def _fill(self, record: Record, suite: Suite, case: Case, outcome: Outcome) -> Record:
-        flops, moved = cost_of(suite, case)
+    def _fill(self, record: Record, cost: Cost, outcome: Outcome) -> Record:
         return replace(
             record,
             latency=outcome.latency,
             speedup=outcome.ratio,
-            flops=flops,
-            bytes=moved,
-            floor_s=self.controls.floor(flops, moved),
+            flops=cost.flops,
+            bytes=cost.bytes,
+            floor_s=self.controls.floor(*cost),
             floor_source="measured",
             mde=outcome.mde,
             rounds=outcome.rounds,

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from lockstep.suite.case import Case
-from lockstep.suite.evaluate import inputs_of
+from lockstep.suite.evaluate import bind, inputs_of
 from lockstep.suite.family import Family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.model import Suite, bind
+from lockstep.suite.model import Suite
 from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, WrongResult, named_tensors, without_frames
 from lockstep.timing.device import Device

@@ -22,10 +22,10 @@ from lockstep.machine_code.targets import Target
 from lockstep.processes.children import end_with_parent, reap, start
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites, nearest
-from lockstep.suite.evaluate import buffers_of, inputs_of
+from lockstep.suite.evaluate import bind, buffers_of, inputs_of
 from lockstep.suite.family import Family, import_module, load_family, takes_out
 from lockstep.suite.inputs import Draw
-from lockstep.suite.model import Suite, SuiteError, bind
+from lockstep.suite.model import Suite, SuiteError
 
 #: Name of the variant with its current configuration, which a candidate must beat.
 INCUMBENT = "now"

@@ -22,9 +22,9 @@ from kernels.grouped.group_layouts import Groups
 from kernels.grouped.packed import mlp_train_warp_specialized
 from kernels.grouped.products import TMA, TRITON
 from lockstep.suite.case import Case
+from lockstep.suite.evaluate import bind
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.model import bind
 from lockstep.timing.check import Checker, WrongResult
 
 SUITES = {suite.op: suite for suite in (suites.Linear(), suites.LinearTrain(), suites.Mlp(), suites.MlpTrain())}

@@ -9,9 +9,9 @@ from compiling import compile_in_subprocess
 from benchmarks.norm_linear import NormLinear
 from kernels.norm_linear import VARIANTS
 from lockstep.suite.case import Case
+from lockstep.suite.evaluate import bind
 from lockstep.suite.family import load_family
 from lockstep.suite.inputs import Draw, map_tensors
-from lockstep.suite.model import bind
 from lockstep.timing.check import Checker
 
 SUITE = NormLinear()

@@ -25,8 +25,9 @@ from lockstep.suite.discovery import (
     packages_under_test,
     pick_suites,
 )
+from lockstep.suite.evaluate import bind, in_history
 from lockstep.suite.family import load_family
-from lockstep.suite.model import PROTOCOL_VERSION, SuiteError, bind
+from lockstep.suite.model import PROTOCOL_VERSION, SuiteError
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -373,18 +374,18 @@ def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
     one, two = suite.cases
 
     def followed(case, l2):
-        return [name for name in suite.variants() if suite.follows(name, case, l2)]
+        return [name for name in suite.variants() if in_history(suite, name, case, l2)]
 
     assert followed(one, "cold") == ["plain", "op.fast", "op.slow"]
     assert followed(two, "cold") == followed(one, "warm") == ["plain", "op.fast"]
     assert followed(two, "warm") == []
     cold = changed_suite(suite, warm_history=lambda M: False)
-    assert not any(cold.follows("plain", case, "warm") for case in suite.cases)
+    assert not any(in_history(cold, "plain", case, "warm") for case in suite.cases)
     assert suite.digest() == load().digest()
-    assert all(load().follows(name, two, "warm") for name in suite.variants())
+    assert all(in_history(load(), name, two, "warm") for name in suite.variants())
     # What a machine without a GPU measures is few as it is.
     only_quick = changed_suite(suite, cases=(one,), quick=(two,))
-    assert only_quick.follows("op.slow", two, "warm")
+    assert in_history(only_quick, "op.slow", two, "warm")
 
 
 def test_a_new_variant_goes_on_with_the_series(load):
