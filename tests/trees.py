@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.publish import analyse_store
-from lockstep.compare.read_rows import rows_of
+from lockstep.compare.join_points import rows_of
 from lockstep.history.store import Store
 from lockstep.record.file import write_records
 from lockstep.record.model import Clocks, Estimate, Provenance, Record

@@ -20,8 +20,8 @@ from lockstep.alerts.findings import Findings
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
 from lockstep.compare.difference import geomean
+from lockstep.compare.join_points import rows_at
 from lockstep.compare.number_format import whole
-from lockstep.compare.read_rows import rows_at
 from lockstep.compare.rows import STATE_LABELS, described
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.model import Commit, Run

@@ -25,7 +25,7 @@ from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
-from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
+from lockstep.compare.join_points import newest_rows, rows_at, rows_over
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.rows import VALUE, Row, described, quantities_of, series_of
 from lockstep.compare.status import checks_of, found_of

@@ -34,8 +34,8 @@ from dashboard.pages.parts import (
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.service import AlertService
+from lockstep.compare.join_points import newest_rows
 from lockstep.compare.number_format import whole
-from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.status import Statuses, reference
 from lockstep.compare.verdict import SIGNS
 from lockstep.history.model import Commit

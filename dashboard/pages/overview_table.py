@@ -12,7 +12,7 @@ import numpy as np
 from dashboard.address import SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
 from dashboard.pages.row_source import Values, key_values, or_none, percents
-from lockstep.compare.read_rows import newest_rows
+from lockstep.compare.join_points import newest_rows
 from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE, series_of
 from lockstep.compare.status import Status, Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict

@@ -11,7 +11,7 @@ from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.change_facts import SeriesName
-from lockstep.compare.read_rows import rows_of
+from lockstep.compare.join_points import rows_of
 from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of, series_of
 from lockstep.compare.status import checks_of, found_of, names_by_key
 from lockstep.history.model import Point, SeriesKey

@@ -24,7 +24,8 @@ from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import require_triton
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.workspace import BUFFERS
-from kernels.kda.arguments import FLOATS, RANK, Outputs, Sizes, buffer_of, joint_of, pack, pack_as_source, sizes_of
+from kernels.kda.arguments import RANK, Outputs, buffer_of, joint_of, pack, pack_as_source, sizes_of
+from kernels.kda.library import eight, merged
 from kernels.kda.prefill_kernel import prefill
 from kernels.kda.product_kernel import product
 from kernels.kda.rows_kernel import decode_rows
@@ -35,83 +36,6 @@ from kernels.kda.tiles_kernel import decode_tiles
 #: Variant that ``kda`` calls. "aligned" is 1 if rows of the merged result are multiples of 16 bytes. With 4 heads they
 #: are not, and cuBLAS falls back to a kernel of half the speed (H200, docs/kernels/kda.md).
 BEST = TABLE.choice("best", str, "M K N aligned", upto="M")
-
-
-def eight(
-    x: Tensor,
-    w_q: Tensor,
-    w_k: Tensor,
-    w_v: Tensor,
-    w_beta: Tensor,
-    w_fa: Tensor,
-    w_ga: Tensor,
-    w_fb: Tensor,
-    w_gb: Tensor,
-    *,
-    out: Tensor | None = None,
-) -> Outputs:
-    """Compute eight products, one for each layer, as in the model before its weights were merged.
-
-    Args:
-        x: [M, K].
-        w_q: [D, K]; so are ``w_k`` and ``w_v``.
-        w_k: [D, K].
-        w_v: [D, K].
-        w_beta: [H, K].
-        w_fa: [R, K]; so is ``w_ga``.
-        w_ga: [R, K].
-        w_fb: [D, R]; so is ``w_gb``.
-        w_gb: [D, R].
-        out: flat buffer, see the module.
-
-    Returns:
-        (q, k, v, beta, f, g): [M, D] each, beta [M, H].
-
-    Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
-    """
-    expect(x, "x", shape=(None, None), dtype=FLOATS)
-    expect(w_fb, "w_fb", shape=(None, None), dtype=x.dtype, device=x.device)
-    expect(w_beta, "w_beta", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
-    sizes = Sizes(x.shape[0], x.shape[1], w_fb.shape[0], w_beta.shape[0], w_fb.shape[1])
-    M, K, D, H, R = sizes
-    for weight, name in ((w_q, "w_q"), (w_k, "w_k"), (w_v, "w_v")):
-        expect(weight, name, shape=(D, K), dtype=x.dtype, device=x.device)
-    for weight, name in ((w_fa, "w_fa"), (w_ga, "w_ga")):
-        expect(weight, name, shape=(R, K), dtype=x.dtype, device=x.device)
-    expect(w_gb, "w_gb", shape=(D, R), dtype=x.dtype, device=x.device)
-    # beta comes last, because after its H columns the next part would not begin at a multiple of 16 bytes.
-    parts = buffer_of(x, sizes, out).split([M * n for n in (D, D, D, R, R, D, D, H)])
-    q, k, v, f_a, g_a, f, g, beta = (part.view(M, -1) for part in parts)
-    for weight, target in ((w_q, q), (w_k, k), (w_v, v), (w_beta, beta), (w_fa, f_a), (w_ga, g_a)):
-        torch.mm(x, weight.t(), out=target)
-    torch.mm(f_a, w_fb.t(), out=f)
-    torch.mm(g_a, w_gb.t(), out=g)
-    return q, k, v, beta, f, g
-
-
-def merged(x: Tensor, w_qkvbfg: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute the six layers that read ``x`` as one product, then f and g as one batched product (SGLang PR 17801).
-
-    Args:
-        x: [M, K].
-        w_qkvbfg: [3·D + H + 2·R, K], the rows of q, k, v, beta, f_a, g_a in the source's order.
-        w_fg: [2, D, R], ``w_fb`` and ``w_gb``.
-        out: flat buffer, see the module.
-
-    Returns:
-        As ``eight``; q, k, v and beta are slices of one [M, N] matrix.
-
-    Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
-    """
-    sizes = sizes_of(x, w_qkvbfg, "w_qkvbfg", w_fg)
-    D, H, R = sizes.D, sizes.H, sizes.R
-    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
-    torch.mm(x, w_qkvbfg.t(), out=joint)
-    q, k, v, beta, low_rank = joint.split((D, D, D, H, 2 * R), dim=1)
-    torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
-    return q, k, v, beta, fg[0], fg[1]
 
 
 @planned

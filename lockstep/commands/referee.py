@@ -24,7 +24,7 @@ from lockstep.processes.import_torch import load_torch
 from lockstep.record.shared_fields import json_line
 from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import NoVerdict, Referee
-from lockstep.referee.source import Source, Submission
+from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import CORRECT, Outcome, Verdict
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 from lockstep.suite.model import CACHE_STATES, SuiteError
@@ -109,7 +109,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         return cls.run_from_args(args)
 
 
-def _source(args: argparse.Namespace) -> Source:
+def _source(args: argparse.Namespace) -> ProblemDefinition:
     """Return the problem that the command line names.
 
     Raises:
@@ -124,15 +124,15 @@ def _source(args: argparse.Namespace) -> Source:
         "workloads": args.workloads,
     }
     if args.kernelbench:
-        return Source("kernelbench", args.kernelbench, **common)
+        return ProblemDefinition("kernelbench", args.kernelbench, **common)
     if args.flashinfer:
-        return Source("flashinfer", args.flashinfer, **common)
+        return ProblemDefinition("flashinfer", args.flashinfer, **common)
     variant = "" if args.against.partition(":")[0].endswith(".py") else args.against
     if args.suite.partition(":")[0].endswith(".py"):
-        return Source("suite", args.suite, against=variant, **common)
+        return ProblemDefinition("suite", args.suite, against=variant, **common)
     conf = Config.load(args.config)
     found = load_suites(Path(conf.benchmark_dir))
-    return Source(
+    return ProblemDefinition(
         "suite",
         args.suite,
         against=variant,

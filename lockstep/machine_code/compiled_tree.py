@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
-from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
+from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiler_facts import CompilerFacts, facts_from
 from lockstep.machine_code.launch_bypass import bypassing

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from lockstep.gpu.toolchain import assembler_version
+from lockstep.gpu.triton_assembler import assembler_version
 from lockstep.machine_code.targets import Target
 
 #: Options that say where files are, or repeat the target.

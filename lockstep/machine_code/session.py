@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
+from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.compiler_facts import CompilerFacts, facts_from
 from lockstep.machine_code.model import (
     CaseCode,

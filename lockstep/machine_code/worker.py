@@ -47,7 +47,7 @@ def main() -> int:
         sys.exit(too_old)
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-    from lockstep.gpu.toolchain import keep_toolchain
+    from lockstep.gpu.triton_assembler import keep_toolchain
     from lockstep.machine_code.reproducible_assembly import fix_addresses
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites

@@ -1,4 +1,6 @@
-"""Exit statuses that every verb shares. Each verb defines 1 and 2 itself; docs/exit-statuses.md has the table."""
+"""Exit statuses that every verb shares, and those of worker processes. Each verb defines 1 and 2 itself;
+docs/exit-statuses.md has the table.
+"""
 
 from __future__ import annotations
 
@@ -18,3 +20,6 @@ USAGE = 4
 
 #: Ctrl-C; the same status as shells report.
 INTERRUPTED = 128 + signal.SIGINT
+
+#: A worker process whose CUDA context broke; its parent starts another.
+CONTEXT_LOST = 70

@@ -20,8 +20,8 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from lockstep.processes.children import Child, ended, kill_group, reap, start
+from lockstep.processes.exit_status import CONTEXT_LOST
 from lockstep.processes.template import Template
-from lockstep.processes.worker import CONTEXT_LOST
 
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
 HOME = Path(__file__).parents[2]

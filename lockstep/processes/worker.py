@@ -16,9 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lockstep.processes.children import end_with_parent
-
-#: Exit status of a worker whose CUDA context broke.
-CONTEXT_LOST = 70
+from lockstep.processes.exit_status import CONTEXT_LOST
 
 
 class WorkerProcess:

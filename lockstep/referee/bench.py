@@ -11,7 +11,7 @@ from lockstep.referee.error_rate import Stage
 from lockstep.referee.flashinfer import flashinfer_problem
 from lockstep.referee.kernelbench import kernelbench_problem
 from lockstep.referee.problem import Candidate, Problem
-from lockstep.referee.source import Refused, Source, Submission
+from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.referee.suites import suite_problem
 from lockstep.suite.model import Suite
 from lockstep.timing.check import brief
@@ -29,7 +29,7 @@ PLANS: Mapping[Stage, Plan] = {
 }
 
 
-def open_problem(source: Source, device: Device) -> Problem:
+def open_problem(source: ProblemDefinition, device: Device) -> Problem:
     """Return the problem of a source.
 
     Raises:

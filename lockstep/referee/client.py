@@ -9,7 +9,7 @@ from lockstep.processes.watched import Watched
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 from lockstep.referee.error_rate import Stage
-from lockstep.referee.source import Refused, Source, Submission
+from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.suite.model import SuiteError
 
 
@@ -21,7 +21,7 @@ class RefereeWorker(Watched):
         incumbent: name of the problem's own incumbent, or "".
     """
 
-    def __init__(self, source: Source, silence_s: float) -> None:
+    def __init__(self, source: ProblemDefinition, silence_s: float) -> None:
         """Start the worker and wait until it has opened the problem.
 
         Args:

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 def main() -> int:
     """Serve requests until standard input ends."""
     process = WorkerProcess("lockstep referee contestant")
-    process.parser.add_argument("--problem", type=json.loads, required=True, help="a Source as JSON")
+    process.parser.add_argument("--problem", type=json.loads, required=True, help="a ProblemDefinition as JSON")
     process.parser.add_argument("--candidate", type=json.loads, required=True, help="a Submission as JSON, or null")
     process.parser.add_argument("--scratch", type=Path, required=True)
     options = process.parse()
     load_torch()
     # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.referee.bench import open_problem
-    from lockstep.referee.source import Source, Submission
+    from lockstep.referee.problem_definition import ProblemDefinition, Submission
     from lockstep.timing.contestant import serve
     from lockstep.timing.device import open_device
 
-    problem = open_problem(Source(**options.problem), open_device())
+    problem = open_problem(ProblemDefinition(**options.problem), open_device())
 
     def load() -> tuple[Family, str]:
         if options.candidate is None:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from lockstep.referee.problem import REFERENCE, Candidate, Problem, cache_state, chosen, import_file, member
-from lockstep.referee.source import Source
+from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.case import Case
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Cost, Suite, SuiteError
@@ -43,7 +43,7 @@ class FlashInferBench(Suite):
 
     family = "flashinfer"
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ProblemDefinition) -> None:
         path = Path(source.definition)
         self._definition = _json(path.read_text(encoding="utf-8"), str(path))
         for key in ("name", "axes", "inputs", "outputs", "reference"):
@@ -179,7 +179,7 @@ class FlashInferBench(Suite):
         return drawn.item() if spec["shape"] is None else drawn
 
 
-def flashinfer_problem(source: Source, device: Device) -> Problem:
+def flashinfer_problem(source: ProblemDefinition, device: Device) -> Problem:
     """Return the problem of a FlashInfer-Bench definition; its reference is the incumbent.
 
     Raises:

@@ -9,7 +9,7 @@ from functools import partial
 
 from lockstep.record.model import Record
 from lockstep.referee.bench import open_problem
-from lockstep.referee.source import Source, Submission
+from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.case import Case
 from lockstep.timing import isolated
 from lockstep.timing.confirm import confirm
@@ -22,7 +22,7 @@ from lockstep.timing.whole_runs import Isolated
 class Entrant:
     """A submission, or the problem's own incumbent (``None``), described as ``lockstep.timing.trial.Under``."""
 
-    source: Source
+    source: ProblemDefinition
     submission: Submission | None
     silence_s: float
     module: str = "lockstep.referee.contestant"
@@ -44,7 +44,7 @@ class Judge:
         SuiteError: the problem cannot be used.
     """
 
-    def __init__(self, source: Source, silence_s: float) -> None:
+    def __init__(self, source: ProblemDefinition, silence_s: float) -> None:
         self._source, self._silence_s = source, silence_s
         device = open_device()
         self._problem = open_problem(source, device)

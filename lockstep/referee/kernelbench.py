@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from lockstep.referee.problem import Candidate, Problem, cache_state, import_file, member
-from lockstep.referee.source import Source
+from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.case import Case
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.model import Cost, Suite, SuiteError
@@ -40,7 +40,7 @@ class KernelBench(Suite):
 
     family = "kernelbench"
 
-    def __init__(self, source: Source, device: torch.device) -> None:
+    def __init__(self, source: ProblemDefinition, device: torch.device) -> None:
         path = Path(source.definition)
         if source.precision not in TOLERANCES:
             raise SuiteError(f"precision {source.precision!r} is not one of {', '.join(TOLERANCES)}")
@@ -102,7 +102,7 @@ class KernelBench(Suite):
         return tensor.to(self._device, self._dtype if tensor.is_floating_point() else tensor.dtype)
 
 
-def kernelbench_problem(source: Source, device: Device) -> Problem:
+def kernelbench_problem(source: ProblemDefinition, device: Device) -> Problem:
     """Return the problem of a KernelBench file; ``Model`` is its incumbent.
 
     Raises:

@@ -13,7 +13,7 @@ from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Record
 from lockstep.referee.client import RefereeWorker
 from lockstep.referee.error_rate import STAGES, Search, Stage, pooled
-from lockstep.referee.source import Refused, Source, Submission
+from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.referee.verdict import Outcome, Verdict, case_rows, evidence, fault
 from lockstep.suite.model import SuiteError
 from lockstep.timing.intervals import exponential
@@ -42,12 +42,12 @@ class Referee:
 
     def __init__(
         self,
-        source: Source,
+        source: ProblemDefinition,
         search: Search,
         silence_s: float,
         *,
         keep: bool = False,
-        worker: Callable[[Source, float], RefereeWorker] = RefereeWorker,
+        worker: Callable[[ProblemDefinition, float], RefereeWorker] = RefereeWorker,
         confirm: Callable[[Submission, Submission | None, list[Record]], list[Record]] | None = None,
     ) -> None:
         self.search = search

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lockstep.referee.source import Source
+from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import match_cases, nearest
 from lockstep.suite.family import Family, Variant
@@ -102,7 +102,7 @@ class Weights(MutableMapping[int, torch.Tensor]):
         return len(self._tensors)
 
 
-def chosen(source: Source, suite: Suite, device: Device) -> tuple[Case, ...]:
+def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Case, ...]:
     """Return the cases that a source selects among the cases that the device measures.
 
     Raises:
@@ -117,7 +117,7 @@ def chosen(source: Source, suite: Suite, device: Device) -> tuple[Case, ...]:
     return here if source.cases or source.every else here[:1]
 
 
-def cache_state(source: Source, device: Device) -> str:
+def cache_state(source: ProblemDefinition, device: Device) -> str:
     """Return the cache state that a source requests."""
     return source.l2 or ("warm" if device.kind == "cpu" else "cold")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from lockstep.referee.problem import Candidate, Problem, cache_state, chosen, function_in, import_file, member
-from lockstep.referee.source import Source
+from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.checkout import import_from
 from lockstep.suite.discovery import is_suite, load_suites, nearest, pick_suites
 from lockstep.suite.family import Family, load_family
@@ -15,7 +15,7 @@ from lockstep.suite.model import Suite, SuiteError
 from lockstep.timing.device import Device
 
 
-def suite_problem(source: Source, device: Device) -> Problem:
+def suite_problem(source: ProblemDefinition, device: Device) -> Problem:
     """Return the problem of a suite; its incumbent is the baseline or the variant ``source.against``.
 
     A candidate is a function that takes inputs by name, and ``out`` if it writes into the suite's buffers. As in a

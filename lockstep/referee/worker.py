@@ -19,20 +19,20 @@ from lockstep.processes.worker import WorkerProcess
 def main() -> int:
     """Serve requests until standard input ends."""
     process = WorkerProcess("lockstep referee worker")
-    process.parser.add_argument("--problem", type=json.loads, required=True, help="a Source as JSON")
+    process.parser.add_argument("--problem", type=json.loads, required=True, help="a ProblemDefinition as JSON")
     options = process.parse()
     load_torch()
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.record.provenance import host_facts
     from lockstep.referee.bench import Bench, open_problem
-    from lockstep.referee.source import Refused, Source, Submission
+    from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
     from lockstep.suite.model import SuiteError
     from lockstep.timing.device import DeviceLost, open_device
 
     device = open_device()
     process.stage("load")
     try:
-        problem = open_problem(Source(**options.problem), device)
+        problem = open_problem(ProblemDefinition(**options.problem), device)
     except (SuiteError, OSError) as error:
         process.emit("ready", host={}, incumbent="", unusable=str(error))
         return 0

@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.suite.adapter import Adapter
-from lockstep.suite.syntax import bound_names, functions_by_line, is_literal, parsed_code, stable_text
+from lockstep.suite.stable_text import is_literal, stable_text
+from lockstep.suite.syntax import bound_names, functions_by_line, parsed_code
 
 #: Package that is not followed, even if a project holds it beside the suites. Its changes raise the protocol version.
 _HARNESS = "lockstep"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from lockstep.gpu.nvml import find_gpu
-from lockstep.gpu.toolchain import keep_toolchain
+from lockstep.gpu.triton_assembler import keep_toolchain
 from lockstep.record.model import Clocks
 from lockstep.timing.clock_agreement import disagreement, host_disagreement, late_work
 from lockstep.timing.cuda_clock import CudaClock, Stamps

@@ -19,7 +19,7 @@ from dashboard.pages.row_source import block, chosen_rows
 from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings
 from lockstep.compare.at_commit import compare_commit
-from lockstep.compare.read_rows import newest_rows
+from lockstep.compare.join_points import newest_rows
 from lockstep.compare.rows import benchmarks_of, suites
 from lockstep.compare.sides import Side, compare
 from lockstep.compare.status import Statuses

@@ -12,7 +12,7 @@ import lockstep.commands.referee  # noqa: F401 — makes the verb known where th
 from lockstep.commands import cli
 from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import Referee
-from lockstep.referee.source import Source
+from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.referee.verdict import Outcome
 from lockstep.timing import trial
 from lockstep.timing.rules import Rule
@@ -85,7 +85,7 @@ def test_an_honest_one_is_judged_and_one_that_no_run_confirms_is_not_faster():
 
     seen, log, doubted = [], [], {}
     referee = Referee(
-        Source("kernelbench", "problem.py"), Search(), 10.0, worker=lambda *_: Worker(log), confirm=confirm
+        ProblemDefinition("kernelbench", "problem.py"), Search(), 10.0, worker=lambda *_: Worker(log), confirm=confirm
     )
     referee.open()
     assert referee.judge(referee.submission("{}", "a")).outcome is Outcome.FASTER

@@ -4,7 +4,7 @@ import pytest
 from kernelbench_problems import CHEATS, CORRECT, TASKS, WRONG
 
 from lockstep.referee.bench import PLANS, Bench, open_problem
-from lockstep.referee.source import Source, Submission
+from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import Outcome, Verdict, fault
 from lockstep.timing.device import CpuDevice
 from lockstep.timing.interleave import QUICK
@@ -19,7 +19,7 @@ def bench(tmp_path_factory):
         if task not in made:
             folder = tmp_path_factory.mktemp("task")
             (folder / f"{task.name}.py").write_text(task.problem())
-            source = Source("kernelbench", str(folder / f"{task.name}.py"))
+            source = ProblemDefinition("kernelbench", str(folder / f"{task.name}.py"))
             made[task] = Bench(open_problem(source, CpuDevice()), CpuDevice()), folder
         return made[task]
 

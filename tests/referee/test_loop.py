@@ -15,10 +15,10 @@ from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Estimate, Record
 from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import NoVerdict, Referee
-from lockstep.referee.source import Refused, Source
+from lockstep.referee.problem_definition import ProblemDefinition, Refused
 from lockstep.referee.verdict import Outcome, Verdict
 
-SOURCE = Source("kernelbench", "problem.py")
+SOURCE = ProblemDefinition("kernelbench", "problem.py")
 
 
 class Worker:

@@ -7,7 +7,7 @@ import torch
 
 from lockstep.referee.bench import PLANS, Bench, open_problem
 from lockstep.referee.problem import Weights
-from lockstep.referee.source import Refused, Source, Submission
+from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.referee.verdict import Outcome, Verdict, fault
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import SuiteError
@@ -163,7 +163,7 @@ def written(tmp_path):
 
 
 def test_two_functions_in_files_meet_on_the_inputs_of_a_third(judge, written):
-    source = Source("suite", written("scales.py", SUITE), every=True)
+    source = ProblemDefinition("suite", written("scales.py", SUITE), every=True)
     by_hand = "def by_hand(gain, x):\n    return x * gain\n\n\ndef _helper():\n    pass\n"
     assert judge(source, by_hand, against=SCALE) is None
     outcome, rule, reason = judge(source, "def wrong(x, gain):\n    return x * gain * 1.1\n", against=SCALE)
@@ -172,7 +172,7 @@ def test_two_functions_in_files_meet_on_the_inputs_of_a_third(judge, written):
 
 
 def test_a_file_names_what_prepares_its_candidate(judge, written):
-    source = Source("suite", written("scales.py", SUITE))
+    source = ProblemDefinition("suite", written("scales.py", SUITE))
     packed = (
         "def packed(x, twice):\n    return x * twice / 2\n\n\ndef _pack(gain):\n    return {'twice': gain * 2}\n\n\n"
     )
@@ -180,7 +180,9 @@ def test_a_file_names_what_prepares_its_candidate(judge, written):
 
 
 def test_what_a_candidate_prepares_cannot_depend_on_activations(judge, written):
-    source = Source("suite", written("scales.py", SUITE.replace("    quick", "    activations = ('x',)\n    quick")))
+    source = ProblemDefinition(
+        "suite", written("scales.py", SUITE.replace("    quick", "    activations = ('x',)\n    quick"))
+    )
     cheats = (
         "def given(result):\n    return result.clone()\n\n\ndef _solve(x, gain):\n    return {'result': x * gain}\n\n\n"
     )
@@ -189,7 +191,7 @@ def test_what_a_candidate_prepares_cannot_depend_on_activations(judge, written):
 
 
 def test_a_candidate_that_raises_is_broken_and_the_reason_is_told(judge, written):
-    source = Source("suite", written("scales.py", SUITE))
+    source = ProblemDefinition("suite", written("scales.py", SUITE))
     outcome, rule, reason = judge(source, "def bad(x):\n    raise RuntimeError('no such thing')\n", against=SCALE)
     assert (outcome, rule, reason) == (Outcome.BROKEN, "", "RuntimeError: no such thing")
 
@@ -206,22 +208,22 @@ def test_a_candidate_that_raises_is_broken_and_the_reason_is_told(judge, written
 )
 def test_a_file_that_cannot_be_loaded_is_refused(judge, written, text, told):
     with pytest.raises(Refused) as refused:
-        judge(Source("suite", written("scales.py", SUITE)), text, against=SCALE)
+        judge(ProblemDefinition("suite", written("scales.py", SUITE)), text, against=SCALE)
     assert told in str(refused.value)
 
 
 def test_a_suite_of_a_file_is_refused_where_it_is_incomplete(written):
     device = CpuDevice()
     with pytest.raises(SuiteError, match="Scale needs cost"):
-        open_problem(Source("suite", written("a.py", SUITE.partition("    def cost")[0])), device)
+        open_problem(ProblemDefinition("suite", written("a.py", SUITE.partition("    def cost")[0])), device)
     with pytest.raises(SuiteError, match="has no quick cases"):
-        open_problem(Source("suite", written("b.py", SUITE.replace("quick = ", ""))), device)
+        open_problem(ProblemDefinition("suite", written("b.py", SUITE.replace("quick = ", ""))), device)
     with pytest.raises(SuiteError, match="no case 'M=7'"):
-        open_problem(Source("suite", written("c.py", SUITE), cases=("M=7",)), device)
+        open_problem(ProblemDefinition("suite", written("c.py", SUITE), cases=("M=7",)), device)
     with pytest.raises(SuiteError, match="no variant 'best'"):
-        open_problem(Source("suite", written("d.py", SUITE), against="best"), device)
+        open_problem(ProblemDefinition("suite", written("d.py", SUITE), against="best"), device)
     with pytest.raises(SuiteError, match="0 suites"):
-        open_problem(Source("suite", written("e.py", "x = 1\n")), device)
+        open_problem(ProblemDefinition("suite", written("e.py", "x = 1\n")), device)
 
 
 NEW = GEMM.partition("batch_size")[0].replace("class Model", "class ModelNew")
@@ -231,7 +233,7 @@ FUSED = NEW.replace(
 
 
 def test_a_kernelbench_problem_gives_both_models_the_same_weights(judge, written):
-    source = Source("kernelbench", written("12_gemm.py", GEMM))
+    source = ProblemDefinition("kernelbench", written("12_gemm.py", GEMM))
     assert judge(source, NEW) is None
     outcome, rule, _ = judge(source, FUSED)  # relu is not leaky relu
     assert (outcome, rule) == (Outcome.WRONG, "wrong-result")
@@ -242,10 +244,10 @@ def test_a_kernelbench_candidate_in_half_precision_is_wrong_in_single(judge, wri
         "x = self.gemm(x)", "x = (x.bfloat16() @ self.gemm.weight.bfloat16().T).float() + self.gemm.bias"
     )
     path = written("12_gemm.py", GEMM)
-    outcome, _, reason = judge(Source("kernelbench", path), half)
+    outcome, _, reason = judge(ProblemDefinition("kernelbench", path), half)
     assert outcome is Outcome.WRONG
     assert "accepted is 0.0001" in reason
-    assert judge(Source("kernelbench", path, precision="bfloat16"), NEW) is None
+    assert judge(ProblemDefinition("kernelbench", path, precision="bfloat16"), NEW) is None
 
 
 def test_a_kernelbench_candidate_replaces_neither_incumbent_nor_reference(judge, written):
@@ -255,26 +257,26 @@ def test_a_kernelbench_candidate_replaces_neither_incumbent_nor_reference(judge,
 """
     text = "import sys\n" + NEW.replace("        x = self.gemm(x)\n", f"{spoils}        x = self.gemm(x)\n")
     assert "1 / 0" in text
-    assert judge(Source("kernelbench", written("12_gemm.py", GEMM)), text) is None
+    assert judge(ProblemDefinition("kernelbench", written("12_gemm.py", GEMM)), text) is None
 
 
 def test_a_kernelbench_file_that_lacks_a_part_is_named(written):
     device = CpuDevice()
     path = written("a.py", GEMM.partition("def get_init_inputs")[0])
     with pytest.raises(SuiteError, match="has no get_init_inputs"):
-        open_problem(Source("kernelbench", path), device)
+        open_problem(ProblemDefinition("kernelbench", path), device)
     with pytest.raises(SuiteError, match="TypeError"):
-        open_problem(Source("kernelbench", written("b.py", GEMM.replace("negative_slope]", "]"))), device)
+        open_problem(ProblemDefinition("kernelbench", written("b.py", GEMM.replace("negative_slope]", "]"))), device)
     with pytest.raises(SuiteError, match="'int7' is not one of float32"):
-        open_problem(Source("kernelbench", written("c.py", GEMM), precision="int7"), device)
-    bench = Bench(open_problem(Source("kernelbench", written("d.py", GEMM)), device), device)
+        open_problem(ProblemDefinition("kernelbench", written("c.py", GEMM), precision="int7"), device)
+    bench = Bench(open_problem(ProblemDefinition("kernelbench", written("d.py", GEMM)), device), device)
     new = Submission("d", written("new.py", "x = 1\n"))
     with pytest.raises(Refused, match="has no ModelNew"):
         bench.measure(new, None, "screen", 1)
 
 
 def test_every_draw_of_a_kernelbench_problem_has_other_inputs(written):
-    problem = open_problem(Source("kernelbench", written("12_gemm.py", GEMM)), CpuDevice())
+    problem = open_problem(ProblemDefinition("kernelbench", written("12_gemm.py", GEMM)), CpuDevice())
 
     def draw(seed):
         return problem.suite.draw(Draw("cpu", seed))["input_0"]
@@ -306,7 +308,7 @@ FILLS = "import torch\nfrom .parts.shape import ROWS\n\n\ndef run(A, B, scale, C
 
 
 def test_solutions_of_flashinfer_bench_fill_or_return_their_outputs(judge, definition):
-    source = Source("flashinfer", definition, every=True)
+    source = ProblemDefinition("flashinfer", definition, every=True)
     assert judge(source, solution(FILLS), suffix=".json") is None
     returns = "def run(A, B, scale):\n    return A @ B.T * scale\n"
     assert judge(source, solution(returns, passing=False), suffix=".json") is None
@@ -330,7 +332,7 @@ def test_solutions_of_flashinfer_bench_fill_or_return_their_outputs(judge, defin
 )
 def test_a_solution_that_cannot_be_used_is_refused(judge, definition, changed, told):
     with pytest.raises(Refused) as refused:
-        judge(Source("flashinfer", definition), changed, suffix=".json")
+        judge(ProblemDefinition("flashinfer", definition), changed, suffix=".json")
     assert told in str(refused.value)
 
 
@@ -344,16 +346,18 @@ def test_a_definition_that_cannot_be_used_is_named(definition, written):
         changed = {key: value for key, value in (DEFINITION | change).items() if value is not None}
         path = written("set/definitions/gemm/changed.json", json.dumps(changed))
         with pytest.raises(SuiteError, match=told):
-            open_problem(Source("flashinfer", path), device)
+            open_problem(ProblemDefinition("flashinfer", path), device)
     with pytest.raises(SuiteError, match="a field is missing"):
-        open_problem(Source("flashinfer", definition, workloads=written("w/w.jsonl", '{"workload": {}}\n')), device)
+        open_problem(
+            ProblemDefinition("flashinfer", definition, workloads=written("w/w.jsonl", '{"workload": {}}\n')), device
+        )
 
 
 def test_cases_of_a_definition_are_its_workloads(definition):
     device = CpuDevice()
-    problem = open_problem(Source("flashinfer", definition, every=True), device)
+    problem = open_problem(ProblemDefinition("flashinfer", definition, every=True), device)
     assert [case.label for case in problem.cases] == ["M=16,workload=280860e6", "M=8,workload=2e90109a"]
-    assert [case.label for case in open_problem(Source("flashinfer", definition), device).cases] == [
+    assert [case.label for case in open_problem(ProblemDefinition("flashinfer", definition), device).cases] == [
         "M=16,workload=280860e6"
     ]
-    assert open_problem(Source("flashinfer", definition, cases=("M=8",)), device).cases == problem.cases[1:]
+    assert open_problem(ProblemDefinition("flashinfer", definition, cases=("M=8",)), device).cases == problem.cases[1:]

@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Source:
+class ProblemDefinition:
     """The definition of a problem, and the cases to measure.
 
     Attributes:

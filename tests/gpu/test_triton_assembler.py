@@ -17,7 +17,7 @@ PROGRAM = """
     from triton import knobs
 
     from lockstep.machine_code.compiled_tree import _surroundings
-    from lockstep.gpu.toolchain import ASSEMBLER, assembler_version, keep_toolchain, own_assembler
+    from lockstep.gpu.triton_assembler import ASSEMBLER, assembler_version, keep_toolchain, own_assembler
     from lockstep.processes.toolchain import INSTALLED
 
     before = _surroundings(INSTALLED)
