@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -144,7 +144,7 @@ class Trial:
 
     def set_up(self) -> None:
         """Let the contestant compile and capture, on values that no run uses again."""
-        with self._stages.stage("draw"):
+        with self._stages.stage("draw"), _one_thread():
             for one in self._sets:
                 self._fill(one, self._draw(self._seed()), self._shapes)
             self.device.synchronize()
@@ -164,7 +164,7 @@ class Trial:
         if self._prepared:
             with self._stages.stage("prepare"):
                 self._ask({"prepare": length})
-            with self._stages.stage("draw"), self._worker.paused():
+            with self._stages.stage("draw"), self._worker.paused(), _one_thread():
                 for number, seed in enumerate(self._seeds):
                     # The values of all sets would need as much memory as the sets.
                     values = checkers[number].inputs if number in checkers else self._draw(seed)
@@ -188,7 +188,7 @@ class Trial:
         sampled = self._chance.sample(range(length), min(SAMPLED, length))
         self._seeds = [self._seed() for _ in range(length)]
         checkers: dict[int, Checker] = {}
-        with self._stages.stage("draw"), self._worker.paused():
+        with self._stages.stage("draw"), self._worker.paused(), _one_thread():
             for number, seed in enumerate(self._seeds):
                 one, values = self._sets[number], self._draw(seed)
                 self._fill(one, values, names)
@@ -242,6 +242,17 @@ class Trial:
         if answer.get("error"):
             raise Refused(f"in a process of its own: {answer['error']}")
         return answer
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread on a CPU: several wait for each other in many short operations on a busy machine."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
 
 
 def room_of(device: Device) -> int:
