@@ -27,6 +27,7 @@ from kernels.common.triton_launcher import (
 T = TypeVar("T")
 _aten = torch.ops.aten
 _native: Any = torch._C._dynamo.guards
+_reinterpret_tensor = _native._reinterpret_tensor
 
 #: Operators that return new memory without content.
 _ALLOCATING = frozenset(
@@ -284,22 +285,31 @@ class Plan(NamedTuple):
                 return UNPLANNED
         for step in self.steps:
             step(tensors, addresses, stream)
-        if self.returns is None:
-            return _found(self.results[0], tensors)
-        return self.returns([_found(view, tensors) for view in self.results])
+        found = _found(self.results, tensors)
+        return found[0] if self.returns is None else self.returns(found)
 
 
-def _found(view: Any, tensors: list[Any]) -> Any:
-    if type(view) is not _View:
-        return view
-    root, shape, strides, offset = view
-    tensor = tensors[root]
-    if shape is None:
-        return tensor
-    if tensor.requires_grad or tensor.is_inference() is not torch.is_inference_mode_enabled():
-        return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
-    # What code from torch.compile returns: a third of the time of a view that autograd tracks.
-    return _native._reinterpret_tensor(tensor, shape, strides, offset)
+def _found(values: Sequence[Any], tensors: list[Any]) -> list[Any]:
+    """Return the tensors that views locate, and other values unchanged."""
+    inference = torch.is_inference_mode_enabled()
+    found: list[Any] = []
+    number = -1
+    for value in values:
+        if type(value) is not _View:
+            found.append(value)
+            continue
+        root, shape, strides, offset = value
+        if root != number:  # most views are of one root
+            number, tensor = root, tensors[root]
+            tracked = tensor.requires_grad or tensor.is_inference() is not inference
+        if shape is None:
+            found.append(tensor)
+        elif tracked:
+            found.append(tensor.as_strided(shape, strides, tensor.storage_offset() + offset))
+        else:
+            # What code from torch.compile returns: a third of the time of a view that autograd tracks.
+            found.append(_reinterpret_tensor(tensor, shape, strides, offset))
+    return found
 
 
 def _starting(start: Start) -> Callable[[list[Any], list[int], int], None]:
@@ -309,10 +319,11 @@ def _starting(start: Start) -> Callable[[list[Any], list[int], int], None]:
 def _calling(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], makes: bool
 ) -> Callable[[list[Any], list[int], int], None]:
+    given, count, names = [*args, *kwargs.values()], len(args), tuple(kwargs)
+
     def call(tensors: list[Any], addresses: list[int], _stream: int) -> None:
-        result = function(
-            *[_found(one, tensors) for one in args], **{name: _found(one, tensors) for name, one in kwargs.items()}
-        )
+        found = _found(given, tensors)
+        result = function(*found[:count], **dict(zip(names, found[count:], strict=True)))
         if makes:
             tensors.append(result)
             addresses.append(result.data_ptr())
