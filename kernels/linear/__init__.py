@@ -211,9 +211,10 @@ def linear(
         return call_library(torch_linear, x, weight, bias, out=out)
     name = config or BEST(x.device, *x.shape, len(weight))
     if name in ("direct", "stream", "share", "spread"):
-        variants = {"direct": direct, "stream": stream, "share": share, "spread": spread}
         try:
-            return variants[name](x, weight, bias, out=out)
+            return {"direct": direct, "stream": stream, "share": share, "spread": spread}[name](
+                x, weight, bias, out=out
+            )
         except NotImplementedError:
             if config:
                 raise
