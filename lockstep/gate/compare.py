@@ -265,7 +265,7 @@ class Comparer:
                 for key, trial in live.items()
                 if time.monotonic() < deadline
             }
-            # After the pauses of the other costs a control differs from one that follows replays.
+            # A control that follows the other costs may differ from one that follows replays.
             guarded = all(key.quantity in GUARDED for key in taken)
             moved = controls.moved(before, controls.take(self.device)) if guarded else ""
             for key, epoch in taken.items():

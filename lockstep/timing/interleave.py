@@ -215,8 +215,8 @@ def compare(
             due = len(pending) == EPOCHS_A_CONTROL or taken + len(pending) >= plan.min_epochs
             void = last = False
             if due:
-                # Right after the rounds, because a control must always follow the same load. After a cost, whose pauses
-                # let the GPU idle, the empty kernel of an H200 was 37 % off, and every epoch was void.
+                # Right after the rounds, because a control must always follow the same load. When controls followed
+                # costs in some epochs and rounds in others, all epochs of a case on an H200 were void (37 %).
                 with stages.stage("controls"):
                     after = controls.take(device)
                     moved = controls.moved(before, after)
