@@ -144,7 +144,7 @@ class Trial:
 
     def set_up(self) -> None:
         """Let the contestant compile and capture, on values that no run uses again."""
-        with self._stages.stage("draw"), _one_thread():
+        with self._stages.stage("draw"), _one_thread(self.device):
             for one in self._sets:
                 self._fill(one, self._draw(self._seed()), self._shapes)
             self.device.synchronize()
@@ -164,7 +164,7 @@ class Trial:
         if self._prepared:
             with self._stages.stage("prepare"):
                 self._ask({"prepare": length})
-            with self._stages.stage("draw"), self._worker.paused(), _one_thread():
+            with self._stages.stage("draw"), self._worker.paused(), _one_thread(self.device):
                 for number, seed in enumerate(self._seeds):
                     # The values of all sets would need as much memory as the sets.
                     values = checkers[number].inputs if number in checkers else self._draw(seed)
@@ -188,7 +188,7 @@ class Trial:
         sampled = self._chance.sample(range(length), min(SAMPLED, length))
         self._seeds = [self._seed() for _ in range(length)]
         checkers: dict[int, Checker] = {}
-        with self._stages.stage("draw"), self._worker.paused(), _one_thread():
+        with self._stages.stage("draw"), self._worker.paused(), _one_thread(self.device):
             for number, seed in enumerate(self._seeds):
                 one, values = self._sets[number], self._draw(seed)
                 self._fill(one, values, names)
@@ -245,8 +245,11 @@ class Trial:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def _one_thread(device: Device) -> Iterator[None]:
     """Let torch use one thread on a CPU: several wait for each other in many short operations on a busy machine."""
+    if device.kind != "cpu":
+        yield
+        return
     usual = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
