@@ -41,7 +41,7 @@ def test_the_command_for_a_change_judges_the_series_alone(project):
     done = run(project, between(SUBJECT, base, head), "--quick", "--budget", "3s", "--json", str(path))
     report = json.loads(path.read_text())
     assert [tuple(case["key"].values()) for case in report["cases"]] == [
-        ("product", "twice", "M=2,K=1024,N=512", "warm")
+        ("product", "twice", "M=2,K=1024,N=512", "warm", "latency")
     ]
     assert report["base"].startswith(base[:8]), done.stdout
     assert report["head"].startswith(head[:8])
