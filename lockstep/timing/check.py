@@ -256,7 +256,11 @@ def without_frames(error: Exception) -> Exception:
 def brief(error: BaseException) -> str:
     """Return the type (or rule) and first line of an error, with a hint about files that the commit lacks."""
     first = without_tree(str(error).strip().split("\n", 1)[0])
-    kind = error.rule.value if type(error) is Disqualified else type(error).__name__
+    match error:
+        case Disqualified() if not isinstance(error, WrongResult):
+            kind = error.rule.value
+        case _:
+            kind = type(error).__name__
     parts = [f"{kind}: {first}" if first else kind, hint(error)]
     return "; ".join(part for part in parts if part)
 

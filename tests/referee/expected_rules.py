@@ -113,7 +113,7 @@ ON_CUDA: dict[str, tuple[Rule, ...]] = {
         (Rule.EMPTY_GRAPH,),
     ),
     "defer.thread_pool": (Rule.UNJOINED_WORK, Rule.EMPTY_GRAPH),
-    "defer.native_pool": (Rule.EMPTY_GRAPH,),
+    "defer.native_pool": (Rule.UNJOINED_WORK, Rule.EMPTY_GRAPH),
     "device.by_poison_on_device": (Rule.IMPOSSIBLE_TIME, Rule.TIMED_RESULT),
     "device.fingerprint_on_device": (Rule.WRONG_RESULT, Rule.TIMED_RESULT),
     "clock.leaves_settings": (Rule.WRONG_RESULT,),

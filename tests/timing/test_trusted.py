@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import lockstep.timing.estimates
 from lockstep.timing import trusted as trusted_module
-from lockstep.timing.check import Checker
+from lockstep.timing.check import Checker, brief
 from lockstep.timing.persisting_cache import persisting_bytes
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.trusted import Trusted
@@ -152,6 +152,7 @@ def test_a_part_of_the_cache_that_every_call_sets_aside_is_named_and_given_back(
     with pytest.raises(Disqualified, match=r"set aside 32 MiB of the device's L2") as found:
         trusted.guarded(lambda: set_aside.__setitem__(0, 32 << 20))
     assert (found.value.rule, set_aside) == (Rule.CHANGED_HARNESS, [0])
+    assert brief(found.value).startswith("changed-harness: set aside 32 MiB")
     trusted.require()
 
 
