@@ -97,6 +97,18 @@ def test_slow_calls_come_in_short_batches_and_their_first_one_counts_nowhere(gpu
     assert max(gpu.spun) == pytest.approx(1.5 * 6 * 1.5e-3), "six calls a batch"
 
 
+def test_other_work_on_the_host_adds_nothing_where_it_spares_one_batch(gpu):
+    spared, calls = {32 * 3 + 8, 32 * 11 + 8, 32 * 17 + 8}, []  # the first eight calls tell about how long one takes
+
+    def disturbed():
+        calls.append(None)
+        inside = any(first < len(calls) <= first + 32 for first in spared)
+        gpu.call(CALL_S if inside else 1.3 * CALL_S)()
+
+    found, _ = measured(gpu, {"disturbed": disturbed})
+    assert found["disturbed"]["host"].value == pytest.approx(CALL_S, rel=1e-9)
+
+
 def test_a_full_queue_shortens_the_batch(monkeypatch):
     gpu = Gpu(monkeypatch, queue=60)
     found, _ = measured(gpu, {"many": gpu.call(launches=5)}, epochs=1)
