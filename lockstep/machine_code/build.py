@@ -205,10 +205,9 @@ def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
 
 def _backend(request: Request) -> tuple[Any, Any]:
     # Imported here: Triton is slow to import.
-    from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 
-    target = GPUTarget("cuda", request.target.arch, 32)
+    target = request.target.for_triton()
     return target, make_backend(target)
 
 

@@ -36,13 +36,12 @@ def facts_from(row: Mapping[str, Any]) -> CompilerFacts:
 def compiler_facts(target: Target) -> CompilerFacts:
     """Return the facts of this process's compiler."""
     # Imported here: Triton is slow to import.
-    from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 
     found = {name: _version(name) for name in ("triton", "torch")}
     found |= {"python": platform.python_version(), "ptxas": assembler_version(target.arch)}
     # Parsed rather than read from the class: some defaults depend on the target and on Triton's settings.
-    options = make_backend(GPUTarget("cuda", target.arch, 32)).parse_options({})
+    options = make_backend(target.for_triton()).parse_options({})
     defaults = {name: repr(value) for name, value in vars(options).items() if name not in _PLACES}
     return CompilerFacts(found, defaults)
 

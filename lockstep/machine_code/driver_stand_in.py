@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from lockstep.machine_code.targets import REGISTERS, Target
+from lockstep.machine_code.targets import REGISTERS, WARP, Target
 from lockstep.machine_code.trace_listener import Listener
 
 #: The first Triton whose launches can be traced: earlier ones compile within ``JITFunction.run``.
@@ -33,10 +33,7 @@ class StandIn:
 
     def get_current_target(self) -> Any:
         """Return the target as Triton's class."""
-        # Imported here: Triton is slow to import.
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", self.target.arch, 32)
+        return self.target.for_triton()
 
     def get_current_device(self) -> int:
         """Return a number that differs by architecture: Triton stores compiled kernels by device number."""
@@ -65,7 +62,7 @@ class StandIn:
                 "multiprocessor_count": self.target.processors,
                 "max_shared_mem": self.target.limits.shared_block,
                 "max_num_regs": REGISTERS,
-                "warpSize": 32,
+                "warpSize": WARP,
             }
         )
 

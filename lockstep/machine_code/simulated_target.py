@@ -55,7 +55,7 @@ def _answer_questions(target: Target) -> None:
 
     def get_device_capability(device: Any = None) -> tuple[int, int]:
         known(device)
-        return target.arch // 10, target.arch % 10
+        return target.capability
 
     def get_device_name(device: Any = None) -> str:
         known(device)

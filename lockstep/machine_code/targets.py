@@ -13,7 +13,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
+#: Threads of a warp.
+WARP = 32
 #: Registers of a multiprocessor, for all architectures since 3.5; allocated to warps in units of ``REGISTER_UNIT``.
 REGISTERS = 65536
 REGISTER_UNIT = 256
@@ -93,6 +96,18 @@ class Target:
         """Return the name of the architecture, such as "sm_90"."""
         return f"sm_{self.arch}"
 
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Return the compute capability, as ``torch.cuda.get_device_capability`` does; (9, 0) for sm_90."""
+        return self.arch // 10, self.arch % 10
+
+    def for_triton(self) -> Any:
+        """Return the target as Triton's class ``GPUTarget``."""
+        # Imported here: Triton is slow to import.
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.arch, WARP)
+
     def properties(self) -> dict[str, int | str]:
         """Return device properties by torch's names; sizes in bytes.
 
@@ -101,13 +116,14 @@ class Target:
         caches, clocks) are included only if this machine's GPU reported them.
         """
         limits = self.limits
+        major, minor = self.capability
         return {
             "name": self.gpu or NAMES[max(arch for arch in NAMES if arch <= self.arch)],
-            "major": self.arch // 10,
-            "minor": self.arch % 10,
+            "major": major,
+            "minor": minor,
             "multi_processor_count": self.processors,
-            "warp_size": 32,
-            "max_threads_per_multi_processor": limits.warps * 32,
+            "warp_size": WARP,
+            "max_threads_per_multi_processor": limits.warps * WARP,
             "regs_per_multiprocessor": REGISTERS,
             "shared_memory_per_block": 48 << 10,
             "shared_memory_per_block_optin": limits.shared_block,
@@ -171,7 +187,7 @@ def occupancy(
     limits = target.limits
     by: dict[str, int] = {"blocks": limits.blocks, "warps": limits.warps // num_warps}
     if registers:
-        a_warp = _up(registers * 32, REGISTER_UNIT)
+        a_warp = _up(registers * WARP, REGISTER_UNIT)
         warps = REGISTERS // WARP_UNIT // a_warp * WARP_UNIT
         by["registers"] = warps // _up(num_warps, WARP_UNIT)
     a_block = _up(shared_bytes + SHARED_RESERVED, SHARED_UNIT)
