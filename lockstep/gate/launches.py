@@ -194,16 +194,12 @@ def _launched(function: Any, kernel: Any, grid: Any, args: tuple[Any, ...], kwar
     # Imported here: Triton is slow to import.
     from triton.runtime import driver
 
-    from lockstep.machine_code.cubin import fingerprint
+    from lockstep.machine_code.cubin import loaded_fingerprint
 
     if callable(grid):
         binder = function.device_caches[driver.active.get_current_device()][-1]
         grid = grid(binder(*args, **kwargs)[0])
-    try:
-        code = fingerprint(kernel.asm["cubin"], kernel.metadata)
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
-        code = ""
-    return Launched(str(function.fn.__name__), tuple(int(size) for size in grid), code)
+    return Launched(str(function.fn.__name__), tuple(int(size) for size in grid), loaded_fingerprint(kernel))
 
 
 @contextlib.contextmanager

@@ -68,6 +68,17 @@ def fingerprint(cubin: bytes, metadata: Any) -> str:
     return digest.hexdigest()[:16]
 
 
+def loaded_fingerprint(compiled: Any) -> str:
+    """Return the fingerprint of the file of a kernel that Triton compiled; "" if the file cannot be read.
+
+    Triton's interpreter compiles nothing, and a kernel for another maker's GPU has no cubin.
+    """
+    try:
+        return fingerprint(compiled.asm["cubin"], compiled.metadata)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+        return ""
+
+
 def registers_and_stack(cubin: bytes) -> tuple[int, int]:
     """Return registers per thread and bytes of stack per thread; Triton's kernels use the stack only for spills.
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lockstep.machine_code.cubin import fingerprint
+from lockstep.machine_code.cubin import loaded_fingerprint
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.reproducible_assembly import VARIES_FROM
 from lockstep.record.model import Code, Kernel
@@ -74,12 +74,11 @@ class Observer:
 
     def _read(self, compiled: Any) -> Kernel | None:
         """Return the record of a compiled kernel; None if it cannot be read (interpreted, or of another GPU)."""
-        try:
-            loaded = fingerprint(compiled.asm["cubin"], compiled.metadata)
-            name, shared = str(compiled.metadata.name), int(compiled.metadata.shared)
-            stable = compiled.metadata.target.arch < VARIES_FROM
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+        loaded = loaded_fingerprint(compiled)
+        if not loaded:
             return None
+        metadata = compiled.metadata
+        name, shared, stable = str(metadata.name), int(metadata.shared), metadata.target.arch < VARIES_FROM
         registers, spills = getattr(compiled, "n_regs", None), getattr(compiled, "n_spills", None)
         # Triton's n_spills is the driver's bytes of local memory divided by 4, the size of a register.
         spilled = None if spills is None else 4 * spills
