@@ -51,10 +51,12 @@ def sm_count(device: torch.device) -> int:
 
 
 def capability(device: torch.device) -> tuple[int, int]:
-    """Return the compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` for a CPU.
+    """Return the compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` unless it is NVIDIA's GPU.
 
     For "meta" return the capability of Triton's compile target: some kernels choose their code by the capability.
     """
+    if torch.version.hip is not None:
+        return 0, 0  # torch would return the numbers of AMD's architecture: (9, 4) for an MI300X
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         return int(major), int(minor)

@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.common.devices import capability
+
 #: When a launch waits for the launch ahead: never (no PDL), before it reads anything, before it ends.
 NEVER, FIRST, LAST = 0, 1, 2
 
@@ -22,9 +24,9 @@ NEVER, FIRST, LAST = 0, 1, 2
 def order_of(tensor: torch.Tensor, follows: bool) -> int:
     """Return when a launch waits: FIRST if it reads what the launch ahead writes (``follows``), else LAST.
 
-    On a CPU return NEVER.
+    Without PDL, which NVIDIA's GPUs have from Hopper on, return NEVER.
     """
-    if tensor.device.type == "cpu":
+    if capability(tensor.device) < (9, 0):
         return NEVER
     return FIRST if follows else LAST
 

@@ -263,12 +263,12 @@ def _dequantise_planes(
 
 def has_hopper_ptx(device: torch.device) -> bool:
     """Return whether inline PTX for sm_90 and programmatic dependent launch can be used."""
-    return capability(device) >= (9, 0) and torch.version.hip is None
+    return capability(device) >= (9, 0)
 
 
 def has_wgmma(device: torch.device) -> bool:
     """Return whether products are asynchronous and take operands from registers, which only Hopper does."""
-    return capability(device)[0] == 9 and torch.version.hip is None
+    return capability(device)[0] == 9
 
 
 def _pad(codes: Tensor, rows: int, columns: int) -> Tensor:

@@ -18,6 +18,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
+from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import once_per_device
 from kernels.w4a16.int4 import PLANE_K, has_hopper_ptx, has_wgmma, unpack_codes
@@ -95,7 +96,7 @@ def multiply_planes(x: Tensor, words: Tensor, scales32: Tensor, out: Tensor, til
         WGMMA=has_wgmma(x.device),
         num_warps=tile.warps,
         num_stages=tile.stages,
-        launch_pdl=hopper,
+        **launch_options(hopper),
     )  # fmt: skip
 
 
