@@ -18,6 +18,7 @@ from kernels.linear import direct_kernel as linear_direct
 from kernels.linear import share_kernel as linear_share
 from kernels.linear import spread_kernel as linear_spread
 from kernels.linear import stream_kernel as linear_stream
+from kernels.linear import turns_kernel as linear_turns
 from kernels.linear.arguments import checked
 from kernels.linear.gemv_kernel import VECTORS, Vectors, run_gemv, vectors_at
 from kernels.linear.library import compiled, max_autotuned, tgv, tgv_pdl, torch_linear, zero_bias
@@ -27,6 +28,7 @@ from kernels.linear.table import TABLE, search_space
 Stream = linear_stream.Stream
 Share = linear_share.Share
 Spread = linear_spread.Spread
+Turns = linear_turns.Turns
 
 #: Variant that ``linear`` calls.
 BEST = TABLE.choice("best", str, "M K N", upto="M")
@@ -150,7 +152,7 @@ def share(
 def spread(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Spread | None = None
 ) -> Tensor:
-    """Compute ``share`` with Triton's plain loop instead of TMA, which starts faster behind an ordinary kernel.
+    """Compute ``share`` with Triton's plain loop instead of TMA. Products start sooner behind an ordinary kernel.
 
     The preceding kernel may write every argument. Calls on one device must not overlap: see ``split_k``.
 
@@ -164,6 +166,26 @@ def spread(
     if config is None or x.element_size() != 2:
         raise NotImplementedError(f"spread has no tile for {len(x)} rows at K={x.shape[1]}, N={len(weight)}, {x.dtype}")
     linear_spread.launch(x, weight, bias, out, config)
+    return out
+
+
+@planned
+def turns(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Turns | None = None
+) -> Tensor:
+    """Compute ``share`` with tokens and weights requested in turn, for parts of K that fit into shared memory.
+
+    ``gemv_pdl`` states which kernels may write ``weight``. Calls on one device must not overlap: see ``split_k``.
+
+    Raises:
+        NotImplementedError: under the conditions that ``share`` states, or a part does not fit into shared memory.
+    """
+    out = checked(x, weight, bias, out)
+    _require_hopper("turns", x, weight)
+    config = config or linear_turns.TURNS(x.device, *x.shape, len(weight))
+    if config is None:
+        raise NotImplementedError(f"turns has no tile for {len(x)} rows at K={x.shape[1]}, N={len(weight)}")
+    linear_turns.launch(x, weight, bias, out, config)
     return out
 
 
@@ -197,8 +219,8 @@ def linear(
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         bias: ``[N]`` or None.
         out: ``[M, N]`` to write into; allocated when None.
-        config: "gemv", "split_k", "direct", "stream", "share", "spread" or "torch"; by default the entry of the GPU's
-            table for the shape.
+        config: "gemv", "split_k", "direct", "stream", "share", "spread", "turns" or "torch"; by default the entry of
+            the GPU's table for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``, accumulated in float32.
@@ -210,9 +232,9 @@ def linear(
     if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
         return call_library(torch_linear, x, weight, bias, out=out)
     name = config or BEST(x.device, *x.shape, len(weight))
-    if name in ("direct", "stream", "share", "spread"):
+    if name in ("direct", "stream", "share", "spread", "turns"):
         try:
-            return {"direct": direct, "stream": stream, "share": share, "spread": spread}[name](
+            return {"direct": direct, "stream": stream, "share": share, "spread": spread, "turns": turns}[name](
                 x, weight, bias, out=out
             )
         except NotImplementedError:
@@ -282,6 +304,7 @@ VARIANTS = {
     "stream": stream,
     "share": share,
     "spread": spread,
+    "turns": turns,
     "direct": direct,
     "best": linear,
 }
@@ -299,7 +322,7 @@ def _streams_at(M: int, K: int, N: int) -> SearchSpace:
 def _variants_at(M: int, K: int, N: int) -> SearchSpace:
     most = linear_spread.MOST_ROWS
     rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "spread": most}
-    rows |= {"split_k": 256}
+    rows |= {"turns": linear_turns.MOST_ROWS, "split_k": 256}
     few = [name for name, most in rows.items() if most >= M]
     return search_space("best", [*few, "torch"], M, K, N)
 
@@ -311,5 +334,6 @@ CANDIDATES = {
     "stream": _streams_at,
     "share": linear_share.shares_at,
     "spread": linear_spread.spreads_at,
+    "turns": linear_turns.turns_at,
     "best": _variants_at,
 }

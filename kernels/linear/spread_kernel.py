@@ -1,7 +1,7 @@
 """Variant "spread" of ``kernels.linear``: the shared reduction of "share" after the plain loop of "split_k".
 
-Behind a kernel that lets nothing start early, the copy engine of "share" first has to fetch its descriptors, which
-takes an access to memory before any weight is requested. Here Triton's loop loads by ``cp.async``, which needs none.
+"share" requests all its weights before it requests x, so behind a kernel that lets nothing start early its products
+begin late. Triton's loop requests both in turn, and needs no rows at multiples of 16 bytes.
 
 As in ``kernels.linear.share_kernel`` each program posts its sums in shares of tokens, adds up its own share in the
 order of the parts, and so waits for programs with higher ids: all of them must be resident together.
@@ -51,10 +51,12 @@ MOST_ROWS = 32
 
 
 def spreads_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return configurations with K in 2 or 4 parts, four or eight warps, and five or six stages."""
+    """Return configurations with K in 2 to 8 parts, four or eight warps, and five or six stages."""
     m = max(16, triton.next_power_of_2(M))
-    spreads = [Spread(m, 64, 128, parts, warps, stages, 2) for parts in (2, 4) for warps in (4, 8) for stages in (5, 6)]
-    return search_space("spread", spreads if m <= MOST_ROWS else [], M, K, N)
+    splits = (2, 4, 8) if N <= 1024 else (2, 4)
+    spreads = [Spread(m, 64, 128, parts, warps, stages, 2) for parts in splits for warps in (4, 8) for stages in (5, 6)]
+    divided = [one for one in spreads if triton.cdiv(K, one.k) % one.parts == 0]
+    return search_space("spread", divided if m <= MOST_ROWS else [], M, K, N)
 
 
 def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: Spread) -> None:

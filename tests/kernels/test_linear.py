@@ -83,7 +83,19 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
 
 @pytest.mark.parametrize(
     "variant",
-    ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream", "share", "spread", "direct"],
+    [
+        "compile",
+        "max_autotune",
+        "tgv",
+        "tgv_pdl",
+        "split_k_pdl",
+        "gemv_pdl",
+        "stream",
+        "share",
+        "spread",
+        "turns",
+        "direct",
+    ],
 )
 def test_what_cannot_run_here_says_why(variant):
     with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
@@ -286,6 +298,45 @@ def test_spread_gives_the_same_bits_however_often_it_follows_itself():
     assert all(torch.equal(first, VARIANTS["spread"](**arguments)) for _ in range(50))
 
 
+def test_turns_compiles_for_hopper_as_tuned_and_as_offered():
+    kernels = compile_in_subprocess(
+        "from kernels.linear import CANDIDATES, VARIANTS\n"
+        "def run(M, K, N, config=None):\n"
+        "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
+        "    VARIANTS['turns'](x, x.new_empty(N, K), x.new_empty(N), config=config)\n"
+        "for M in (8, 16, 32): run(M, 4096, 2048)\n"
+        "for config in CANDIDATES['turns'](32, 4072, 2040).configs: run(31, 4072, 2040, config)"
+    )
+    assert [kernel.name for kernel in kernels] == ["_turns_kernel"] * 7
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
+def test_turns_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
+    kernels = compile_in_subprocess(
+        SHARES.replace("share", "turns").replace("Share", "Turns") + "cut = Turns(32, 128, 4, 1)\n"
+        "assert 'needs all its programs resident at once: 136 for N=2176' in refused(17, 4096, 2176, cut)\n"
+        "assert 'K=4224, 33 steps of 128, into 4 parts' in refused(17, 4224, 2048, cut)\n"
+        "assert 'cannot hold a part of K=8192' in refused(17, 8192, 2048, cut)\n"
+        "assert 'up to 32 rows, got 33' in refused(33, 4096, 2048, cut)\n"
+        "assert 'no tile for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
+        "assert 'Hopper' in refused(32, 4095, 2048)\n"
+        "assert refused(32, 4096, 2112, 'turns', linear)"
+    )
+    assert kernels == []
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("N", "K"), [(64, 512), (200, 2040), (72, 1536), (2048, 4096)])
+@pytest.mark.parametrize("M", [1, 8, 9, 16, 17, 31, 32])
+def test_turns_matches_the_reference(M, N, K, bias):
+    for config in CANDIDATES["turns"](M, K, N).configs:
+        for dtype in (torch.float16, torch.bfloat16):
+            one = checker(dtype, M=M, K=K, N=N, bias=bias)
+            family = Family({"turns": partial(VARIANTS["turns"], config=config)}, {})
+            assert one.accuracy(family, "turns").norm < 4e-3, config
+
+
 def test_direct_compiles_for_hopper_without_spills():
     shapes = [(1, 4096, 2048), (8, 1536, 3072), (8, 4096, 2048), (4, 1000, 72)]
     kernels = compile_in_subprocess(
@@ -319,11 +370,11 @@ def test_stream_matches_the_reference(M, N, K, bias):
 def test_the_entry_point_picks_by_rows_and_weight():
     # None is cuBLAS, which compiles nothing.
     picks = [
-        (4096, 2048, {2: "_gemv", 4: "_direct", 16: "_spread", 17: "_spread", 33: "_product", 65: None}),
+        (4096, 2048, {2: "_gemv", 8: "_turns", 16: "_spread", 17: "_turns", 33: "_product", 65: None}),
         # One row of tiles more than can be resident, one weight narrower than was measured.
         (4096, 2112, {17: "_product"}),
         (4096, 1024, {32: "_product"}),
-        (7168, 576, {2: "_gemv", 8: "_stream", 9: "_product"}),
+        (7168, 576, {2: "_gemv", 8: "_stream", 9: "_spread", 33: "_product"}),
         (7168, 2112, {2: "_gemv", 3: "_spread", 33: "_product"}),
         (1536, 3072, {1: "_gemv", 2: "_direct", 9: "_share", 32: "_share", 33: None}),
         (1536, 2048, {9: "_stream"}),
