@@ -175,7 +175,9 @@ class Recorder(TorchDispatchMode):
 
     def _allocation(self, tensor: torch.Tensor) -> _Fresh:
         if not tensor.is_contiguous() or tensor.data_ptr() & 15 or tensor.device != self._inputs[0].device:
-            raise Unsupported("it allocates memory that is not contiguous, aligned, or on the GPU of its arguments")
+            raise Unsupported(
+                "it allocates a tensor that is not contiguous, not aligned to 16 bytes, or not on its arguments' GPU"
+            )
         if tensor.device.index != current_device():
             raise Unsupported("its arguments are not on the current GPU")
         # What code from torch.compile calls: 0.4 µs where ``new_empty`` takes 1.1.

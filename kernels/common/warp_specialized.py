@@ -76,7 +76,9 @@ LAUNCHED, MULTIPLYING, LOADING = 168, 240, 24
 
 
 def described(matrix: torch.Tensor, shape: Sequence[int], box: Sequence[int]) -> TensorDescriptor:
-    """Describe a contiguous 16-bit matrix in another shape, in boxes swizzled as the tensor cores read them.
+    """Return a TMA descriptor that views a contiguous 16-bit matrix as ``shape`` and moves it in tiles of ``box``.
+
+    In shared memory the tiles are swizzled as the tensor cores read them.
 
     Raises:
         NotImplementedError: the matrix does not begin at a multiple of 16 bytes, which TMA needs.

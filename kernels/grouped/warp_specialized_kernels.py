@@ -146,7 +146,9 @@ def gated_grad(
 def require(tensor: Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
     """Raise unless the kernels can serve these groups and widths on this GPU."""
     if groups.offsets is not None:
-        raise NotImplementedError("warp_specialized is for even groups: its tiles cannot mask ragged rows")
+        raise NotImplementedError(
+            "warp_specialized needs groups of equal size: its tiles cannot mask rows beyond the end of a group"
+        )
     if groups.rows == 0:
         raise NotImplementedError("warp_specialized has no tile for groups without rows")
     if tensor.element_size() != 2:

@@ -194,8 +194,9 @@ class _Bench:
                 raise NotReproduced(*self._not_reproduced(span, expected))
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
         raise Inconclusive(
-            f"{self._ends(span, expected)} ({between:+.1%} ± {give:.1%}), where the recorded change is "
-            f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad",
+            f"{self._ends(span, expected)}, so they differ by {between:+.1%} ± {give:.1%}, but the recorded change is "
+            f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad; a quieter "
+            "machine can",
             self.measured,
         )
 
@@ -236,8 +237,8 @@ class _Bench:
 
     def _not_reproduced(self, span: SearchRange, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
         good, bad = self.level(span.good), self.level(span.bad)
-        said = f"{self._ends(span, expected)} ({math.expm1(bad - good):+.1%})"
-        history = f"where the recorded change is {math.expm1(expected.size):+.1%}"
+        said = f"{self._ends(span, expected)}, so they differ by {math.expm1(bad - good):+.1%}"
+        history = f"but the recorded change is {math.expm1(expected.size):+.1%}"
         if math.isnan(expected.good + expected.bad):
             return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
         history += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"

@@ -61,7 +61,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         if variant is None:
             raise SuiteError(
                 f"name a variant of {suite.name}: lockstep profile {suite.name} VARIANT CASE"
-                f"; there is {', '.join(suite.variants())}"
+                f"; its variants are {', '.join(suite.variants())}"
             )
         if variant not in suite.variants():
             raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant, suite.variants())}")

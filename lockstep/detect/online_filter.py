@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.detect.noise import NoiseEstimate
+from lockstep.detect.noise_estimate import NoiseEstimate
 from lockstep.detect.run_lengths import Floats, Ints, RunLengths, log_odds_former
 from lockstep.detect.settings import Settings
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lockstep.detect.detector import Detector
-from lockstep.detect.noise import CAUTION, MEDIAN_SQUARE
+from lockstep.detect.noise_estimate import CAUTION, MEDIAN_SQUARE
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.settings import Settings
 

@@ -14,7 +14,7 @@ from lockstep.detect.detector import LARGEST, Detector
 from lockstep.detect.drifts import autocorrelation
 from lockstep.detect.findings import Analysis, Change, Level, Noise, Sense
 from lockstep.detect.modes import modes, step_within
-from lockstep.detect.noise import CAUTION
+from lockstep.detect.noise_estimate import CAUTION
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.segments import WIDE, Segments, limits, segments_between_changes, wandering
 from lockstep.detect.settings import Settings

@@ -67,8 +67,8 @@ def probably_unchanged(root: Path, seen: Scan) -> bool:
 def scan(root: Path) -> Scan:
     """List a results folder without reading its files. Links are not followed.
 
-    Results lie in the subfolders of the results folder. Like asv, accept the files of any folder that holds a
-    ``machine.json``: the results folder itself or a deeper folder.
+    Results normally lie in its subfolders. As in asv, any folder that holds a ``machine.json`` counts, be it the
+    results folder itself or a deeper one.
     """
     problems: list[Problem] = []
     if not root.exists():

@@ -175,13 +175,13 @@ def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -> Contents:
-    """Return the contents that the manifest holds.
+    """Return a snapshot's contents: what the manifest lists, read from the parquet files.
 
     Args:
         root: the results folder.
         parts: folder of the parquet files.
-        reading: a view of the manifest.
-        strays: problems of the folder that belong to no result file.
+        reading: the manifest, opened for reading.
+        strays: problems of the results folder that concern no single result file.
     """
     order, dates = reading.history(), reading.commits()
     # A process that is still reading files adds them in portions, and computes the order of commits at the end.

@@ -49,8 +49,8 @@ def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, b
 def own_variants_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, bytes]:
     """Return the files of a tree, by path, that a suite's own variants may import.
 
-    A module or name that the tree lacks has an entry that differs from every other tree's, because the sources do not
-    show what then runs. Arguments are those of ``tree_files``.
+    If an import names a module that the tree lacks, the sources do not show what would run. Its entry is then unique to
+    this tree, so that no two trees compare as equal. Arguments are those of ``tree_files``.
     """
     definition = definition_files(suite, packages)
     names: set[str] = set()

@@ -22,9 +22,9 @@ from typing import Any
 from lockstep.machine_code.bytecode_mentions import refused_mentions
 from lockstep.machine_code.imports import Judge
 from lockstep.machine_code.module_state import ModuleState
-from lockstep.machine_code.other_packages import unknown_globals
 from lockstep.machine_code.package_files import FILES, TreeFiles
 from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_scope, top
+from lockstep.machine_code.third_party_values import unknown_globals
 from lockstep.machine_code.trace_listener import TRANSPARENT, doubted_by
 
 #: Audit events that reveal nothing about the machine (https://docs.python.org/3/library/audit_events.html).

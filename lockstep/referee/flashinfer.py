@@ -129,7 +129,10 @@ class FlashInferBench(Suite):
         found = _json(path.read_text(encoding="utf-8"), str(path))
         spec, wanted = found.get("spec", {}), self._definition["name"]
         if found.get("definition") != wanted:
-            raise SuiteError(f"the solution is for {found.get('definition')!r}, the definition is {wanted!r}")
+            raise SuiteError(
+                f"{path} solves {found.get('definition')!r}, but the definition given is {wanted!r}; "
+                "pass a solution of that one"
+            )
         if spec.get("language") not in _LANGUAGES:
             raise SuiteError(f"a solution in {spec.get('language')!r} must be built first; supported: {_LANGUAGES}")
         file, _, function = spec["entry_point"].partition("::")

@@ -52,12 +52,15 @@ class Judge:
         self._judge = isolated.Judge(device, self._template)
 
     def confirm(self, candidate: Submission, incumbent: Submission | None, records: Sequence[Record]) -> list[Record]:
-        """Return the records of candidate and incumbent at all cases; see ``lockstep.timing.confirm.confirm``.
+        """Judge candidate and incumbent again, each in a process of its own. Return their records with the outcome.
+
+        The outcome is that of ``lockstep.timing.confirm.confirm``: a refused record is failed, and a speedup that is
+        not confirmed is replaced.
 
         Args:
             candidate: the candidate to judge.
             incumbent: the submission to compare with; None for the problem's own incumbent.
-            records: records of candidate and incumbent.
+            records: what the first measurement said of both, at all cases.
         """
         suite = self._problem.against(incumbent.name if incumbent else self._problem.name)
 

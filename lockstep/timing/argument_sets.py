@@ -82,8 +82,8 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
 def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
     """Draw argument sets. Each tensor is copied to a random offset, because placement biases a comparison.
 
-    All sets hold the same values. Different addresses are enough to make each call find the cache cold. Drawing and
-    packing each set of w4a16 separately took as long as timing it.
+    All sets hold the same values: different addresses are enough for each call to find the cache cold, and drawing and
+    packing separate values for each set took as long as the timing itself (w4a16).
     """
     new = Draw(device.torch_device, seed)
     chance = random.Random(seed)

@@ -132,7 +132,8 @@ def test_an_end_that_is_not_what_the_history_has_is_named_with_figures(level, en
     assert caught.value.end == end
     said, figure = str(caught.value), f"{math.exp(here):.3f} µs"
     assert said.startswith(
-        f"0 measures {figure} here and 2 {figure} (+0.0%), where the recorded change is {math.expm1(size):+.1%}"
+        f"0 measures {figure} here and 2 {figure}, so they differ by +0.0%, "
+        f"but the recorded change is {math.expm1(size):+.1%}"
     )
     assert f"from {math.e:.3f} µs to {math.exp(1 + size):.3f} µs" in said
     assert f"{'0' if end == 'good' else '2'}, the {end} end, is {words} here" in said
@@ -148,7 +149,7 @@ def test_a_change_that_went_with_the_toolchain_blames_no_end():
 
 def test_what_does_not_show_here_is_not_searched():
     commits, measure, asked = history(20, 5, 0.01)
-    message = r"0 measures 1 here and 20 1.01 \(\+1.0%\), where the recorded change is \+10.0%"
+    message = r"0 measures 1 here and 20 1.01, so they differ by \+1.0%, but the recorded change is \+10.0%"
     with pytest.raises(NotReproduced, match=message):
         bisect(row(commits), measure, Expected(math.log1p(0.1)))
     assert asked == [0, 20]
@@ -317,7 +318,9 @@ def test_the_verb_does_not_believe_a_good_end_that_is_slow_here(slowed, tmp_path
     assert {one["commit"] for one in answer["measured"]} == {commits[3], commits[4]}
     figure = r"\d\.\d+×"
     assert re.match(
-        rf"{commits[3][:8]} measures {figure} here and {commits[4][:8]} {figure} \(.*, where the recorded change", note
+        rf"{commits[3][:8]} measures {figure} here and {commits[4][:8]} {figure}, so they differ by .*, "
+        "but the recorded change",
+        note,
     )
     assert answer["sentence"] == note
 

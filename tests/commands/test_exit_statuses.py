@@ -184,7 +184,7 @@ def test_noise_tells_failures_and_a_process_that_does_not_start(tmp_path):
 
 def test_profile_needs_names_and_a_gpu(run):
     status, said = run("profile", "product")
-    assert (status, "name a variant of product: lockstep profile product VARIANT CASE; there is" in said) == (
+    assert (status, "name a variant of product: lockstep profile product VARIANT CASE; its variants are" in said) == (
         4,
         True,
     ), said

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.detect.noise import CAUTION, NoiseEstimate, spread
+from lockstep.detect.noise_estimate import CAUTION, NoiseEstimate, spread
 from lockstep.detect.settings import DEFAULT
 
 ROW = np.array([0])

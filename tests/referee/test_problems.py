@@ -323,7 +323,10 @@ def test_solutions_of_flashinfer_bench_fill_or_return_their_outputs(judge, defin
     ("changed", "told"),
     [
         (solution(FILLS, language="cuda"), "a solution in 'cuda' must be built first"),
-        (solution(FILLS).replace("gemm_n32_k64", "gemm_n8_k8"), "the solution is for 'gemm_n8_k8'"),
+        (
+            solution(FILLS).replace("gemm_n32_k64", "gemm_n8_k8"),
+            "solves 'gemm_n8_k8', but the definition given is 'gemm_n32_k64'",
+        ),
         (solution(FILLS).replace("parts/shape.py", "../shape.py"), "is outside the solution's folder"),
         (solution(FILLS, entry_point="main.py::walk"), "has no walk"),
         ("[]", "expected an object"),
