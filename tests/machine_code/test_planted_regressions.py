@@ -151,9 +151,9 @@ def room(tmp_path_factory):
         (room / folder / "planted").mkdir(parents=True)
         (room / folder / "planted/__init__.py").touch()
         (room / folder / "planted/toys.py").write_text(text)
-    (room / "ruler").mkdir()
-    (room / "ruler/__init__.py").touch()
-    (room / "ruler/toys.py").write_text(textwrap.dedent(SUITE))
+    (room / "planted_suites").mkdir()
+    (room / "planted_suites/__init__.py").touch()
+    (room / "planted_suites/toys.py").write_text(textwrap.dedent(SUITE))
     (room / "planted").symlink_to(room / "base/planted")  # names of variants are read beside the suites
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
@@ -164,7 +164,7 @@ def room(tmp_path_factory):
 @pytest.fixture(scope="module")
 def numbers(room):
     """The numbers of each variant and quantity, of base and of head; and the comparison of their code."""
-    suite = load_suites(room / "ruler")["toys"]
+    suite = load_suites(room / "planted_suites")["toys"]
     base, head = (Tree(name, room / name, ("planted",)) for name in ("base", "head"))
     comparison = compare(base, head, [suite], Target.parse("sm_90"), whole=True)
     found = defaultdict(list)
