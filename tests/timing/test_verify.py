@@ -432,6 +432,17 @@ def test_a_draw_of_other_sizes_keeps_the_timed_sizes_and_says_so():
 
 
 def test_a_preparation_whose_shapes_follow_the_values_keeps_what_it_read():
+    seeds = []
+
+    def draw(new, M):
+        inputs = SUITE.draw(new, M)
+        # A draw of another seed has another number of values above the bound; the same seed draws the same again.
+        seed = float(inputs["x"][0, 0])
+        seeds.extend([seed] if seed not in seeds else [])
+        inputs["weight"].flatten()[: seeds.index(seed) + 1] = 1.0
+        inputs["weight"].flatten()[seeds.index(seed) + 1 :] = 0.0
+        return inputs
+
     def sparse(weight):
         return {"values": weight[weight > 0.5], "at": (weight > 0.5).nonzero()}
 
@@ -442,6 +453,7 @@ def test_a_preparation_whose_shapes_follow_the_values_keeps_what_it_read():
 
     suite = changed_suite(
         SUITE,
+        draw=draw,
         buffers=lambda new: None,
         reference=lambda x, weight, shift: x.double() @ torch.where(weight > 0.5, weight, 0).double() + shift,
     )
