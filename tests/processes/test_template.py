@@ -26,8 +26,9 @@ OBEYS = """
         process.parser.add_argument("--reads", type=int)
         options = process.parse()
         process.emit("ready", imported_in=slow.PID, pid=os.getpid(), folder=tempfile.gettempdir(), cwd=os.getcwd())
+        names = {**globals(), "process": process, "options": options}
         for request in process.requests():
-            exec(request["do"])
+            exec(request["do"], names)
         return 3
 """
 
