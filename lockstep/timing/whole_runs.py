@@ -26,7 +26,7 @@ SLACK_S = {"cpu": 1e-3, "cuda": 4e-4}
 #: Time does not grow with the calls if half the calls, or fewer, take at least this share of the time of all calls …
 ALIKE = 0.9
 
-#: … and this many seconds more than their proportional part, or more than the runs varied by other work, if that is more.
+#: … and this many seconds more than their proportional part, or as many as other work was seen to add, if that is more.
 WAITED_S = 1e-3
 
 
