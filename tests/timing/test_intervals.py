@@ -5,12 +5,20 @@ from statistics import stdev
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from lockstep.record.model import Estimate
 from lockstep.timing.detectable_effect import detectable, epochs_to_detect
 from lockstep.timing.estimates import HOPELESS
 from lockstep.timing.interleave import Plan
-from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval, standard_error
+from lockstep.timing.intervals import (
+    exponential,
+    half_width,
+    half_width_after,
+    log_interval,
+    standard_error,
+    t_quantile,
+)
 
 RUNS = 200_000
 #: Four standard errors of a rate near 95 % from RUNS runs.
@@ -111,3 +119,11 @@ def test_a_standard_error_is_read_back_from_an_interval():
     found = standard_error(low, high, np.array([4, 2, 1, 4, 4, 4, 4], np.int32))
     assert found[:2] == pytest.approx([stdev(epochs) / 2, 0.0])
     assert np.isnan(found[2:]).all()
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 12), 29, 30, 199, 1000])
+def test_the_quantiles_are_those_of_scipy(freedom):
+    for tail in (1e-8, 1e-4, 0.005, 0.015, 0.2, 0.49):
+        assert t_quantile(tail, freedom) == pytest.approx(stdtrit(freedom, tail), rel=1e-7)
+        assert t_quantile(1 - tail, freedom) == pytest.approx(stdtrit(freedom, 1 - tail), rel=1e-7)
+    assert t_quantile(0.5, freedom) == 0
