@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from lockstep.gate.aa_control import AAControl
 from lockstep.gate.client import GateWorker, Setup
@@ -22,9 +21,9 @@ from lockstep.gate.plan import (
 from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME
+from lockstep.gate.terms import Terms
 from lockstep.gate.verdict import LATENCY, UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
-from lockstep.suite.thresholds import Thresholds
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
 MOST_MOVED = 0.5
@@ -34,29 +33,6 @@ AA_SHARE = 0.25
 
 #: Maximum share of the budget for checking proofs by real launches.
 SAMPLE_SHARE = 0.15
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Thresholds and limits of a run.
-
-    Attributes:
-        thresholds: content of thresholds.toml.
-        min_effect: smallest change that counts, for every case; ``None`` to use the thresholds.
-        deadline: time on ``time.monotonic()``'s clock after which no further epoch starts.
-        silence_s: seconds without an event after which a worker is killed.
-        about: commits, subjects and "#123", by which an accepted slowdown is recognised.
-        costs: costs to judge besides the latency, by suite.
-        results: folder of recorded results. Their noise orders cases of equal rank; ``None`` for random order.
-    """
-
-    thresholds: Thresholds
-    min_effect: float | None
-    deadline: float
-    silence_s: float
-    about: Sequence[str] = ()
-    costs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    results: Path | None = None
 
 
 @dataclass(frozen=True)

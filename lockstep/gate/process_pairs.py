@@ -18,10 +18,10 @@ from statistics import fmean, geometric_mean, median, stdev
 
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
-from lockstep.gate.coordinator import Terms
 from lockstep.gate.plan import Selection, groups
 from lockstep.gate.report.model import percent
 from lockstep.gate.sequential import LOOKS, MOST_SAME, Decision, Test, found_twice, interval, relative
+from lockstep.gate.terms import Terms
 from lockstep.gate.trees import Version
 from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import WorkerDied
