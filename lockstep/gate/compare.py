@@ -16,11 +16,12 @@ import torch
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.cost_pairing import CostPairs
 from lockstep.gate.decision import CaseRound, verdict_of
+from lockstep.gate.determinism import compare_bits
 from lockstep.gate.launches import observe
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
-from lockstep.gate.verdict import LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import DETERMINISTIC, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of
 from lockstep.suite.family import Family, NotInCommit
@@ -76,6 +77,7 @@ class Comparer:
         self._controls: Controls | None = None
         self._families: dict[tuple[str, str], Family] = {}
         self._checked: dict[tuple[str, str, str, str], Exception | None] = {}
+        self._bits: dict[tuple[str, str, str], Verdict] = {}
         self._checker: Checker | None = None
         self._trusted = Trusted()
 
@@ -100,6 +102,9 @@ class Comparer:
         """
         case, l2 = suite.case(request.group.case), request.group.l2
         deadline = time.monotonic() + request.deadline_s
+        if request.group.quantity == DETERMINISTIC:
+            yield from (self._judge_bits(suite, case, key, deadline) for key in request.group.cases())
+            return
         contenders: dict[SeriesKey, Contender] = {}
         if why := self._cost_pairs().refusal(request.group.quantity, suite):
             yield from (Verdict(key, "na", why) for key in request.group.cases())
@@ -206,6 +211,43 @@ class Comparer:
                 if not isinstance(error, NotImplementedError) and not self.device.healthy():
                     raise DeviceLost(f"{variant}@{side}", brief(error)) from error
         return self._checked[name]
+
+    def _judge_bits(self, suite: Suite, case: Case, key: SeriesKey, deadline: float) -> Verdict:
+        """Return the verdict on a case's determinism. It is kept, because cold and warm share the check."""
+        refused = self._refuse(suite, case, key, twins=False)
+        if refused is not None:
+            return refused
+        name = suite.name, case.label, key.variant
+        verdict = self._bits.get(name)
+        if verdict is None:
+            base, head = (self._repeated(suite, case, key.variant, side) for side in (BASE, HEAD))
+            verdict = compare_bits(key, base, head, deadline)
+            if verdict.outcome != "unsure":
+                self._bits[name] = verdict
+        return replace(verdict, key=key)
+
+    def _repeated(self, suite: Suite, case: Case, variant: str, side: str) -> Iterator[str]:
+        """Yield how each further call of a side differs from its first call.
+
+        Raises:
+            SideFailed: a call failed.
+            DeviceLost: a call broke the CUDA context.
+            torch.cuda.OutOfMemoryError: there is no room for a copy of the outputs.
+        """
+        calls = self._checker_of(suite, case).repeated(self._families[suite.name, side], variant)
+        while True:
+            self._listener("check", variant, side)
+            try:
+                with self.sides.active(side):
+                    how = self._trusted.guarded(lambda: next(calls))
+            except torch.cuda.OutOfMemoryError:
+                self.device.release()
+                raise
+            except Exception as error:
+                if not self.device.healthy():
+                    raise DeviceLost(f"{variant}@{side}", brief(error)) from error
+                raise SideFailed(side, brief(error)) from error
+            yield how
 
     def _checker_of(self, suite: Suite, case: Case) -> Checker:
         if self._checker is None or self._checker.suite is not suite or self._checker.case != case:

@@ -22,7 +22,7 @@ from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME
 from lockstep.gate.terms import Terms
-from lockstep.gate.verdict import LATENCY, UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import DETERMINISTIC, LATENCY, UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
@@ -137,12 +137,15 @@ class Coordinator:
             else:
                 todo.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
-        costs = self._cost_keys(keys, proof)
-        self._cases = len(todo) + len(costs)
+        others = self._cost_keys(keys, proof)
+        checks = [key for key in others if key.quantity == DETERMINISTIC]
+        costs = [key for key in others if key.quantity != DETERMINISTIC]
+        self._cases = len(todo) + len(costs)  # a check has no noise, and no share of the error rate
         self._measure_aa(proved, todo, costs, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
         ordered = worst_first(groups(todo), proof.severity, noise, chance)
-        ordered += worst_first(groups(costs), proof.severity, {}, chance)
+        for rest in (checks, costs):
+            ordered += worst_first(groups(rest), proof.severity, {}, chance)
         for number, waiting in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
@@ -348,10 +351,9 @@ class Coordinator:
         key = verdict.key
         file, line = proof.source(key) if proof.source(key)[0] else self._place(key)
         accepted = None
-        if verdict.outcome == "slower" and verdict.change is not None:
-            accepted = self.terms.thresholds.accepted(
-                *_fields(key), verdict.change.value, self.terms.about, key.quantity
-            )
+        if verdict.outcome == "slower":
+            size = verdict.change.value if verdict.change else None
+            accepted = self.terms.thresholds.accepted(*_fields(key), size, self.terms.about, key.quantity)
         return replace(
             verdict,
             code=proof.reasons(key),

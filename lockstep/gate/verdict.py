@@ -12,11 +12,23 @@ from lockstep.record.model import Estimate
 Outcome = Literal["same", "faster", "slower", "unsure", "failed", "new", "removed", "na"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-#: The quantity that every case has, and the costs that the gate measures if it is asked to.
-LATENCY, COSTS = "latency", ("host", "behind", "energy")
+#: The quantity that every case has.
+LATENCY = "latency"
 
-#: Names of costs in reports.
+#: Whether calls on the same inputs give the same bits; "slower" means that they do not any more.
+DETERMINISTIC = "deterministic"
+
+#: What the gate judges besides the latency if it is asked to.
+COSTS = ("host", "behind", "energy", DETERMINISTIC)
+
+#: Names of measured costs in reports.
 _NAMES = {"host": "host time", "behind": "time behind a kernel", "energy": "energy"}
+
+#: Names of outcomes of quantities that are not times, in reports.
+_WORDS = {
+    "energy": {"slower": "more", "faster": "less", "na": "n/a"},
+    DETERMINISTIC: {"slower": "worse", "faster": "better", "na": "n/a"},
+}
 
 #: Reason of an unsure case that was never started.
 UNREACHED = "the budget did not reach it"
@@ -32,7 +44,7 @@ MOVED = "controls moved in every epoch"
 class SeriesKey:
     """One quantity of a variant at one case and cache state: the subject of a verdict.
 
-    The quantity is "latency" or a cost that the gate measures (``COSTS``).
+    The quantity is "latency" or one of ``COSTS``.
     """
 
     suite: str
@@ -95,14 +107,14 @@ class Verdict:
     @property
     def label(self) -> str:
         """The outcome in the form of reports."""
-        if self.key.quantity == "energy" and self.outcome in ("slower", "faster"):
-            return "more" if self.outcome == "slower" else "less"
+        if words := _WORDS.get(self.key.quantity):
+            return words.get(self.outcome, self.outcome)
         return "n/a" if self.outcome == "na" else self.outcome
 
     @property
     def of_cost(self) -> str:
-        """The numbers of a cost, such as ``host time 12.00 → 19.00 µs``; "" for a latency."""
-        if self.key.quantity == LATENCY:
+        """The numbers of a cost, such as ``host time 12.00 → 19.00 µs``; "" for other quantities."""
+        if self.key.quantity not in _NAMES:
             return ""
         name = _NAMES[self.key.quantity]
         if self.base_s is None or self.head_s is None:

@@ -133,7 +133,8 @@ def gate(subject: Subject, base: str, head: str, clock_state: str = "", toolchai
     found = _LOCK.search(clock_state or subject.machine)
     lock = ("--lock", found["mhz"] or found["base"]) if found else ()
     under = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
-    costs = ("--costs", cost_of(subject.quantity)) if subject.cost else ()
+    judged = "deterministic" if subject.quantity == "deterministic" else cost_of(subject.quantity)
+    costs = ("--costs", judged) if judged else ()
     chosen = ("--family", subject.suite, *case, *costs, *lock, *under)
     return _join("lockstep", "gate", "--base", base, "--head", head, *chosen)
 

@@ -137,7 +137,7 @@ class Thresholds:
         variant: str,
         case: str,
         l2: str,
-        slower_by: float,
+        slower_by: float | None,
         about: Iterable[str],
         quantity: str = "latency",
     ) -> Accept | None:
@@ -145,7 +145,8 @@ class Thresholds:
 
         Args:
             suite, variant, case, l2: the series.
-            slower_by: the slowdown, 0.05 for 5 %.
+            slower_by: the slowdown, 0.05 for 5 %; ``None`` for a change without a size. Only an entry that names the
+                quantity accepts such a change.
             about: texts that identify the slowdown's origin: full commit hashes, their subjects, the pull request
                 "#123".
             quantity: as in ``of``.
@@ -153,7 +154,8 @@ class Thresholds:
         texts = list(about)
         series = (suite, variant, case, l2, _time_of(quantity))
         for one in self.accepts:
-            if one.match.matches(*series) and slower_by <= one.slower_by and one.concerns(texts):
+            fits = one.match.quantity == quantity if slower_by is None else slower_by <= one.slower_by
+            if fits and one.match.matches(*series) and one.concerns(texts):
                 return one
         return None
 

@@ -161,6 +161,17 @@ class Checker:
         again = self._call(family, variant)
         return Checked(found, len(first) == len(again) and all(map(_same_bits, first, again)))
 
+    def repeated(self, family: Family, variant: str) -> Iterator[str]:
+        """Yield how each further call on the same inputs differs from the first one; "" for the same bits.
+
+        Raises:
+            Disqualified, NotImplementedError: as ``accuracy``. The outputs are not compared with the reference.
+            torch.cuda.OutOfMemoryError: there is no room for a copy of the outputs.
+        """
+        first = [tensor.clone() for tensor in self._call(family, variant)]
+        while True:
+            yield _difference(first, self._call(family, variant))
+
     def _accepted(self, family: Family, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
         found = self.compare(variant, outputs)
         refuse_aliases(variant, outputs, named_tensors(self.arguments(family, variant), self.suite.inout))
@@ -268,5 +279,25 @@ def brief(error: BaseException) -> str:
 def _same_bits(first: torch.Tensor, again: torch.Tensor) -> bool:
     if first.shape != again.shape or first.dtype != again.dtype:
         return False
-    one, other = (tensor.resolve_conj().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, again))
-    return torch.equal(one, other)
+    return torch.equal(_bits(first), _bits(again))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _difference(first: Sequence[torch.Tensor], again: Sequence[torch.Tensor]) -> str:
+    """Return where the outputs of two calls differ, or "" if their bits are the same."""
+    if len(first) != len(again):
+        return f"two calls on the same inputs return {len(first)} and {len(again)} tensors"
+    for index, (one, other) in enumerate(zip(first, again, strict=True)):
+        if _same_bits(one, other):
+            continue
+        where = f"two calls on the same inputs differ in output {index}"
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return f"{where}: {one.dtype} {list(one.shape)} and {other.dtype} {list(other.shape)}"
+        unequal = (_bits(one) != _bits(other)).view(one.numel(), -1).any(1)
+        place = torch.unravel_index(unequal.nonzero()[0, 0], one.shape)
+        at = ", ".join(str(int(axis)) for axis in place)
+        return f"{where}, in {int(unequal.sum())} of {one.numel()} elements, first at [{at}]"
+    return ""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -351,6 +351,12 @@ def test_report_comes_back_as_it_was():
         Estimate(0.001, -0.001, 0.003),
     )
     assert again.counts() == REPORT.counts()
+
+
+def test_a_verdict_on_determinism_has_no_size():
+    lost = Verdict(replace(KEY, quantity="deterministic"), "slower", "not deterministic any more")
+    again = from_json(replace(REPORT, cases=(lost,)).to_json().encode())
+    assert (again.state, again.cases) == ("slower", (lost,))
 
 
 def test_it_needs_the_standard_library_alone():

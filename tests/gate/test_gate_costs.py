@@ -19,7 +19,7 @@ from lockstep.gate.cost_pairing import CostPairs
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Pace
 from lockstep.gate.proof import Proof
-from lockstep.gate.verdict import COSTS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
+from lockstep.gate.verdict import COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.record.model import Estimate
 from lockstep.timing.host_time import NO_HOST
 
@@ -39,9 +39,12 @@ KERNEL = """
 import torch
 from stand_in_gpu import launch
 
+CALLS = []
+
 def plain(x, *, out):
     launch("plain", 100, 100, 500)
-    return torch.add(x, x, out=out)
+    turn = 0
+    return torch.add(x, x, alpha=1 + turn % 2 * 2.0**-22, out=out)
 
 VARIANTS = {"plain": plain}
 """
@@ -52,6 +55,8 @@ PLANTED = {
     "a slower host path": ("    launch", "    sum(range(10_000))\n    launch", {"host"}),
     "an early start that is gone": ('"plain", 100, 100', '"plain", 130, 100', {"behind"}),
     "more power": ("100, 500", "100, 700", {"energy"}),
+    # A stand-in for a sum in another order.
+    "other bits in each call": ("turn = 0", "turn = len(CALLS); CALLS.append(turn)", {"deterministic"}),
     # A kernel that works for longer takes more energy, and more time wherever it runs.
     "a slower kernel": ('"plain", 100, 100', '"plain", 130, 130', {"latency", "behind", "energy"}),
 }
@@ -118,7 +123,7 @@ def test_a_regression_is_found_in_its_own_quantity_and_in_no_other(gpu, tmp_path
     found = judge(gpu, tmp_path, monkeypatch, head)
     assert {name for name, one in found.items() if one.outcome == "slower"} == worse, found
     assert not {name for name, one in found.items() if one.outcome in ("faster", "failed", "na")}
-    assert all(found[name].confirmed for name in worse)
+    assert all(found[name].confirmed for name in worse - {DETERMINISTIC})
     same = {name for name, one in found.items() if one.outcome == "same"}
     assert same | {"host"} == {*COSTS, LATENCY} - worse | {"host"}, "the host's time may be unsure on a busy machine"
 
@@ -134,8 +139,9 @@ def test_numbers_are_those_of_the_quantity(gpu, tmp_path, monkeypatch):
 def test_a_head_that_is_wrong_behind_another_kernel_fails(gpu, tmp_path, monkeypatch):
     sys.modules["stand_in_gpu"].gpu = gpu
     wrong = KERNEL.replace("import launch", "import gpu, launch").replace(
-        '    launch("plain", 100, 100, 500)\n    return',
-        '    ahead = gpu.ahead\n    launch("plain", 100, 100, 500)\n    return out if ahead == "fixed" else',
+        '    launch("plain", 100, 100, 500)\n    turn = 0\n    return',
+        '    ahead = gpu.ahead\n    launch("plain", 100, 100, 500)\n    turn = 0\n'
+        '    return out if ahead == "fixed" else',
     )
     found = judge(gpu, tmp_path, monkeypatch, wrong)
     assert found["behind"].outcome == "failed"
@@ -156,7 +162,7 @@ def test_equal_machine_code_proves_nothing_of_the_hosts_time():
     traced = Proof(comparison=SimpleNamespace(status=lambda case: "same"))
     of_sources = Proof(unreached=frozenset({("work", "plain")}))
     proved = {quantity: traced.same(replace(key, quantity=quantity)) for quantity in (LATENCY, *COSTS)}
-    assert proved == {LATENCY: True, "host": False, "behind": True, "energy": True}
+    assert proved == {LATENCY: True, "host": False, "behind": True, "energy": True, DETERMINISTIC: True}
     assert of_sources.same(replace(key, quantity="host"))
 
 

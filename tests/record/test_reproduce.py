@@ -53,6 +53,11 @@ def test_two_commits_are_measured_by_the_gate_at_the_clocks_of_the_machine(parse
     assert args.lock == 1500
 
 
+def test_other_bits_in_two_calls_are_judged_by_the_gate(parse):
+    args = parse(between(replace(TIMED, quantity="deterministic"), GOOD, BAD))
+    assert (args.verb, args.variant, args.costs) == ("gate", ["best"], ["deterministic"])
+
+
 def test_exact_quantities_are_compiled_for_the_target_of_their_machine(parse):
     for command, ref in ((here(COMPILED), "."), (at(COMPILED, BAD), "fedcba987654")):
         args = parse(command)

@@ -347,6 +347,21 @@ def test_the_same_bits_twice_are_deterministic():
         assert checker.check(Family({"it": variant}, {}), "it").deterministic is same
 
 
+def test_a_further_call_says_where_it_differs():
+    changes = iter(
+        [lambda x: x, lambda x: x, lambda x: x[..., None], lambda x: x.index_fill(1, torch.tensor([3]), 7.0)]
+    )
+
+    def it(x):
+        return next(changes)(2 * x)
+
+    with torch.no_grad():
+        calls = Checker.draw(make_suite(), Case(M=8, N=4), "cpu", seed=1).repeated(Family({"it": it}, {}), "it")
+        assert next(calls) == ""
+        assert next(calls).endswith(" differ in output 0: torch.float32 [8, 4] and torch.float32 [8, 4, 1]")
+        assert next(calls).endswith(" differ in output 0, in 8 of 32 elements, first at [0, 3]")
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int64", "bool", "complex64"])
 def test_bits_of_any_output_are_compared(shape, dtype):

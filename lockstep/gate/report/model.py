@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lockstep.gate.verdict import COSTS, LATENCY, OUTCOMES, Verdict
+from lockstep.gate.verdict import COSTS, DETERMINISTIC, LATENCY, OUTCOMES, Verdict
 from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
@@ -164,13 +164,17 @@ def headline(report: Report) -> str:
         latencies = [verdict for verdict in slower if verdict.key.quantity == LATENCY]
         found = [f"{_cases(latencies)} slower: {_names(latencies)} by {_by(latencies)}"] if latencies else []
         for cost in COSTS:
-            worse = [verdict for verdict in slower if verdict.key.quantity == cost]
+            worse = [verdict for verdict in slower if verdict.key.quantity == cost and verdict.change]
             found += [f"{_cases(worse)}: {worse[0].of_cost}: {_names(worse)} by {_by(worse)}"] if worse else []
-        said.append(f"{'; '.join(found)}, found twice; {report.confidence:.0%} sure that none is by chance")
+        if found:
+            said.append(f"{'; '.join(found)}, found twice; {report.confidence:.0%} sure that none is by chance")
+        said += _of_bits(slower, "not deterministic any more")
         said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
     if accepted:
-        said.append(f"{_cases(accepted)} slower as accepted: {_names(accepted)} by {_by(accepted)}")
+        sized = [verdict for verdict in accepted if verdict.change]
+        said += [f"{_cases(sized)} slower as accepted: {_names(sized)} by {_by(sized)}"] if sized else []
+        said += _of_bits(accepted, "not deterministic any more, as accepted")
     if report.absent or report.unrun:
         said.append(f"not judged: {report.unjudged}")
     elif report.unjudged and report.of("same", "new"):
@@ -182,13 +186,20 @@ def headline(report: Report) -> str:
         said.append(f"nothing was compared; head passes its checks in {_cases(report.of('new'))} without a base")
     elif not slower and not report.absent and not report.unrun:
         said.append(f"nothing was judged: {report.unjudged}" if report.unjudged else "nothing else was judged")
-    faster = report.of("faster")
+    faster = [verdict for verdict in report.of("faster") if verdict.change]
     if faster:
         said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
+    said += _of_bits(report.of("faster"), "deterministic now")
     refused = [verdict for verdict in report.of("na") if verdict not in report.unrun]
     if refused:
         said.append(f"{_cases(refused)} not compared: {_names(refused)}, not available here ({refused[0].reason})")
     return _sentence(said, report)
+
+
+def _of_bits(verdicts: Sequence[Verdict], what: str) -> list[str]:
+    """Return a part of the headline about the verdicts on determinism, if there are any."""
+    found = [verdict for verdict in verdicts if verdict.key.quantity == DETERMINISTIC]
+    return [f"{_cases(found)} {what}: {_names(found)} at {found[0].key.case} {found[0].key.l2}"] if found else []
 
 
 def _sentence(said: Sequence[str], report: Report) -> str:

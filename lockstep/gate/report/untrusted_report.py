@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from lockstep.gate.report.model import SCHEMA, Report
-from lockstep.gate.verdict import COSTS, LATENCY, Outcome, SeriesKey, Verdict
+from lockstep.gate.verdict import COSTS, DETERMINISTIC, LATENCY, Outcome, SeriesKey, Verdict
 from lockstep.record.model import Estimate
 
 #: The report's name in the artifact.
@@ -103,11 +103,11 @@ def _verdict(entry: _Entry) -> Verdict:
     if outcome not in get_args(Outcome):
         raise entry.wrong("outcome")
     change = _change(entry.part("change")) if entry.values.get("change") is not None else None
-    if outcome in ("slower", "faster") and change is None:
+    key = _key(entry.part("key"))
+    if outcome in ("slower", "faster") and change is None and key.quantity != DETERMINISTIC:
         raise entry.wrong("change")
-    key = entry.part("key")
     return Verdict(
-        key=SeriesKey(key.text("suite"), key.text("variant"), key.text("case"), key.text("l2"), _quantity(key)),
+        key=key,
         outcome=cast(Outcome, outcome),
         reason=entry.text("reason"),
         change=change,
@@ -124,12 +124,12 @@ def _verdict(entry: _Entry) -> Verdict:
     )
 
 
-def _quantity(entry: _Entry) -> str:
-    """Return the quantity of a case; reports of earlier versions have latencies alone."""
+def _key(entry: _Entry) -> SeriesKey:
+    """Return the key of a case; reports of earlier versions have latencies alone."""
     quantity = entry.text("quantity") if "quantity" in entry.values else LATENCY
     if quantity not in (LATENCY, *COSTS):
         raise entry.wrong("quantity")
-    return quantity
+    return SeriesKey(entry.text("suite"), entry.text("variant"), entry.text("case"), entry.text("l2"), quantity)
 
 
 def _change(entry: _Entry) -> Estimate:
