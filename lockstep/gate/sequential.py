@@ -28,6 +28,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from lockstep.record.model import Estimate
+from lockstep.timing.intervals import t_quantile
 
 #: Numbers of epochs after which a case is tested. The first is the minimum for a verdict.
 LOOKS = (4, 6, 9, 13, 19, 28)
@@ -146,6 +147,4 @@ def _reach(epochs: Sequence[float], tail: float) -> float:
 
 def _quantile(tail: float, freedom: int) -> float:
     """Return the value that Student's t exceeds with probability ``tail``."""
-    from lockstep.timing.intervals import t_quantile  # imports numpy, which the command line does not need at its start
-
     return -t_quantile(tail, freedom)

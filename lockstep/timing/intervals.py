@@ -12,11 +12,13 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, stdev
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from lockstep.record.model import CostEstimate, Estimate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 
@@ -63,6 +65,9 @@ def standard_error(
     Returns:
         Standard errors in log units; NaN for fewer than two epochs and without an interval.
     """
+    # Imported here: the verbs that measure import this module at their start and do without NumPy.
+    import numpy as np
+
     known = (epochs >= 2) & (low > 0) & (high >= low) & np.isfinite(high)
     found = np.full(len(low), np.nan)
     if known.any():

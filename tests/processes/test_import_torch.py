@@ -44,6 +44,16 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} & {"asv", "asv_ru
     assert run(program) == "\n"
 
 
+def test_verbs_that_measure_start_without_numpy():
+    """Its import takes a quarter of their start; what uses it runs in their workers."""
+    program = """
+import sys
+import lockstep.commands.gate, lockstep.commands.measure, lockstep.commands.noise, lockstep.commands.run
+print(*sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "numpy", "scipy"}))
+"""
+    assert run(program) == "\n"
+
+
 def test_tracing_does_without_torchs_compiler():
     """Its import takes as long as torch's; torch imports it where a mode or a reference is kept from it."""
     program = """
