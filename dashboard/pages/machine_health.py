@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.gpu.nvml import THROTTLING
-from lockstep.history.model import STATES, Commit, Floats, Run
+from lockstep.history.model import STATES, Commit, Floats, Run, Series
 from lockstep.history.series_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import once
+from lockstep.record.quantity import COST_QUANTITIES
 
 #: Maximum points of a control's trend.
 TREND = 120
@@ -41,8 +43,8 @@ class Upkeep:
         throttled: number of these points that were throttled.
         reasons: number of points by reason for throttling.
         sm_mhz: the median clock of these points; ``None`` if unknown.
-        noise: median standard error of the logarithm of a number, without ratios, at the newest commit (0.001 is 0.1
-            %).
+        noise: median standard error of the logarithm of a number, without ratios and costs besides the latency, at the
+            newest commit (0.001 is 0.1 %).
         mde: median smallest detectable effect; ``None`` if unknown.
         controls: for each control, its rate (calls per second) at the last commits, oldest first, with the commit's
             index.
@@ -94,11 +96,17 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
         throttled=sum(bool(one) for one in reasons),
         reasons=tuple(Counter(reason for one in reasons for reason in one).most_common()),
         sm_mhz=_median(points["sm_mhz"][clocked]),
-        noise=_median(error[(error > 0) & ~ratio]),
+        noise=_median(error[(error > 0) & ~ratio & ~_costs(results, [index.series[rank] for rank in points["rank"]])]),
         mde=_median(mde[mde > 0]),
         controls=_controls(runs),
         turns=_turns(runs, commits),
     )
+
+
+def _costs(results: Results, series: Sequence[Series]) -> NDArray[np.bool_]:
+    """Return which of the series follow a cost besides the latency."""
+    names = {one.name for one in results.benchmarks.values() if one.quantity in COST_QUANTITIES}
+    return np.array([one.benchmark in names for one in series], dtype=bool)
 
 
 def _median(values: Floats) -> float | None:
