@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What `make check` runs, for the loop of change and try: the tests that say most for their time. They cover measuring, the
 # gate's verdicts, records, results, detection, attribution, the API, exit statuses and a family of kernels. Tests that start
 # many processes, a browser, PostgreSQL or a compiler are left to `make test`.
-CHECKED := timing/test_arms timing/test_check timing/test_interleave timing/test_intervals timing/test_measure \
+CHECKED := timing/test_bound_arms timing/test_check timing/test_interleave timing/test_intervals timing/test_measure \
   kernels/test_linear suite/test_suite suite/test_thresholds machine_code/test_sources record/test_record \
   record/test_provenance gate/test_gate_plan gate/test_gate_reach gate/test_gate_pairing gate/test_gate_verdict \
   gate/test_gate_report machine_code/test_differences compare/test_verdicts compare/test_beyond_noise \

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, connect, drawn, grid, number, text
+from dashboard.pages.infinite_rows import Values, block, key_values, percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
-from dashboard.pages.row_source import Values, block, key_values, percents
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit

@@ -11,7 +11,7 @@ import numpy as np
 from lockstep.compare.rows import series_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Trend
-from lockstep.history.series_keys import key_of
+from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 

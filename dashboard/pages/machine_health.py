@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lockstep.gpu.nvml import THROTTLING
 from lockstep.history.model import STATES, Commit, Floats, Run, Series
-from lockstep.history.series_keys import PARTS
+from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import once
 from lockstep.record.quantity import COST_QUANTITIES

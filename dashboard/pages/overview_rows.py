@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from dash import Dash, Input, Output, State, ctx, no_update
 
+from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.overview_table import VALUES, cells_of, file_rows, in_order
-from dashboard.pages.row_source import block, chosen_rows
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.compare.status import Statuses, reference, statuses

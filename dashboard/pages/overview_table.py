@@ -11,13 +11,13 @@ import numpy as np
 
 from dashboard.address import SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
-from dashboard.pages.row_source import Values, key_values, or_none, percents
+from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
 from lockstep.compare.join_points import newest_rows
 from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE, series_of
 from lockstep.compare.status import Status, Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
 from lockstep.history.model import STATES, Series, SeriesKey, State
-from lockstep.history.series_keys import key_of
+from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 

@@ -19,7 +19,7 @@ from lockstep.detect import Trend as Values
 from lockstep.detect.check_changes import AGREEING, PART, ROUNDING, STEP, determinism_changes, error_changes
 from lockstep.detect.exact import positive
 from lockstep.history.model import STATES, Floats, Series, SeriesKey, Trend
-from lockstep.history.series_keys import key_of
+from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 
 #: Series that are read at once. A point takes a hundred bytes.

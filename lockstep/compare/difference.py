@@ -18,7 +18,7 @@ from lockstep.compare.ratio_cause import Times, behind, called
 from lockstep.compare.row_table import Indices, RowTable
 from lockstep.compare.verdict import LOUDEST, UNKNOWN, Change, Verdict, error_of, errors_of, quantiles
 from lockstep.history.model import STATES, Floats, Part, SeriesKey
-from lockstep.history.series_keys import PARTS
+from lockstep.history.row_keys import PARTS
 from lockstep.suite.thresholds import Thresholds
 
 #: Verdicts as codes in arrays: ``LOUDEST[code]`` is the verdict.

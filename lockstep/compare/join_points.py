@@ -22,7 +22,7 @@ from lockstep.compare.row_table import (
 )
 from lockstep.compare.rows import Row
 from lockstep.history.model import Floats, Ints, Part, Series
-from lockstep.history.series_keys import PARTS
+from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered, remembered_few
 

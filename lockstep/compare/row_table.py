@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lockstep.compare.rows import RELATIVE, SHOWN_AS, VALUE, Measured, Row, case_axes
 from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, Series, SeriesKey
-from lockstep.history.series_keys import KeyIndex
+from lockstep.history.row_keys import KeyIndex
 
 Indices = NDArray[np.intp] | Ints
 Columns = Mapping[str, NDArray[Any]]

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from lockstep.compare.number_format import significant
 from lockstep.history.model import Benchmark, Series, SeriesKey, State
-from lockstep.history.series_keys import key_of
+from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.record.quantity import COST_QUANTITIES, EXACT, SUITE_BENCHMARK, benchmark_name

@@ -20,7 +20,7 @@ from lockstep.compare.ratio_cause import Times
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import LOUDEST, Change, Verdict
 from lockstep.history.model import STATES, Run, SeriesKey
-from lockstep.history.series_keys import PARTS
+from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered_few
 from lockstep.suite.thresholds import Thresholds

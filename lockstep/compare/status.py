@@ -22,7 +22,7 @@ from lockstep.compare.row_table import RowTable, no_rows
 from lockstep.compare.rows import Row
 from lockstep.compare.verdict import LOUDEST, Verdict
 from lockstep.history.model import STATES, Commit, Floats, SeriesKey
-from lockstep.history.series_keys import key_of
+from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds

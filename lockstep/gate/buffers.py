@@ -17,7 +17,7 @@ from lockstep.gate.namespaces import Sides
 from lockstep.suite.evaluate import bind
 from lockstep.suite.family import Family, takes_out
 from lockstep.timing.argument_sets import ArgumentSet, place, restorer
-from lockstep.timing.arms import Arm, BoundCall, move
+from lockstep.timing.bound_arms import Arm, BoundCall, move
 
 BASE, HEAD = "base", "head"
 
@@ -52,7 +52,7 @@ class Buffers:
         sets: inputs and outputs, all from one draw.
         sides: the trees.
         seed: seed of the placement of prepared tensors.
-        inout: names of inputs that calls write; a replay is then one rotation (``lockstep.timing.arms.Arm``).
+        inout: names of inputs that calls write; a replay is then one rotation (``lockstep.timing.bound_arms.Arm``).
 
     Attributes:
         restore: restores the values of the ``inout`` inputs before each timed replay; ``None`` without such inputs.

@@ -28,7 +28,7 @@ from lockstep.suite.family import Family, NotInCommit
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
-from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device, DeviceLost

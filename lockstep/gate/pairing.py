@@ -19,7 +19,7 @@ import torch
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
-from lockstep.timing.arms import Arm, ArmReplay, BoundCall
+from lockstep.timing.bound_arms import Arm, ArmReplay, BoundCall
 from lockstep.timing.check import brief
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.device import Device, Timing

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.history.asv_head import Head, read_head, updated
+from lockstep.history.asv_file_header import Head, read_head, updated
 from lockstep.history.columns import MOST_SAMPLES, FilePoints
 from lockstep.history.model import STATES, Floats
 from lockstep.history.problems import Complaint

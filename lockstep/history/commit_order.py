@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lockstep.history.asv_head import FULL_HASH
+from lockstep.history.asv_file_header import FULL_HASH
 from lockstep.history.model import Commit
 from lockstep.processes.git import Git
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lockstep.history.model import STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
 from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
-from lockstep.history.series_keys import KeyIndex, index_keys
+from lockstep.history.row_keys import KeyIndex, index_keys
 from lockstep.history.snapshot_contents import Contents, MachineIndex
 from lockstep.timing.intervals import standard_error
 

@@ -22,8 +22,8 @@ from lockstep.history.machine_identity import machine_names
 from lockstep.history.model import Benchmark, Commit, Control, Machine, Run, Series
 from lockstep.history.problems import Problem
 from lockstep.history.reader import Source
+from lockstep.history.row_keys import KeyIndex, index_keys
 from lockstep.history.series_ids import Ids
-from lockstep.history.series_keys import KeyIndex, index_keys
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Problem:
 
 
 class Weights(MutableMapping[int, torch.Tensor]):
-    """Tensors by number. Setting an entry copies the values to new storage, for ``lockstep.timing.arms.move``."""
+    """Tensors by number. Setting an entry copies the values to new storage, for ``lockstep.timing.bound_arms.move``."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = tensors

@@ -17,7 +17,7 @@ from statistics import median
 import torch
 
 from lockstep.record.model import TWIN, CostEstimate
-from lockstep.timing.arms import Arm, BoundCall
+from lockstep.timing.bound_arms import Arm, BoundCall
 from lockstep.timing.captured_arms import capture_arms
 from lockstep.timing.clock_correction import Pair, midmean
 from lockstep.timing.cost_meters import Metered

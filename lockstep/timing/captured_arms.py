@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from lockstep.record.model import TWIN
-from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.device import Device, DeviceLost, Replay
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.replays import Repeated, replay_of, seconds_a_call

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lockstep.record.model import CostEstimate
-from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.intervals import estimated
 
 #: Number of epochs in which a cost is measured, out of the minimum number of epochs of a comparison. With more epochs,

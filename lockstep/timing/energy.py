@@ -15,7 +15,7 @@ from time import perf_counter
 import torch
 
 from lockstep.gpu.nvml import find_gpu
-from lockstep.timing.arms import Arm
+from lockstep.timing.bound_arms import Arm
 from lockstep.timing.captured_arms import capture_arms
 from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.device import Device, Replay

@@ -9,7 +9,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.family import Family
 from lockstep.suite.model import Suite
 from lockstep.timing.argument_sets import draw_sets, restorer
-from lockstep.timing.arms import Arm, ArmReplay, make_arms
+from lockstep.timing.bound_arms import Arm, ArmReplay, make_arms
 from lockstep.timing.device import Device
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.verify import Timed, Verified, Verifier

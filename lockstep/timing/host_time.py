@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from lockstep.record.model import TWIN
-from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.check import brief, without_frames
 from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.device import Device, DeviceLost

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from lockstep.record.model import TWIN
-from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.captured_arms import Captured, capture_arms
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls

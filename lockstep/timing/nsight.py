@@ -17,7 +17,7 @@ from lockstep.suite.family import load_family
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite, SuiteError
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
-from lockstep.timing.arms import make_arms
+from lockstep.timing.bound_arms import make_arms
 from lockstep.timing.device import Device
 
 #: Name of the NVTX range.

@@ -20,7 +20,7 @@ from lockstep.suite.evaluate import bind, inputs_of
 from lockstep.suite.family import Family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.model import Suite
-from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, WrongResult, named_tensors, without_frames
 from lockstep.timing.device import Device
 from lockstep.timing.in_place import bits, fits, floats, write

@@ -13,9 +13,9 @@ from trees import open_store
 from dashboard.address import FamilyAddress
 from dashboard.charts.heatmap import MOST_SUITES, heatmap
 from dashboard.pages import commit, family, overview
+from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.machine_health import upkeep
 from dashboard.pages.overview_table import VALUES, cells_of
-from dashboard.pages.row_source import block, chosen_rows
 from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings
 from lockstep.compare.at_commit import compare_commit

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 #: Modules that one would not think of, and what they decide.
 DECIDES = {
     MADE_BY: [
-        "lockstep/history/asv_head.py",  # which files are read
+        "lockstep/history/asv_file_header.py",  # which files are read
         "lockstep/history/validation.py",  # which numbers
         "lockstep/history/columns.py",  # what is stored
         "lockstep/record/model.py",  # what a record says

@@ -9,7 +9,7 @@ from lockstep import Cost, grid
 from lockstep.record.model import TWIN
 from lockstep.suite.family import Family
 from lockstep.timing import behind
-from lockstep.timing.arms import Arm, BoundCall
+from lockstep.timing.bound_arms import Arm, BoundCall
 from lockstep.timing.device import CpuDevice, DeviceLost
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import Plan

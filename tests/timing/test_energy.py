@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.timing.arms import Arm
+from lockstep.timing.bound_arms import Arm
 from lockstep.timing.device import CpuDevice
 from lockstep.timing.energy import Energy, NoEnergy, run_train
 from lockstep.timing.interleave import Plan
@@ -82,7 +82,7 @@ def test_calls_that_write_their_inputs_have_none():
 SCRIPT = """
     import json, time
     from lockstep.gpu.nvml import Gpu
-    from lockstep.timing.arms import Arm
+    from lockstep.timing.bound_arms import Arm
     from lockstep.timing.device import CpuDevice
     from lockstep.timing.energy import Energy, run_train
     from lockstep.timing.interleave import Plan

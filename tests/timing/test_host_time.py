@@ -5,7 +5,7 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.suite.family import Family
-from lockstep.timing.arms import Arm
+from lockstep.timing.bound_arms import Arm
 from lockstep.timing.cost_meters import EPOCHS, is_measured
 from lockstep.timing.device import CpuDevice, DeviceLost
 from lockstep.timing.host_time import CALLS, NO_HOST, HostTime

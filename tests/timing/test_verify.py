@@ -10,7 +10,7 @@ from made_suites import changed_suite, make_suite
 from lockstep import Cost, grid
 from lockstep.suite.family import Family
 from lockstep.timing.argument_sets import draw_sets
-from lockstep.timing.arms import make_arms
+from lockstep.timing.bound_arms import make_arms
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.timing.repeats import SPARED

@@ -23,7 +23,7 @@ from lockstep.timing.argument_sets import (
     set_count,
     size_of,
 )
-from lockstep.timing.arms import make_arms
+from lockstep.timing.bound_arms import make_arms
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 
