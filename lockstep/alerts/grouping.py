@@ -1,7 +1,7 @@
-"""Group the changes of one family in one commit range on one machine into one alert.
+"""Group the changes of one family on one machine whose commit ranges overlap into one alert.
 
-A commit that slows a kernel shows in dozens of cases, each with a slightly different range. The reader of a message
-sees one event. The range that all cases share is narrower than the range of each case.
+A commit that slows a kernel shows in dozens of cases, each with a slightly different commit range. Together they are
+one event for the reader of a message. The alert's range is what all cases share, and no case has a narrower one.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
     console.print(counted, highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
-            console.print(f"{alert.text}: its changes are those of that time", highlight=False)
+            console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
     side = Settings().run
     for machine, measured in now.commits.items():
         if len(measured) < 2 * side and args.machine in (None, machine):

@@ -38,11 +38,11 @@ class Version:
 def version(
     repository: Path, name: str, packages: Sequence[str], trusted: Sequence[str], toolchain: Toolchain = INSTALLED
 ) -> Iterator[Version]:
-    """Yield a version for the block. A commit's packages are in a temporary folder, the working tree's in place.
+    """Yield a version of the packages, for the block: a commit's in a temporary folder, or those of the working tree.
 
     Args:
         repository: folder that holds the packages.
-        name: a name that git resolves to a commit, or ".".
+        name: a name that git resolves to a commit, or "." for the working tree, whose packages are used in place.
         packages: top-level packages under test.
         trusted: see ``lockstep.machine_code.Tree``.
         toolchain: the packages that compile and run the version.

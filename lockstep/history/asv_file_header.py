@@ -1,7 +1,8 @@
 """Read the fields that all points of an asv result file share: commit, date, machine, environment.
 
 asv's own loader (``asv.results.Results.load`` of asv 0.6.6) requires a few keys and hardly checks their values. This
-module accepts every file that asv's loader accepts. A value that asv does not write in this form leaves a note.
+module accepts every file that asv's loader accepts. A value in a form that asv itself never writes is read if possible,
+and a note names it.
 """
 
 from __future__ import annotations

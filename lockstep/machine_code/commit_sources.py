@@ -84,7 +84,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         if member.issym():
             inside = inside and (path.parent / member.linkname).resolve().is_relative_to(root)
         if not inside or not (member.isfile() or member.isdir() or member.issym()):
-            raise RefError(f"the commit holds {member.name}, which leads out of its tree or is not a file")
+            raise RefError(f"the commit holds {member.name}, which is a path or link out of the repository or a device")
         path.parent.mkdir(parents=True, exist_ok=True)
         if member.isdir():
             path.mkdir(exist_ok=True)

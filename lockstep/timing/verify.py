@@ -1,8 +1,9 @@
-"""Verify what was timed: run the timed replays again on other values and compare their outputs.
+"""Verify what was timed: run the timed replays again on other input values, and compare with the reference.
 
-The values change in place and outputs are filled with NaN. This detects a replay that stores a result, skips work, or
-worked only during its capture. During timing all sets of an epoch hold the same values. In this check the sets hold
-different values, which detects a copy of another set's output. The sets that change are chosen at random after timing.
+Inputs change in place, and outputs are filled with NaN first. This detects a replay that returns a stored result, skips
+work, or worked only during its capture. A replay takes several argument sets in turn. All sets have the same values
+while they are timed, and different values in this check: a copy of another set's output is then wrong. The sets that
+are checked are chosen at random after timing.
 """
 
 from __future__ import annotations

@@ -93,7 +93,12 @@ def waiting(idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> str:
 
 
 def require_growth(variant: str, idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> None:
-    """Refuse a contestant whose time does not grow with the number of calls.
+    """Refuse a variant whose time does not grow with the number of calls.
+
+    Args:
+        variant: its name, for the message.
+        idle: seconds of runs without a call.
+        runs: seconds of the runs with calls, by their number of calls.
 
     Raises:
         Disqualified: ``CONSTANT_TIME``.
