@@ -71,9 +71,10 @@ def standard_error(
     known = (epochs >= 2) & (low > 0) & (high >= low) & np.isfinite(high)
     found = np.full(len(low), np.nan)
     if known.any():
-        counts, places = np.unique(epochs[known], return_inverse=True)
-        quantiles = np.array([t_quantile(0.5 + NOMINAL / 2, int(count) - 1) for count in counts])
-        found[known] = np.log(high[known] / low[known]) / 2 / quantiles[places]
+        from scipy.special import stdtrit  # the import takes as long as all other imports of a reader of results
+
+        quantile = stdtrit(epochs[known] - 1.0, 0.5 + NOMINAL / 2)
+        found[known] = np.log(high[known] / low[known]) / 2 / quantile
     return found
 
 
@@ -90,31 +91,11 @@ def estimated(logs: Sequence[float]) -> CostEstimate:
 
 @cache
 def t_quantile(probability: float, freedom: int) -> float:
-    """Return the quantile of Student's t with ``freedom`` degrees of freedom, an integer of at least 1.
+    """Return the quantile of Student's t with ``freedom`` degrees of freedom."""
+    # Imported here: scipy is slow to import.
+    from scipy.special import stdtrit
 
-    ``scipy.special.stdtrit`` does the same, but importing it takes 0.1 s, and every worker needs a few quantiles.
-    """
-    tail = min(probability, 1 - probability)
-    low, high = 0.0, math.pi / 2
-    for _ in range(64):
-        middle = (low + high) / 2
-        if _within(middle, freedom) < 1 - 2 * tail:
-            low = middle
-        else:
-            high = middle
-    return math.copysign(math.sqrt(freedom) * math.tan(low), probability - 0.5)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """Return P(|T| ≤ √freedom · tan(angle)) for Student's t: Abramowitz and Stegun, 26.7.3 and 26.7.4."""
-    odd = freedom % 2
-    sine, cosine = math.sin(angle), math.cos(angle)
-    term = sine * cosine if odd else sine
-    total = term if freedom > 1 else 0.0
-    for number in range(2 + odd, freedom, 2):
-        term *= cosine * cosine * (number - 1) / number
-        total += term
-    return 2 / math.pi * (angle + total) if odd else total
+    return float(stdtrit(freedom, probability))
 
 
 def _exp(value: float) -> float:
