@@ -22,6 +22,9 @@ MOST_SHARES, LEAST_CASE_S = 2.0, 5.0
 #: Number of groups that the A/A control measures. The seed of the run selects them.
 AA_GROUPS = 3
 
+#: Number of recorded runs that are read for the noise of series. The nine of this repository take 0.2 s.
+NOISE_RUNS = 20
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -125,10 +128,6 @@ def deadline_of_group(left: Sequence[Group], now: float, end: float) -> float:
     return min(end, now + len(left[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
 
 
-#: Runs whose records are read for the noise of series. One of 500 series is read in 0.05 s.
-NOISE_RUNS = 20
-
-
 def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
     """Return the minimal detectable effect of each series in its newest record on this GPU model.
 
@@ -145,7 +144,9 @@ def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
     for _, path in sorted(found)[-NOISE_RUNS:]:
         with contextlib.suppress(OSError, RecordError):
             _, records = read_records(path)
-            noise |= {SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde}
+            noise |= {
+                SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde is not None
+            }
     return noise
 
 

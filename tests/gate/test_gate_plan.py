@@ -121,7 +121,6 @@ def test_noise_comes_from_the_newest_record_of_the_same_kind_of_gpu(tmp_path):
     # The newest run measured `best` and its baselines alone: an older run has this variant.
     assert noise[SeriesKey("linear", "gemv", "M=1,K=4096,N=2048", "cold")] > 0
     assert all(noise.values())  # what was measured in one epoch has none
-
     assert recorded_noise(recorded, "NVIDIA A100") == {}
     (tmp_path / "h200").mkdir()
     (tmp_path / "h200" / "a-lockstep.provenance.jsonl").write_text(
