@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -35,6 +35,8 @@ from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.trusted import Trusted
 from lockstep.timing.verify import Timed, Verifier
+
+_T = TypeVar("_T")
 
 #: Epochs of a round that may be voided because a control moved; later epochs count even if a control moves.
 MOST_VOID = LOOKS[0]
@@ -190,30 +192,46 @@ class Comparer:
         return None
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
-        """Return the error of a side's check at a case, or ``None``. The result is kept, because cold and warm share
-        the check.
-        """
+        """Return the error of a side's check at a case, or ``None``. Keep it: cold and warm L2 share the check."""
         name = suite.name, case.label, variant, side
         family = self._families.get((suite.name, side))
         if family is None or variant not in family.variants:
             return NotImplementedError(f"{side} has no such variant")
         if name not in self._checked:
-            self._listener("check", variant, side)
             self._checked[name] = None
             try:
-                with self.sides.active(side):
-                    self._trusted.guarded(lambda: self._checker_of(suite, case).accuracy(family, variant))
+                self._call(variant, side, lambda: self._checker_of(suite, case).accuracy(family, variant))
             except torch.cuda.OutOfMemoryError:
-                self.device.release()
                 self._checked[name] = MemoryError("no room on the device for its check")
+            except DeviceLost:
+                raise
             except Exception as error:
                 self._checked[name] = without_frames(error)
-                if not isinstance(error, NotImplementedError) and not self.device.healthy():
-                    raise DeviceLost(f"{variant}@{side}", brief(error)) from error
         return self._checked[name]
 
+    def _call(self, variant: str, side: str, check: Callable[[], _T]) -> _T:
+        """Return what a check of a side's variant returns.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: the device has too little memory; the cached memory is released.
+            DeviceLost: the check broke the CUDA context.
+        """
+        self._listener("check", variant, side)
+        try:
+            with self.sides.active(side):
+                return self._trusted.guarded(check)
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            raise
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            if not self.device.healthy():
+                raise DeviceLost(f"{variant}@{side}", brief(error)) from error
+            raise
+
     def _judge_bits(self, suite: Suite, case: Case, key: SeriesKey, deadline: float) -> Verdict:
-        """Return the verdict on a case's determinism. It is kept, because cold and warm share the check."""
+        """Return the verdict on a case's determinism. Keep it: cold and warm L2 have the same verdict."""
         refused = self._refuse(suite, case, key, twins=False)
         if refused is not None:
             return refused
@@ -232,20 +250,15 @@ class Comparer:
         Raises:
             SideFailed: a call failed.
             DeviceLost: a call broke the CUDA context.
-            torch.cuda.OutOfMemoryError: there is no room for a copy of the outputs.
+            torch.cuda.OutOfMemoryError: the device has too little memory for a copy of the outputs.
         """
         calls = self._checker_of(suite, case).repeated(self._families[suite.name, side], variant)
         while True:
-            self._listener("check", variant, side)
             try:
-                with self.sides.active(side):
-                    how = self._trusted.guarded(lambda: next(calls))
-            except torch.cuda.OutOfMemoryError:
-                self.device.release()
+                how = self._call(variant, side, lambda: next(calls))
+            except (torch.cuda.OutOfMemoryError, DeviceLost):
                 raise
             except Exception as error:
-                if not self.device.healthy():
-                    raise DeviceLost(f"{variant}@{side}", brief(error)) from error
                 raise SideFailed(side, brief(error)) from error
             yield how
 
