@@ -14,7 +14,6 @@ from lockstep.history.model import STATES, Commit, Floats, Run, Series
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import once
-from lockstep.record.quantity import COST_QUANTITIES
 
 #: Maximum points of a control's trend.
 TREND = 120
@@ -105,8 +104,7 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
 
 def _costs(results: Results, series: Sequence[Series]) -> NDArray[np.bool_]:
     """Return which of the series follow a cost besides the latency."""
-    names = {one.name for one in results.benchmarks.values() if one.quantity in COST_QUANTITIES}
-    return np.array([one.benchmark in names for one in series], dtype=bool)
+    return np.array([results.benchmarks[one.benchmark].cost for one in series], dtype=bool)
 
 
 def _median(values: Floats) -> float | None:
