@@ -109,8 +109,8 @@ def test_a_real_cpu_runs_real_calls_behind_a_real_copy():
     measurer = Measurer(CpuDevice(), PLAN, 1, load=lambda suite: Family({"plain": plain, "again": plain}, {}))
     records = measurer.measure(SUITE, CASE, "warm", ("plain", "again"), costs=["behind"])
     for record in records:
-        # A busy machine may take longer for the copies alone than for copies and calls: then an epoch has no time, and
-        # without an epoch that has both arms' times there is no speedup.
+        # On a busy machine the copies alone may take longer than copies and calls. Such an epoch gives an arm no time.
+        # A speedup needs an epoch that gives both arms a time.
         assert ("behind" in record.costs) != ("no behind: no more than" in record.note)
         assert set(record.costs) <= {"behind", "behind_speedup"}
     epochs = [record.costs["behind"].epochs for record in records if "behind" in record.costs]

@@ -246,7 +246,7 @@ def test_what_a_run_costs_beyond_its_calls_accuses_no_honest_variant():
 
 
 @pytest.mark.parametrize(
-    ("short", "whole", "told"),
+    ("short", "whole", "refused"),
     [
         (2e-3, 5e-3, False),  # a quarter of the calls, a quarter of the time
         (4.7e-3, 5e-3, True),
@@ -255,8 +255,8 @@ def test_what_a_run_costs_beyond_its_calls_accuses_no_honest_variant():
         (1e-3 + 0.9 * WAITED_S, 1e-3 + 0.9 * WAITED_S, False),  # too little to tell
     ],
 )
-def test_time_that_does_not_grow_with_the_calls_is_seen(short, whole, told):
-    assert bool(waiting(IDLE, {4: (short, 1.0), 16: (whole, whole)})) == told
+def test_time_that_does_not_grow_with_the_calls_is_seen(short, whole, refused):
+    assert bool(waiting(IDLE, {4: (short, 1.0), 16: (whole, whole)})) == refused
 
 
 @pytest.mark.parametrize(
