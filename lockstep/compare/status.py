@@ -40,7 +40,8 @@ class Status:
         row: the newest row of the series.
         difference: the difference between the compared commit and ``row``.
         found: reported changes that the detector found after the compared commit, oldest first.
-        stale: whether the series was not measured at a later commit that measured its suite, or is "not measured".
+        stale: whether the series was not measured at a later commit that measured its suite, or is "not measured"; not
+            if it is absent.
         commit: index of the newest point's commit among the machine's commits.
         news: whether the series fails now and did not fail at the compared commit.
         noise: standard deviation of a point's logarithm from run to run; NaN if unknown.
@@ -266,6 +267,7 @@ def _statuses(
         if not exact[place]:
             known[place] = True
             worse[place] = math.fsum(change.size for change in some)
+    lacking = (state == absent) & ~(there & (was != absent))
     moved = bare == code["baseline moved"]
     verdict = np.where(changed & ~exact, code["unsure"], bare)
     verdict = np.where(known & ~moved, np.where(worse > 0, code["slower"], code["faster"]), verdict)
@@ -273,11 +275,11 @@ def _statuses(
         rows=rows,
         differences=differences,
         found=found,
-        stale=(rows.columns["commit"] < newest[suites]) | (bare == code["not measured"]),
+        stale=~lacking & ((rows.columns["commit"] < newest[suites]) | (bare == code["not measured"])),
         news=(state == failed) & (was != failed),
         noise=noise,
         beyond_noise=~moved & (known | beyond | (changed & exact)),
-        absent=(state == absent) & ~(there & (was != absent)),
+        absent=lacking,
         worse=worse,
         verdict=np.where(state == failed, code["failed"], verdict).astype(np.uint8),
     )

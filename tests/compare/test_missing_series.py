@@ -92,6 +92,21 @@ def test_only_a_series_without_an_earlier_point_is_new(quiet):
     assert verdicts(quiet) == {ENDED: {"not measured"}, HOLE: {"unsure"}, NEW: {"new"}}
 
 
+def test_only_what_the_machine_can_measure_is_stale(tmp_path):
+    """A later commit measured one of three series."""
+    too_large = record(case="too large", state="na", latency=None, speedup=None)
+    write_measurement(tmp_path / "results", [record(), record(case="later"), too_large], commit=hash_of(1), date=DAY_MS)
+    write_measurement(tmp_path / "results", [record()], commit=hash_of(2), date=2 * DAY_MS)
+    store = open_store(tmp_path / "results")
+    [machine] = store.current().machines
+    stood = overview.statuses_of(store.current(), machine, "all", hash_of(1), 0, analysed(store, tmp_path))
+    assert {one.row.case: (one.stale, one.absent) for one in stood} == {
+        record().case: (False, False),
+        "later": (True, False),
+        "too large": (False, True),
+    }
+
+
 def test_series_that_are_no_longer_measured_are_counted_and_named(quiet):
     ended = [one for one in quiet.stood if one.row.suite == ENDED]
     assert all(one.stale and one.worse is None and not one.beyond_noise for one in ended)
