@@ -26,7 +26,7 @@ from lockstep.gate.report.model import EXIT, Report
 from lockstep.gate.report.terminal import show
 from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
-from lockstep.gate.verdict import COSTS, DETERMINISTIC
+from lockstep.gate.verdict import CHECKS, COSTS
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
@@ -79,8 +79,8 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             nargs="*",
             choices=COSTS,
             metavar="NAME",
-            help=f"also judge these costs of a call: {', '.join(COSTS)} (the same bits in every call); without a name "
-            "those that a suite states and whether it is deterministic, or all of them if it states none",
+            help=f"also judge these costs of a call: {', '.join(COSTS)} (the same bits in every call, the error to "
+            "the reference); without a name those that a suite states, deterministic and error; all if it states none",
         )
         parser.add_argument("--ignore-fingerprints", action="store_true", help="measure proved cases as well")
         parser.add_argument("--require-gpu", action="store_true", help="exit with 3 if there is no GPU")
@@ -157,9 +157,9 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
 
 
 def _costs(suite: Suite, named: Sequence[str]) -> Sequence[str]:
-    """Return the costs to judge: the named ones, else those that the suite states and its determinism, else all."""
+    """Return the costs to judge: the named ones, else those that the suite states and the checks, else all."""
     stated = [cost for cost in COSTS if cost in suite.quantities]
-    return named or ([*stated, DETERMINISTIC] if stated else COSTS)
+    return named or ([*stated, *CHECKS] if stated else COSTS)
 
 
 def _toolchains(args: argparse.Namespace) -> tuple[Toolchain, Toolchain] | None:

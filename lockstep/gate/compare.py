@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import torch
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
+from lockstep.gate.call_checks import CallChecks
 from lockstep.gate.cost_pairing import CostPairs
 from lockstep.gate.decision import CaseRound, verdict_of
-from lockstep.gate.determinism import compare_bits
 from lockstep.gate.launches import observe
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
-from lockstep.gate.verdict import DETERMINISTIC, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import CHECKS, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of
 from lockstep.suite.family import Family, NotInCommit
@@ -79,7 +79,7 @@ class Comparer:
         self._controls: Controls | None = None
         self._families: dict[tuple[str, str], Family] = {}
         self._checked: dict[tuple[str, str, str, str], Exception | None] = {}
-        self._bits: dict[tuple[str, str, str], Verdict] = {}
+        self._call_checks = CallChecks(self._families, self._call, self._checker_of)
         self._checker: Checker | None = None
         self._trusted = Trusted()
 
@@ -104,8 +104,10 @@ class Comparer:
         """
         case, l2 = suite.case(request.group.case), request.group.l2
         deadline = time.monotonic() + request.deadline_s
-        if request.group.quantity == DETERMINISTIC:
-            yield from (self._judge_bits(suite, case, key, deadline) for key in request.group.cases())
+        if request.group.quantity in CHECKS:
+            for key in request.group.cases():
+                refused, least = self._refuse(suite, case, key, twins=False), request.min_effect[key.variant]
+                yield refused or self._call_checks.judge(suite, case, key, least, deadline)
             return
         contenders: dict[SeriesKey, Contender] = {}
         if why := self._cost_pairs().refusal(request.group.quantity, suite):
@@ -230,39 +232,10 @@ class Comparer:
                 raise DeviceLost(f"{variant}@{side}", brief(error)) from error
             raise
 
-    def _judge_bits(self, suite: Suite, case: Case, key: SeriesKey, deadline: float) -> Verdict:
-        """Return the verdict on a case's determinism. Keep it: cold and warm L2 have the same verdict."""
-        refused = self._refuse(suite, case, key, twins=False)
-        if refused is not None:
-            return refused
-        name = suite.name, case.label, key.variant
-        verdict = self._bits.get(name)
-        if verdict is None:
-            base, head = (self._repeated(suite, case, key.variant, side) for side in (BASE, HEAD))
-            verdict = compare_bits(key, base, head, deadline)
-            if verdict.outcome != "unsure":
-                self._bits[name] = verdict
-        return replace(verdict, key=key)
-
-    def _repeated(self, suite: Suite, case: Case, variant: str, side: str) -> Iterator[str]:
-        """Yield how each further call of a side differs from its first call.
-
-        Raises:
-            SideFailed: a call failed.
-            DeviceLost: a call broke the CUDA context.
-            torch.cuda.OutOfMemoryError: the device has too little memory for a copy of the outputs.
-        """
-        calls = self._checker_of(suite, case).repeated(self._families[suite.name, side], variant)
-        while True:
-            try:
-                how = self._call(variant, side, lambda: next(calls))
-            except (torch.cuda.OutOfMemoryError, DeviceLost):
-                raise
-            except Exception as error:
-                raise SideFailed(side, brief(error)) from error
-            yield how
-
-    def _checker_of(self, suite: Suite, case: Case) -> Checker:
+    def _checker_of(self, suite: Suite, case: Case, *, fresh: bool = False) -> Checker:
+        """Return the checker of a case; with ``fresh``, one of another draw."""
+        if fresh:
+            self._checker = None  # freed before the next draw, because both may not fit in memory
         if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
             self._checker = Checker.draw(suite, case, self.device.torch_device, self._chance.getrandbits(32))
         return self._checker

@@ -22,7 +22,7 @@ from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME
 from lockstep.gate.terms import Terms
-from lockstep.gate.verdict import DETERMINISTIC, LATENCY, UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import CHECKS, LATENCY, UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
@@ -138,8 +138,8 @@ class Coordinator:
                 todo.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
         others = self._cost_keys(keys, proof)
-        checks = [key for key in others if key.quantity == DETERMINISTIC]
-        costs = [key for key in others if key.quantity != DETERMINISTIC]
+        checks = [key for key in others if key.quantity in CHECKS]
+        costs = [key for key in others if key.quantity not in CHECKS]
         self._cases = len(todo) + len(costs)  # a check has no noise, and no share of the error rate
         self._measure_aa(proved, todo, costs, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}

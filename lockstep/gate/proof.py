@@ -42,13 +42,14 @@ class Proof:
     def same(self, key: SeriesKey) -> bool:
         """Return whether the case's machine code and launch are proved to be the same as in base.
 
-        For the host's time only equal sources prove a case: other Python may launch the same kernels.
+        For the host's time and the error only equal sources prove a case: other Python may launch the same kernels, and
+        may prepare their inputs with other values.
         """
         if self.measure_all or self.contradicted:
             return False
         if (key.suite, key.variant) in self.unreached:
             return True
-        if key.quantity == "host":
+        if key.quantity in ("host", "error"):
             return False
         return self.comparison is not None and self.comparison.status(_case(key)) == "same"
 

@@ -18,16 +18,23 @@ LATENCY = "latency"
 #: Whether calls on the same inputs give the same bits; "slower" means that they do not any more.
 DETERMINISTIC = "deterministic"
 
+#: ``‖out − ref‖ / ‖ref‖``, the worst over the outputs; "slower" means that it is larger.
+ERROR = "error"
+
+#: Quantities that calls on drawn inputs decide: no epochs, and equal verdicts for cold and warm L2.
+CHECKS = (DETERMINISTIC, ERROR)
+
 #: What the gate judges besides the latency if it is asked to.
-COSTS = ("host", "behind", "energy", DETERMINISTIC)
+COSTS = ("host", "behind", "energy", *CHECKS)
 
 #: Names of measured costs in reports.
-_NAMES = {"host": "host time", "behind": "time behind a kernel", "energy": "energy"}
+_NAMES = {"host": "host time", "behind": "time behind a kernel", "energy": "energy", ERROR: "error"}
 
 #: Names of outcomes of quantities that are not times, in reports.
 _WORDS = {
     "energy": {"slower": "more", "faster": "less", "na": "n/a"},
     DETERMINISTIC: {"slower": "worse", "faster": "better", "na": "n/a"},
+    ERROR: {"slower": "larger", "faster": "smaller", "na": "n/a"},
 }
 
 #: Reason of an unsure case that was never started.
@@ -68,8 +75,9 @@ class Verdict:
         reason: explanation of an outcome that the numbers do not explain.
         change: head's number over base's, minus 1, with its interval: 0.01 is 1 % slower. ``None`` if not timed.
         min_effect: changes up to this share do not count; the requested share, or more if the noise requires it.
-        base_s, head_s: seconds per call (joules for the energy), geometric means over the epochs behind ``change``.
-            Their ratio differs from ``change`` by the clocks' effect: ``change`` is normalised to a common clock.
+        base_s, head_s: seconds per call (joules for the energy, a share for the error), means over the epochs behind
+            ``change``. Their ratio differs from ``change`` by the clocks' effect: ``change`` is normalised to a common
+            clock.
         epochs: number of epochs, each with fresh buffers, in both rounds together.
         confirmed: whether a second round on other buffers found the difference again.
         moved: number of epochs in which a control moved, including voided epochs.
@@ -119,6 +127,8 @@ class Verdict:
         name = _NAMES[self.key.quantity]
         if self.base_s is None or self.head_s is None:
             return name
+        if self.key.quantity == ERROR:
+            return f"{name} {self.base_s:.2e} → {self.head_s:.2e}"
         factor, unit = (1e3, "mJ") if self.key.quantity == "energy" else (1e6, "µs")
         return f"{name} {self.base_s * factor:.2f} → {self.head_s * factor:.2f} {unit}"
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lockstep.record.quantity import COST_QUANTITIES, EXACT, benchmark_name, cost_of
+from lockstep.record.quantity import CHECKED, COST_QUANTITIES, EXACT, benchmark_name, cost_of
 
 #: Digits of a commit's hash in a command.
 _DIGITS = 12
@@ -133,7 +133,7 @@ def gate(subject: Subject, base: str, head: str, clock_state: str = "", toolchai
     found = _LOCK.search(clock_state or subject.machine)
     lock = ("--lock", found["mhz"] or found["base"]) if found else ()
     under = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
-    judged = "deterministic" if subject.quantity == "deterministic" else cost_of(subject.quantity)
+    judged = subject.quantity if subject.quantity in CHECKED else cost_of(subject.quantity)
     costs = ("--costs", judged) if judged else ()
     chosen = ("--family", subject.suite, *case, *costs, *lock, *under)
     return _join("lockstep", "gate", "--base", base, "--head", head, *chosen)

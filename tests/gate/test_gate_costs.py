@@ -162,7 +162,7 @@ def test_equal_machine_code_proves_nothing_of_the_hosts_time():
     traced = Proof(comparison=SimpleNamespace(status=lambda case: "same"))
     of_sources = Proof(unreached=frozenset({("work", "plain")}))
     proved = {quantity: traced.same(replace(key, quantity=quantity)) for quantity in (LATENCY, *COSTS)}
-    assert proved == {LATENCY: True, "host": False, "behind": True, "energy": True, DETERMINISTIC: True}
+    assert proved == {LATENCY: True, "host": False, "behind": True, "energy": True, DETERMINISTIC: True, "error": False}
     assert of_sources.same(replace(key, quantity="host"))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lockstep.gate.verdict import COSTS, DETERMINISTIC, LATENCY, OUTCOMES, Verdict
+from lockstep.gate.verdict import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, Verdict
 from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
@@ -163,11 +163,12 @@ def headline(report: Report) -> str:
     if slower:
         latencies = [verdict for verdict in slower if verdict.key.quantity == LATENCY]
         found = [f"{_cases(latencies)} slower: {_names(latencies)} by {_by(latencies)}"] if latencies else []
-        for cost in COSTS:
+        for cost in (cost for cost in COSTS if cost != ERROR):
             worse = [verdict for verdict in slower if verdict.key.quantity == cost and verdict.change]
             found += [f"{_cases(worse)}: {worse[0].of_cost}: {_names(worse)} by {_by(worse)}"] if worse else []
         if found:
             said.append(f"{'; '.join(found)}, found twice; {report.confidence:.0%} sure that none is by chance")
+        said += _of_errors(slower)
         said += _of_bits(slower, "not deterministic any more")
         said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
@@ -194,6 +195,12 @@ def headline(report: Report) -> str:
     if refused:
         said.append(f"{_cases(refused)} not compared: {_names(refused)}, not available here ({refused[0].reason})")
     return _sentence(said, report)
+
+
+def _of_errors(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return a part of the headline about the errors, if there are any."""
+    found = [verdict for verdict in verdicts if verdict.key.quantity == ERROR]
+    return [f"{_cases(found)}: {found[0].of_cost}: {_names(found)} by {_by(found)} in every draw"] if found else []
 
 
 def _of_bits(verdicts: Sequence[Verdict], what: str) -> list[str]:

@@ -133,8 +133,8 @@ def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
     yield first.key.case if len(alike) == 1 else f"{len(alike)} cases"
     yield first.key.l2 if len(alike) == 1 else ""
     for seconds in (first.base_s, first.head_s):
-        # The energy stands in the last column, with its unit.
-        yield f"{seconds * 1e6:.2f}" if seconds is not None and first.key.quantity != "energy" else ""
+        # Energy and error stand in the last column, because they are no times.
+        yield f"{seconds * 1e6:.2f}" if seconds is not None and first.key.quantity not in ("energy", "error") else ""
     change = _shown(first)
     yield f"{change.value:+.2%}" if change else ""
     yield f"{change.low:+.2%} … {change.high:+.2%}" if change and math.isfinite(change.high) else ""
