@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.suite.case import Case
+from lockstep.suite.missing_files import first_line
 from lockstep.suite.model import Cost, Suite, SuiteError
 
 if TYPE_CHECKING:
@@ -38,6 +40,22 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: in
             f"available: {', '.join(available) or 'nothing'}"
         )
     return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}
+
+
+@contextlib.contextmanager
+def blamed(suite: Suite, part: str) -> Iterator[None]:
+    """Raise ``SuiteError`` for an error in the suite's function, except for out of memory, which the shape causes."""
+    try:
+        yield
+    except SuiteError:
+        raise
+    except Exception as error:
+        # Imported here: suites are discovered without torch.
+        import torch
+
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            raise
+        raise SuiteError(f"{part} of suite {suite.name} failed: {first_line(error)}") from error
 
 
 def inputs_of(suite: Suite, case: Case, new: Draw) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Explain why a commit's code does not find a file: a commit's tree holds only its packages."""
+"""Summarise an error in one line. Explain why a commit's code does not find a file: its tree holds only packages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ TREE_PREFIX = "lockstep-tree-"
 def without_tree(text: str) -> str:
     """Return a text with paths of a commit's tree made relative, because its folder is temporary."""
     return re.sub(rf"[^\s'\"(]*{TREE_PREFIX}[^/\s]+/", "", text)
+
+
+def first_line(error: BaseException, kind: str = "") -> str:
+    """Return the kind of an error (by default its type), the first line of its message, and the advice of ``hint``."""
+    kind = kind or type(error).__name__
+    message = without_tree(str(error).strip().split("\n", 1)[0])
+    parts = [f"{kind}: {message}" if message else kind, hint(error)]
+    return "; ".join(part for part in parts if part)
 
 
 def hint(error: BaseException) -> str:

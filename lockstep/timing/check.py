@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,11 +11,11 @@ import torch
 
 from lockstep.record.model import Accuracy
 from lockstep.suite.case import Case
-from lockstep.suite.evaluate import bind, buffers_of, inputs_of, reference_of, summands_of
+from lockstep.suite.evaluate import bind, blamed, buffers_of, inputs_of, reference_of, summands_of
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.missing_files import hint, without_tree
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.missing_files import first_line
+from lockstep.suite.model import Suite
 from lockstep.timing.accuracy import accuracy_of, worst
 from lockstep.timing.in_place import checksums, write
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
@@ -74,9 +73,9 @@ class Checker:
             SuiteError: a function of the suite itself fails.
         """
         new = Draw(device, seed)
-        with _blamed(suite, "draw"):
+        with blamed(suite, "draw"):
             inputs = inputs_of(suite, case, new)
-        with _blamed(suite, "buffers"):
+        with blamed(suite, "buffers"):
             out = buffers_of(suite, case, new)
         return cls.of(suite, case, inputs, out, seed)
 
@@ -87,7 +86,7 @@ class Checker:
         Raises:
             SuiteError: the suite's reference fails.
         """
-        with _blamed(suite, "reference"):
+        with blamed(suite, "reference"):
             reference = reference_of(suite, case, inputs)
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out, seed)
 
@@ -247,17 +246,6 @@ def named_tensors(arguments: Mapping[str, Any], inout: Sequence[str] = ()) -> li
     return [(name, tensor) for name, value in read.items() for tensor in tensors_of(value)]
 
 
-@contextlib.contextmanager
-def _blamed(suite: Suite, part: str) -> Iterator[None]:
-    """Raise ``SuiteError`` for an error in the suite's function, except for out of memory, which the shape causes."""
-    try:
-        yield
-    except (SuiteError, torch.cuda.OutOfMemoryError):
-        raise
-    except Exception as error:
-        raise SuiteError(f"{part} of suite {suite.name} failed: {brief(error)}") from error
-
-
 def without_frames(error: Exception) -> Exception:
     """Return the error without its frames, because frames keep a case's tensors alive."""
     error.__cause__ = error.__context__ = None
@@ -266,14 +254,9 @@ def without_frames(error: Exception) -> Exception:
 
 def brief(error: BaseException) -> str:
     """Return the type (or rule) and first line of an error, with a hint about files that the commit lacks."""
-    first = without_tree(str(error).strip().split("\n", 1)[0])
-    match error:
-        case Disqualified() if not isinstance(error, WrongResult):
-            kind = error.rule.value
-        case _:
-            kind = type(error).__name__
-    parts = [f"{kind}: {first}" if first else kind, hint(error)]
-    return "; ".join(part for part in parts if part)
+    if isinstance(error, Disqualified) and not isinstance(error, WrongResult):
+        return first_line(error, error.rule.value)
+    return first_line(error)
 
 
 def _same_bits(first: torch.Tensor, again: torch.Tensor) -> bool:

@@ -6,11 +6,12 @@ Rounds and controls come first and are the same with and without costs, so measu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lockstep.record.model import CostEstimate
+from lockstep.record.quantity import PAIRED
 from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.intervals import estimated
 
@@ -112,6 +113,19 @@ class Unavailable:
     def reason(self, arm: str) -> str:
         """Return why this machine cannot measure the cost."""
         return self.why
+
+
+def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
+    """Return the arm's quantities by name; without ratios to the baseline unless ``paired``."""
+    found = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
+    return {name: estimate for name, estimate in found.items() if paired or name not in PAIRED.values()}
+
+
+def reasons_of(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:
+    """Yield why costs of the arm have no number."""
+    for meter in meters:
+        if reason := meter.reason(arm):
+            yield f"no {meter.name}: {reason}"
 
 
 def is_measured(epoch: int, epochs: int) -> bool:

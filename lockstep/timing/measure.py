@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -14,8 +14,7 @@ import torch
 
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
-from lockstep.record.model import TWIN, CostEstimate, Record
-from lockstep.record.quantity import PAIRED
+from lockstep.record.model import TWIN, Record
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of, in_history, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
@@ -25,14 +24,14 @@ from lockstep.timing.argument_sets import set_count, size_of
 from lockstep.timing.behind import Behind
 from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
-from lockstep.timing.cost_meters import CostMeter, Unavailable
+from lockstep.timing.cost_meters import CostMeter, Unavailable, estimates_of, reasons_of
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.energy import Energy, cuda_counter, cuda_fence
 from lockstep.timing.epochs import Epochs, Listener
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.host_time import NO_HOST, CudaSpinner, HostTime
 from lockstep.timing.interleave import Plan, compare
-from lockstep.timing.plausible import Limits, refuse_impossible
+from lockstep.timing.plausible import Limits, plausible
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
@@ -203,7 +202,9 @@ class Measurer:
             return give_up("out of memory for this case's argument sets", "failed")
         except Disqualified as error:
             raise DeviceLost("", error.evidence, error.rule) from error
-        outcomes, impossible = self._plausible(suite, case, l2, cost, outcomes)
+        copy_rate = self.controls.best_rate("copy") if self.device.kind == "cuda" else None
+        narrowest, limits = self._narrowest[suite.name, case.label], Limits.of(self.device)
+        outcomes, impossible = plausible(outcomes, suite.baseline, cost, l2, limits, narrowest, copy_rate)
         for arm, failure in {**failures, **impossible}.items():
             rule = failure.rule if isinstance(failure, Disqualified) else ""
             records[arm] = replace(blank, variant=arm, state="failed", reason=str(failure), rule=rule)
@@ -215,8 +216,8 @@ class Measurer:
                 check_error=passed.accuracy.norm,
                 accuracy=passed.accuracy,
                 deterministic=passed.deterministic,
-                costs=_costs(meters, arm, outcome.ratio is not None),
-                note="; ".join(filter(None, (family.note, note, *_lacking(meters, arm)))),
+                costs=estimates_of(meters, arm, outcome.ratio is not None),
+                note="; ".join(filter(None, (family.note, note, *reasons_of(meters, arm)))),
                 wall_s=wall / len(outcomes),
                 code=self.observer.code(CaseKey(suite.name, arms[arm], case.label)),
             )
@@ -233,8 +234,11 @@ class Measurer:
         key = suite.name, case.label, name
         if key not in self._checked:
             self.listener("check", name)
+            cuda = self.device.kind == "cuda"
             try:
-                with self._watched(CaseKey(suite.name, name, case.label)):
+                # A CPU loads no kernel, and watching imports Triton, which takes 0.1 s.
+                watched = self.observer.watch(CaseKey(suite.name, name, case.label)) if cuda else nullcontext()
+                with watched:
                     self._checked[key] = trusted.guarded(lambda: self._checker_of(suite, case).check(family, name))
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
@@ -245,10 +249,6 @@ class Measurer:
         if isinstance(known, Exception):
             raise known
         return known
-
-    def _watched(self, key: CaseKey) -> contextlib.AbstractContextManager[None]:
-        """Record what a case launches. A CPU loads no kernel, and watching imports Triton, which takes 0.1 s."""
-        return self.observer.watch(key) if self.device.kind == "cuda" else contextlib.nullcontext()
 
     def _checker_of(self, suite: Suite, case: Case) -> Checker:
         """Return the inputs and reference of a case. Only those of the last case stay in memory."""
@@ -331,24 +331,6 @@ class Measurer:
             meters.append(known or Unavailable("energy", "no GPU here that counts its energy"))
         return meters
 
-    def _plausible(
-        self, suite: Suite, case: Case, l2: str, cost: Cost, outcomes: Mapping[str, Outcome]
-    ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
-        """Return the outcomes that are possible on this device, and errors by arm for impossible outcomes."""
-        limits = Limits.of(self.device)
-        copy_rate = self.controls.best_rate("copy") if self.device.kind == "cuda" else None
-        refused: dict[str, Exception] = {}
-        for arm, outcome in outcomes.items():
-            mhz, narrowest = outcome.clocks.sm_mhz, self._narrowest[suite.name, case.label]
-            try:
-                refuse_impossible(arm, outcome.latency, cost, l2, limits, mhz, narrowest, copy_rate)
-            except Disqualified as error:
-                refused[arm] = error
-        kept = {arm: outcome for arm, outcome in outcomes.items() if arm not in refused}
-        if suite.baseline in refused:
-            kept = {arm: replace(outcome, ratio=None, ratio_samples=()) for arm, outcome in kept.items()}
-        return kept, refused
-
     def _fill(self, record: Record, cost: Cost, outcome: Outcome) -> Record:
         return replace(
             record,
@@ -367,19 +349,6 @@ class Measurer:
             latency_samples=outcome.latency_samples,
             speedup_samples=outcome.ratio_samples,
         )
-
-
-def _costs(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
-    """Return the arm's costs; without ratios if its speedup is withheld."""
-    found = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
-    return {name: estimate for name, estimate in found.items() if paired or name not in PAIRED.values()}
-
-
-def _lacking(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:
-    """Yield why costs of the arm have no number."""
-    for meter in meters:
-        if reason := meter.reason(arm):
-            yield f"no {meter.name}: {reason}"
 
 
 def _misspelt(error: NotInCommit) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 
 from lockstep.record.model import Estimate
 from lockstep.suite.model import Cost
 from lockstep.timing.device import Device
+from lockstep.timing.estimates import Outcome
 from lockstep.timing.rules import Disqualified, Rule
 
 #: Operations per cycle of one SM on dense 16-bit matrices, by compute capability: dense peak / (SMs · clock). Sources:
@@ -54,6 +56,31 @@ class Limits:
         each = FLOPS_A_CYCLE.get((properties.major, properties.minor))
         count = properties.multi_processor_count
         return cls(None if each is None else float(each * count), float(L2_BYTES_A_CYCLE * count))
+
+
+def plausible(
+    outcomes: Mapping[str, Outcome],
+    baseline: str,
+    cost: Cost,
+    l2: str,
+    limits: Limits,
+    narrowest: int,
+    copy_rate: float | None,
+) -> tuple[dict[str, Outcome], dict[str, Exception]]:
+    """Return the outcomes that are possible, and errors by arm for impossible outcomes.
+
+    The ratios are withheld if the baseline's outcome is impossible. For the arguments see ``refuse_impossible``.
+    """
+    refused: dict[str, Exception] = {}
+    for arm, outcome in outcomes.items():
+        try:
+            refuse_impossible(arm, outcome.latency, cost, l2, limits, outcome.clocks.sm_mhz, narrowest, copy_rate)
+        except Disqualified as error:
+            refused[arm] = error
+    kept = {arm: outcome for arm, outcome in outcomes.items() if arm not in refused}
+    if baseline in refused:
+        kept = {arm: replace(outcome, ratio=None, ratio_samples=()) for arm, outcome in kept.items()}
+    return kept, refused
 
 
 def refuse_impossible(
