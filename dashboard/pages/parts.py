@@ -42,9 +42,9 @@ def count(number: int, one: str) -> str:
     return f"{whole(number)} {one}{'' if number == 1 or one.endswith('s') else 's'}"
 
 
-def mono(text: str, class_name: str = "") -> Any:
+def mono(text: str) -> Any:
     """Return text in the monospace font, for shapes, hashes, names of machines and variants."""
-    return html.Span(text, className=f"mono {class_name}".strip())
+    return html.Span(text, className="mono")
 
 
 def commit_line(commit: Commit) -> list[Any]:

@@ -132,7 +132,6 @@ class Analysis:
             here.
         levels: the segments between changes, oldest first; they cover the whole series.
         noise: the noise of the series.
-        outliers: single points that lie far off their level.
         mde: smallest relative change from the current level that would be reported within ``Settings.prompt`` commits
             with 80 % probability; infinite when "short".
         repeats_for_1_percent: the number of measurements after a change of 1 % until the change is reported with 80 %
@@ -144,7 +143,6 @@ class Analysis:
     revisions: tuple[Revision, ...]
     levels: tuple[Level, ...]
     noise: Noise
-    outliers: tuple[int, ...]
     mde: float
     repeats_for_1_percent: int | None
 

@@ -48,21 +48,19 @@ class Modes:
     Attributes:
         levels: log values, lowest first, at least two.
         spread: standard deviation of a point about its level.
-        switches: number of switches between levels, not counting single points.
     """
 
     levels: Floats
     spread: float
-    switches: int
 
     @property
     def reach(self) -> float:
         """Largest distance between a point and its level, log units."""
         return float(min(_NEAR * self.spread, _PART * np.diff(self.levels).min()))
 
-    def hold(self, y: Floats, shift: float = 0.0) -> bool:
-        """Return whether the points, without outliers, lie at the levels moved by ``shift``."""
-        off = np.abs(y[:, None] - self.levels - shift).min(axis=1)
+    def hold(self, y: Floats) -> bool:
+        """Return whether the points, without outliers, lie at the levels."""
+        off = np.abs(y[:, None] - self.levels).min(axis=1)
         return bool(np.count_nonzero(off > self.reach) <= _OUTLIERS * y.size)
 
     def hold_moved(self, y: Floats) -> bool:
@@ -102,7 +100,7 @@ def modes(y: Floats) -> Modes | None:
         spread = max(float(np.sqrt(np.mean([_spread(part) ** 2 for part in parts]))), 1e-12)
         if np.diff(levels).min() > _APART * spread:
             switches = _switches(np.abs(y[:, None] - levels).argmin(axis=1), len(levels))
-            return Modes(levels, spread, switches) if switches >= max(SWITCHES, len(levels) + 1) else None
+            return Modes(levels, spread) if switches >= max(SWITCHES, len(levels) + 1) else None
     return None
 
 

@@ -31,7 +31,6 @@ class Segments:
             points agree on no level.
         error: standard error of the mean.
         count: total weight of the points in the mean; 1 for a usual point.
-        scale: standard deviation of a usual point.
         unsettled: whether the points agree on no level.
     """
 
@@ -43,7 +42,6 @@ class Segments:
     high: Floats
     error: Floats
     count: Floats
-    scale: Floats
     unsettled: NDArray[np.bool_]
 
 
@@ -82,7 +80,7 @@ def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: 
         # Take one of the points, also for an even number of points.
         mean[place], low[place], high[place] = y[(y.size - 1) // 2], y[0], y[-1]
         error[place] = (high[place] - low[place]) / (2 * WIDE)
-    return Segments(row, start, stop, mean, low, high, error, np.nan_to_num(count), scale, unsettled)
+    return Segments(row, start, stop, mean, low, high, error, np.nan_to_num(count), unsettled)
 
 
 def wandering(count: ArrayLike, settings: Settings) -> Floats:

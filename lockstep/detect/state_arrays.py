@@ -16,7 +16,7 @@ from lockstep.detect.analysis import Monitor
 from lockstep.detect.detector import Detector
 from lockstep.detect.findings import Revision
 from lockstep.detect.run_lengths import Ints
-from lockstep.detect.settings import DEFAULT, Settings
+from lockstep.detect.settings import DEFAULT
 from lockstep.detect.shifts import Shift
 from lockstep.detect.trend import Better
 
@@ -51,14 +51,14 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
-    """Return the monitor of a state that was stored under the same settings. The monitor takes over the arrays.
+def from_arrays(arrays: Arrays) -> Monitor:
+    """Return the monitor of a state that was stored under the default settings. The monitor takes over the arrays.
 
     Raises:
         ValueError, KeyError: the arrays are not a state.
     """
     better: list[Better] = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
-    detector = Detector(len(better), settings)
+    detector = Detector(len(better), DEFAULT)
     for part, name, fresh in list(_arrays(detector)):
         array = arrays[f"{part}.{name}"]
         if array.dtype != fresh.dtype or array.ndim != fresh.ndim or len(array) != len(better):

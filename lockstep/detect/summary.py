@@ -16,7 +16,7 @@ from lockstep.detect.findings import Analysis, Change, Level, Noise, Sense
 from lockstep.detect.modes import modes, step_within
 from lockstep.detect.noise_estimate import CAUTION
 from lockstep.detect.run_lengths import Floats, Ints
-from lockstep.detect.segments import WIDE, Segments, limits, segments_between_changes, wandering
+from lockstep.detect.segments import WIDE, Segments, segments_between_changes, wandering
 from lockstep.detect.settings import Settings
 from lockstep.detect.shifts import Shift
 from lockstep.detect.trend import Better
@@ -56,8 +56,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
     levels = _levels(found)
     analyses = []
     for place, (row, own) in enumerate(zip(rows, several, strict=True)):
-        apart = [_outliers(detector, found, at) for at in range(own.start, own.stop)]
-        noise = _noise(detector, row, apart[-1][1])
+        noise = _noise(detector, row, _rest(detector, found, own.stop - 1))
         known = noise.kind != "short"
         analyses.append(
             Analysis(
@@ -65,7 +64,6 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
                 revisions=tuple(detector.revisions[row]),
                 levels=tuple(level for level in levels[own] if math.isfinite(level.value)),
                 noise=noise,
-                outliers=tuple(index for odd, _ in apart for index in odd),
                 mde=float(mde[place]) if known else math.inf,
                 repeats_for_1_percent=int(repeats[place]) if known and repeats[place] <= _MOST else None,
             )
@@ -110,15 +108,11 @@ def _levels(found: Segments) -> list[Level]:
     return list(map(Level, *(column.tolist() for column in columns)))
 
 
-def _outliers(detector: Detector, found: Segments, at: int) -> tuple[list[int], Floats]:
-    """Return the indices of a segment's outliers in the series, and the distances of its points from its mean."""
-    row, start, stop = (int(one[at]) for one in (found.row, found.start, found.stop))
-    y = detector.values[row, start:stop]
-    index = np.flatnonzero(np.isfinite(y))
-    rest = y[index] - found.mean[at]
-    spread = found.scale[at] * np.sqrt(detector.weights[row, start + index])
-    odd = np.abs(rest) > limits(spread, np.inf if found.unsettled[at] else detector.settings.gate)
-    return (start + index[odd]).tolist(), rest
+def _rest(detector: Detector, found: Segments, at: int) -> Floats:
+    """Return the distances of a segment's points from its mean."""
+    y = detector.values[found.row[at], found.start[at] : found.stop[at]]
+    rest: Floats = y[np.isfinite(y)] - found.mean[at]
+    return rest
 
 
 def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:

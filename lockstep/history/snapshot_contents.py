@@ -69,10 +69,7 @@ class MachineIndex:
         #: Indices into the snapshot's runs, in the order of commits.
         self.runs = own
         self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in own)
-        #: Index of the commit, by index of the run.
-        self.commit_at = {index: commit for commit, index in enumerate(own)}
-        #: Index of the run by stored number, and stored numbers by commit.
-        self.index_of = {row.id: index for index in own for row in contents.rows[index]}
+        #: Stored numbers by commit.
         self.ids_at = {contents.runs[index].commit: self.ids(index) for index in own}
 
     def ids(self, index: int) -> tuple[int, ...]:

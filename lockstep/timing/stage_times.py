@@ -17,14 +17,6 @@ STAGES = {
     "verify": "replays of the timed arms on other values, and the comparison of their outputs",
 }
 
-#: The stages of costs, where a suite or a command asks for them.
-COST_STAGES = {
-    "behind": "calls behind a fixed kernel",
-    "cold compile": "the compiler, with an empty cache",
-    "energy": "trains of replays between two steps of the energy counter",
-    "host": "the host's time of calls outside a graph",
-}
-
 
 @dataclass
 class Stages:
