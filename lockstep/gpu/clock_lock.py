@@ -1,7 +1,8 @@
-"""Lock a GPU's clocks, verify under load that the lock holds, and reset them however the process ends.
+"""Lock a GPU's clocks, verify under load that the lock holds, and reset the clocks however the process ends.
 
-In ``with locked(gpu, 1500) as state:``, the state's label is "locked@1500", or it states why the lock failed:
-"unlocked(no permission)". A lock outlives the process that set it, so a record is written before the lock is set.
+In ``with locked(gpu, 1500) as state:``, ``state.label`` is "locked@1500". If the lock failed, the label gives the
+reason: "unlocked(no permission)". A lock outlives the process that set it, so a record is written before the lock is
+set.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None) -> ClockState:
-    """Lock the clocks until ``reset``, even beyond the end of this process. Undo a lock that does not hold.
+    """Lock the clocks until ``reset`` is called, even if this process ends. Undo a lock that does not hold.
 
     Args:
         gpu: the GPU.
@@ -32,7 +33,7 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
         memory_mhz: MHz of the memory clock; ``None`` leaves the memory clock alone.
 
     Returns:
-        The state reached: locked, or unlocked with a reason ("no permission", "not supported", "no such clock",
+        The resulting state: locked, or unlocked with a reason ("no permission", "not supported", "no such clock",
         "does not hold", "not verified").
 
     Raises:
@@ -55,14 +56,14 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
 def locked(
     gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None
 ) -> Iterator[ClockState]:
-    """Lock the clocks for the duration of a block. Arguments, state and errors are those of ``lock``.
+    """Lock the clocks during a block. The arguments, the state and the errors are the same as for ``lock``.
 
-    The clocks are reset at the end of the block, on an exception, and on SIGINT, SIGTERM and SIGHUP. The main thread
-    handles the signals, because Python delivers them there. Each signal then takes its previous effect. If an earlier
-    call of ``lock`` left the same clocks locked, they are verified, used and left locked.
+    The clocks are reset at the end of the block and on an exception. In the main thread, where Python runs signal
+    handlers, they are also reset on SIGINT, SIGTERM and SIGHUP before the signal has its previous effect. If an earlier
+    call of ``lock`` left the same clocks locked, this lock is verified, used and left in place.
 
     Raises:
-        ClocksHeld: as ``lock``; also if ``lock`` set other clocks and left them.
+        ClocksHeld: as ``lock``; also if an earlier call of ``lock`` left other clocks locked.
     """
     record = read_record(gpu.uuid)
     if record is not None and record.kept:
@@ -106,15 +107,18 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
 
 
 def recorded_state(gpu: Gpu) -> ClockState:
-    """Return the state in the lock's record, without load on the GPU.
+    """Return the clock state from the lock's record, without putting load on the GPU.
 
-    If a lock was set by other means (nvidia-smi), the state is unlocked: NVML does not report such a lock.
+    A lock that another tool set (nvidia-smi) counts as unlocked, because NVML does not report it.
     """
     return _as_recorded(read_record(gpu.uuid))
 
 
 def clock_state(gpu: Gpu, load: Load | None = None) -> ClockState:
-    """Return the recorded state, verified under load; an unlocked state with a reason if the lock does not hold."""
+    """Return the recorded clock state after verifying it under load.
+
+    If the lock does not hold, the state is unlocked and gives the reason.
+    """
     state = recorded_state(gpu)
     return verify(gpu, state, load or torch_load(gpu)) if state.locked else state
 
@@ -158,7 +162,7 @@ class _Hold:
         return state
 
     def set(self) -> None:
-        """Write the record, then lock. If the driver raises ``Refused``, nothing stays locked."""
+        """Write the record, then lock the clocks. If the driver raises ``Refused``, no clock stays locked."""
         gpu = self._gpu
         record = LockRecord.mine(gpu.uuid, self._target, self._memory_mhz, gpu.persistence())
         record.write()
@@ -194,7 +198,7 @@ class _Hold:
 
 @contextmanager
 def _released_on_signals(hold: _Hold) -> Iterator[None]:
-    """Release the lock before a signal takes effect; if the previous handler returns, lock again."""
+    """Reset the clocks before a signal takes effect, and lock them again if the previous handler returns."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -241,7 +245,7 @@ def _undo(gpu: Gpu, record: LockRecord | None) -> None:
 
 
 def _no_such_clock(gpu: Gpu, requested: ClockState) -> str:
-    """Return what is wrong with the requested clock; "" if the driver lists the clock, or has no list."""
+    """Return why the requested clock cannot be set; "" if the driver lists the clock, or has no list."""
     clocks = gpu.sm_clocks(requested.memory_mhz)
     if clocks is None or requested.target == "base" or requested.target is None or requested.target in clocks:
         return ""

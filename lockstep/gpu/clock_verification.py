@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from lockstep.gpu.nvml import THROTTLING, ClockSample, Gpu, Target
 
-#: A burst of GPU work that takes at least some milliseconds and returns when the work is done. A second thread calls
-#: the load repeatedly while the clock is sampled.
+#: Function that keeps the GPU busy for at least some milliseconds and returns when the GPU is done. A second thread
+#: calls it repeatedly while the clock is sampled.
 Load = Callable[[], None]
 
 #: NVIDIA's SM clocks come in steps of 15 MHz; a lock may settle one step from the requested clock.
@@ -51,7 +51,10 @@ class ClockState:
 
     @property
     def label(self) -> str:
-        """Return ``locked@1500``, ``base`` or ``unlocked(no permission)``; ``+mem3201`` is added for memory."""
+        """Return the state for people: ``locked@1500``, ``base`` or ``unlocked(no permission)``.
+
+        A locked memory clock adds ``+mem3201``.
+        """
         if self.target is None:
             return f"unlocked({self.reason})" if self.reason else "unlocked"
         sm = "base" if self.target == "base" else f"locked@{self.target}"
@@ -59,14 +62,17 @@ class ClockState:
 
     @property
     def slug(self) -> str:
-        """Return the state in a form for names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
+        """Return the state for use in names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
         return "unlocked" if self.target is None else self.label.replace("@", "-").replace("+", "-")
 
 
 def torch_load(gpu: Gpu) -> Load | None:
-    """Return a load of matrix products (bf16 4096³, random data); ``None`` without torch or if CUDA lacks this GPU."""
+    """Return a function that keeps the GPU busy with matrix products (bf16 4096³, random data).
+
+    ``None`` if torch is not installed or its CUDA does not see this GPU.
+    """
     try:
-        # Imported here: torch is slow to import.
+        # Imported here, because torch is slow to import.
         import torch
     except ImportError:
         return None
@@ -88,7 +94,7 @@ def torch_load(gpu: Gpu) -> Load | None:
 
 
 def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
-    """Return ``requested`` if the clock matches it under load, else an unlocked state with the reason."""
+    """Return ``requested`` if the measured clock agrees with it under load, else an unlocked state with the reason."""
     if load is None:
         return ClockState(reason="not verified", detail=f"no load to verify {requested.label}")
     samples = _sample_under(gpu, load)
@@ -118,7 +124,8 @@ def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
 
 def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:
     """Sample every 20 ms for ``HOLD_S`` seconds while ``load`` runs in a second thread."""
-    load()  # In this thread first: compiling and allocating would look like idle time, and errors are raised here.
+    # Call it once in this thread: compilation and allocation would look like idle time, and errors are raised here.
+    load()
     done = threading.Event()
     failed: list[Exception] = []
 

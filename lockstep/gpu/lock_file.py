@@ -1,7 +1,7 @@
-"""Record who locked a GPU's clocks: a small file for each GPU, because the lock outlives the process that set it.
+"""Record who locked a GPU's clocks: one small file per GPU, because the lock outlives the process that set it.
 
 The file is in the user's state folder, ``$XDG_STATE_HOME/lockstep`` or ``~/.local/state/lockstep``. The file is written
-before the lock is set and removed after the lock is reset. So a lock whose owner died can be reported and undone.
+before the lock is set and removed after the lock is reset. So a lock is known and can be undone even if its owner died.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class ClocksHeld(RuntimeError):
 
 @dataclass(frozen=True)
 class LockRecord:
-    """One lock.
+    """The record of one clock lock.
 
     Attributes:
         uuid: the GPU.
         target: the requested clock, MHz or "base".
         memory_mhz: the requested memory clock in MHz, or ``None``.
-        persistence: persistence mode before the lock; ``None`` if unknown.
+        persistence: whether persistence mode was on before the lock; ``None`` if unknown.
         kept: whether the lock is meant to outlive its process (``lockstep clocks lock``).
         pid: the process that set the lock.
         pid_start: start time of that process in clock ticks since boot, because another process may reuse the pid.
         boot: boot id of the machine; a lock does not survive a boot.
-        time: seconds since the epoch.
+        time: seconds since 1970-01-01 UTC.
     """
 
     uuid: str
@@ -51,7 +51,7 @@ class LockRecord:
 
     @classmethod
     def mine(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
-        """Return a record for this process, not yet written."""
+        """Return a record that names this process as the owner. The record is not yet written."""
         pid = os.getpid()
         return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())
 
@@ -63,11 +63,11 @@ class LockRecord:
 
     @property
     def left_behind(self) -> bool:
-        """Return whether the owner died without resetting the clocks."""
+        """Return whether the process that set the lock died without resetting the clocks."""
         return not self.kept and not self.owner_alive
 
     def describe(self) -> str:
-        """Return a description of the lock in one phrase."""
+        """Return one phrase for messages: which clock was locked, when, and by which process."""
         clock = "the base clock" if self.target == "base" else f"{self.target} MHz"
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.time))
         if self.kept:
@@ -80,7 +80,7 @@ class LockRecord:
         """Create the file atomically.
 
         Raises:
-            ClocksHeld: another process wrote a record first.
+            ClocksHeld: another process has just written a record.
         """
         path = record_path(self.uuid)
         whole = self._write_beside(path)
@@ -133,7 +133,7 @@ def read_record(uuid: str) -> LockRecord | None:
 
 
 def remove_record(uuid: str) -> None:
-    """Remove the record, if there is one."""
+    """Remove this GPU's record if it exists."""
     record_path(uuid).unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
 """NVIDIA's management library (NVML): identity of a GPU, its current clocks, and clock locks.
 
-Only names that remain in CUDA 14 are used. A refused read returns ``None``; a refused change raises ``Refused``. This
-module never resets a GPU and never changes MIG or power limits.
+Only NVML names that remain in CUDA 14 are used. A read that the driver refuses returns ``None``; a change that the
+driver refuses raises ``Refused``. This module never resets a GPU and never changes MIG or power limits.
 
 Source for the meaning of each call: NVML API reference, "Device Commands" and "Device Queries".
 """
@@ -19,7 +19,7 @@ import pynvml
 #: The clock to lock: a number of MHz, or the rated (TDP) clock.
 Target = int | Literal["base"]
 
-#: Names for the bits of nvmlDeviceGetCurrentClocksEventReasons, the same on every page.
+#: Names for the bits of nvmlDeviceGetCurrentClocksEventReasons. Every page uses these names.
 REASONS = {
     pynvml.nvmlClocksEventReasonGpuIdle: "idle",
     pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "applications setting",
@@ -32,7 +32,7 @@ REASONS = {
     pynvml.nvmlClocksEventReasonDisplayClockSetting: "display setting",
 }
 
-#: Reasons that lower the clock of a running kernel; the other reasons are settings or idleness.
+#: Reasons that lower the clock of a running kernel. The other reasons are settings, or an idle GPU.
 THROTTLING = frozenset({"power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake"})
 
 _REFUSALS = {
@@ -46,11 +46,11 @@ _T = TypeVar("_T")
 
 
 class NoGpu(RuntimeError):
-    """There is no NVIDIA driver, no GPU, or not the named GPU; the message says which."""
+    """The NVIDIA driver, every GPU, or the named GPU is missing. The message says which."""
 
 
 class Refused(RuntimeError):
-    """The driver refused a change. ``reason`` is short enough for a label: "no permission"."""
+    """The driver refused a change. ``reason`` is short enough for a label, for example "no permission"."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True)
 class ClockSample:
-    """A reading of a GPU; ``None`` where the driver does not report a value.
+    """One reading of a GPU's clocks, temperature and power. A value is ``None`` if the driver does not report it.
 
     Attributes:
         sm_mhz: clock of the multiprocessors.
@@ -117,7 +117,7 @@ class Gpu:
         limit_mw = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         return cls(
             index=index,
-            # Without a UUID, locks of different GPUs still need different file names.
+            # A GPU without a UUID still needs a file name of its own for its lock.
             uuid=_ask(pynvml.nvmlDeviceGetUUID, handle) or f"unnamed-{which}",
             name=_ask(pynvml.nvmlDeviceGetName, handle),
             driver=_ask(pynvml.nvmlSystemGetDriverVersion),
@@ -144,15 +144,16 @@ class Gpu:
         )
 
     def energy_j(self) -> float | None:
-        """Return the joules that the board has taken since the driver was loaded; ``None`` if the GPU does not count.
+        """Return the energy in joules that the board has used since the driver was loaded.
 
-        The counter counts millijoules and moves in steps. Source: nvmlDeviceGetTotalEnergyConsumption.
+        ``None`` if the GPU does not count energy. The counter has a unit of a millijoule and advances in steps.
+        Source: nvmlDeviceGetTotalEnergyConsumption.
         """
         millijoules = _ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handle)
         return None if millijoules is None else millijoules / 1000
 
     def sm_clocks(self, memory_mhz: int | None = None) -> list[int] | None:
-        """Return the SM clocks in MHz for this memory clock (default: the highest), ascending."""
+        """Return the SM clocks in MHz that the GPU can run at this memory clock (default: the highest), ascending."""
         if memory_mhz is None:
             memory_mhz = _ask(pynvml.nvmlDeviceGetMaxClockInfo, self._handle, pynvml.NVML_CLOCK_MEM)
         if memory_mhz is None:
@@ -161,10 +162,11 @@ class Gpu:
         return sorted(clocks) if clocks else None
 
     def lock_sm(self, target: Target) -> None:
-        """Lock the SM clock, minimum and maximum. NVML's success does not mean that the clock holds.
+        """Lock the SM clock: set its minimum and maximum to ``target``.
 
-        "base" locks both ends to the TDP limit (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench does the
-        same). nvidia-smi has no option for it, so it cannot be set through sudo.
+        The clock may still differ after NVML reports success, so verify it. "base" sets both ends to the TDP limit
+        (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench does the same). nvidia-smi has no option for "base",
+        so sudo cannot set it.
 
         Raises:
             Refused: the driver refused.
@@ -187,7 +189,7 @@ class Gpu:
         self._change("unlock the memory clock", ("-rmc",), pynvml.nvmlDeviceResetMemoryLockedClocks)
 
     def persistence(self) -> bool | None:
-        """Return whether the driver stays loaded without a client; a lock is lost when the driver unloads."""
+        """Return whether the driver stays loaded when no process uses it. A lock is lost when the driver unloads."""
         mode = _ask(pynvml.nvmlDeviceGetPersistenceMode, self._handle)
         return None if mode is None else bool(mode)
 
@@ -200,7 +202,7 @@ class Gpu:
 
         Args:
             what: description of the change, for the message.
-            sudo: nvidia-smi options: the first for this change, all of them for the sudoers line that permits them.
+            sudo: nvidia-smi options. The first makes this change; the sudoers line in the message permits all of them.
             call: the NVML function.
             arguments: the function's arguments after the handle.
         """
@@ -224,14 +226,14 @@ class Gpu:
         return subprocess.run(command, capture_output=True, check=False, start_new_session=True).returncode == 0
 
     def _sudoers(self, sudo: tuple[str, ...]) -> str:
-        """Return a line for sudoers(5), with escaped commas and without wildcards, which would permit more."""
+        """Return a line for sudoers(5) that permits only these commands: commas are escaped, wildcards are not used."""
         program = shutil.which("nvidia-smi") or "/usr/bin/nvidia-smi"
         commands = ", ".join(f"{program} -i {self.uuid} {options}".replace(",", "\\,") for options in sudo)
         return f"USER ALL=(root) NOPASSWD: {commands}"
 
 
 def find_gpu(which: int | str = 0) -> Gpu | None:
-    """Return ``Gpu.open(which)``, or ``None`` if there is no such GPU or no driver."""
+    """Return ``Gpu.open(which)``, or ``None`` if the driver or this GPU is missing."""
     try:
         return Gpu.open(which)
     except NoGpu:

@@ -1,11 +1,11 @@
-"""Fix Triton's assembler and cache folder, so that other code in the process cannot change them.
+"""Fix Triton's assembler and cache folder, so that ``torch.compile`` cannot change them in the middle of a measurement.
 
 The first compilation by ``torch.compile`` lets Inductor set environment variables of the whole process
 (``torch/_inductor/runtime/compile_tasks.py`` and ``triton_heuristics.py``). The variables direct Triton to the
-assembler in torch's own wheel and to Inductor's cache folder. Every later Triton kernel has different machine code from
-earlier kernels and from kernels that were compiled ahead. With torch 2.11 and Triton 3.6, CUDA 13.0's assembler then
-replaces 12.8's, and one kernel used 143 registers instead of 130. So measurements depended on which variants had run
-before.
+assembler in torch's own wheel and to Inductor's cache folder. Triton kernels that are compiled afterwards then have
+different machine code from kernels that were compiled before. With torch 2.11 and Triton 3.6, CUDA 13.0's assembler
+replaced 12.8's, and one kernel used 143 registers instead of 130. So a measurement depended on which variants had run
+before it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ASSEMBLER = "TRITON_PTXAS_PATH"
 
 
 def keep_toolchain() -> None:
-    """Fix Triton's current assembler and cache folder for this process and the processes that it starts.
+    """Fix Triton's current assembler and cache folder for this process and its child processes.
 
-    ``torch.compile`` then uses them as well. Variables that the user has set are not changed.
+    ``torch.compile`` then uses them too. Variables that the user has set are not changed.
     """
     own = own_assembler()
     if own is None:

@@ -1,6 +1,6 @@
-"""Start processes that end, with their own children, when their parent ends, however the parent ends.
+"""Start child processes that end, with all their own children, as soon as their parent ends in any way.
 
-Three mechanisms are combined, because none of them covers every case:
+No single mechanism covers every case, so three are combined:
 
 - The kernel kills the child when its parent ends (``PR_SET_PDEATHSIG`` of prctl(2)), even by SIGKILL. A Python child
   requests that signal itself with ``end_with_parent``; other programs are started by setpriv(1), which requests it.
@@ -35,18 +35,19 @@ PARENT = "LOCKSTEP_PARENT"
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
-#: Seconds between two looks at the parent, on kernels that send no signal when the parent ends.
+#: Seconds between two checks that the parent still runs, on kernels that send no signal when the parent ends.
 _LOOK_S = 0.5
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Have the kernel kill this process when its parent ends.
+    """Make the kernel kill this process when its parent ends.
 
-    Call it first in a process that ``start``, ``run`` or ``pool`` started, before slow imports.
+    Call it first in a process that ``start``, ``run`` or ``pool`` started, before slow imports. If the parent has ended
+    already, this process exits with status 1.
 
     Args:
         parent: process id of the parent; by default the id that ``start`` or ``run`` passed, or else the present
-            parent. If the parent has ended already, this process exits with status 1.
+            parent.
     """
     # Removed, so that grandchildren, whose parent is another process, do not inherit the variable.
     given = os.environ.pop(PARENT, "")
@@ -77,7 +78,7 @@ def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[byt
 def run(
     command: Sequence[str | Path], *, given: Any = None, timeout: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a process to its end and capture its output; kill its whole group if this call is interrupted.
+    """Run a process to its end and return its output; kill its whole process group if this call is interrupted.
 
     Args:
         command: the program and its arguments; a Python program must call ``end_with_parent`` first.
@@ -101,8 +102,9 @@ def run(
 
 
 class Child(Protocol):
-    """A process that leads a session of its own: a ``subprocess.Popen``, or a fork of a template
-    (``lockstep.processes.template``).
+    """A process that leads its own session.
+
+    It is a ``subprocess.Popen``, or a process that ``lockstep.processes.template`` forked.
     """
 
     @property
@@ -115,7 +117,7 @@ class Child(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """Return the exit status; ``None`` until ``wait`` returned."""
+        """Return the exit status; ``None`` until ``wait`` has returned."""
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until the process ends, and return its exit status. Raises ``subprocess.TimeoutExpired``."""
@@ -123,14 +125,14 @@ class Child(Protocol):
 
 @runtime_checkable
 class NotOurs(Child, Protocol):
-    """A process whose parent is another process, so that waitid(2) does not know it."""
+    """A process that another process started, so that waitid(2) cannot tell whether it ended."""
 
     def ended(self) -> bool:
         """Return whether the process ended."""
 
 
 def reap(process: Child, timeout: float | None = None) -> int:
-    """Wait for a process of ``start``, kill the remaining processes of its group, and return its exit status.
+    """Wait until a process of ``start`` ends, kill the remaining processes of its group, and return its exit status.
 
     Args:
         process: the leader of its group.
@@ -152,7 +154,7 @@ def kill_group(process: Child) -> None:
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """Return a command that ends with the thread that starts the command.
+    """Return the command in a form that ends when the thread that starts it ends.
 
     Use it for programs that cannot call ``end_with_parent``. The command is returned unchanged if its program does not
     exist, or if util-linux's setpriv(1) is missing.
@@ -168,7 +170,9 @@ def pool(
     initializer: Callable[..., object] | None = None,
     initargs: tuple[Any, ...] = (),
 ) -> ProcessPoolExecutor:
-    """Return an executor whose processes end with this one. Create, use and await it in one thread.
+    """Return an executor whose worker processes end when this process ends.
+
+    Create the executor, use it and wait for its results in one thread.
 
     Args:
         processes: number of processes.
@@ -204,7 +208,7 @@ def _setpriv() -> str | None:
 
 
 def ended(process: Child) -> bool:
-    """Return whether a process ended, without reaping the process. Until then the process id is not reused."""
+    """Return whether a process has ended, without reaping it. Its process id is not reused until it is reaped."""
     if isinstance(process, NotOurs):
         return process.ended()
     try:
@@ -214,7 +218,7 @@ def ended(process: Child) -> bool:
 
 
 def _guard(leader: int, prctl: Callable[..., int]) -> None:
-    """Fork a guard that waits for the leader of its group to end, and then kills the group."""
+    """Fork a process that waits for this process to end and then kills the process group."""
     # Block the signal before it can arrive; the parent's own mask is restored afterwards.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     if os.fork():
@@ -245,7 +249,7 @@ class _Starter:
         os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
-        """Forget the thread; the next call starts another."""
+        """Drop the thread, so that the next call starts a new one."""
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -253,7 +257,8 @@ class _Starter:
     def __call__(self, function: Callable[[], Any]) -> Any:
         with self._lock:
             if self._thread is None:
-                # A daemon: an executor's threads, and so the processes, would end before ``atexit`` functions run.
+                # A daemon thread: Python would end an executor's threads, and so the child processes, before it runs
+                # ``atexit`` functions.
                 self._thread = threading.Thread(target=self._work, name="starter", daemon=True)
                 self._thread.start()
         answer: Future[Any] = Future()

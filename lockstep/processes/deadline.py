@@ -1,4 +1,4 @@
-"""Limit the run time of verbs that call kernels in their own process, as a profiler requires: a kernel may hang."""
+"""End a verb that hangs in a kernel. Verbs that call kernels in their own process, as a profiler requires, use this."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from lockstep.processes.exit_status import BROKEN
 
 
 class Deadline:
-    """Ends the process with ``BROKEN`` unless ``renew`` is called in time. Create it by ``deadline``.
+    """A countdown that ends the process with status ``BROKEN`` unless ``renew`` is called in time.
 
-    A separate thread ends the process, because Python runs no signal handler while it waits for a kernel.
+    Create it by ``deadline``. A separate thread ends the process, because Python runs no signal handler while it waits
+    for a kernel.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -50,10 +51,10 @@ class Deadline:
 
 @contextlib.contextmanager
 def deadline(seconds: float) -> Iterator[Deadline]:
-    """Set a deadline for the block, in which Ctrl-C ends the process at once.
+    """Run the block under a ``Deadline``. In the block, Ctrl-C ends the process at once.
 
     Args:
-        seconds: time without ``renew`` after which the process ends.
+        seconds: longest time between two calls of ``renew``.
     """
     former = signal.signal(signal.SIGINT, signal.SIG_DFL)
     watch = Deadline(seconds)

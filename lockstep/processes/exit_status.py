@@ -12,13 +12,13 @@ OK = 0
 #: The verb succeeded and reports a problem, for example that a kernel became slower.
 BAD_NEWS = 1
 
-#: No verdict: a machine, a file or a process cannot be used, or an unexpected error occurred.
+#: The verb could not finish: a machine, a file or a process cannot be used, or an unexpected error occurred.
 BROKEN = 3
 
 #: A wrong command line, configuration or suite.
 USAGE = 4
 
-#: Ctrl-C; the same status as shells report.
+#: The user pressed Ctrl-C. Shells report the same status.
 INTERRUPTED = 128 + signal.SIGINT
 
 #: A worker process whose CUDA context broke; its parent starts another.

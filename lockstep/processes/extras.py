@@ -1,4 +1,4 @@
-"""Optional dependencies: find the extra of the distribution that installs a missing package."""
+"""Name the optional extra of Lockstep's distribution that installs a missing package."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EXTRAS = {
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """Return one line that says what to install, or "" if no extra installs the package.
+    """Return a line that tells the user what to install, or "" if no extra installs the missing package.
 
-    The distribution is not on a package index, so the line names a clone.
+    The line names a clone of the repository, because the distribution is not on a package index.
     """
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), "")

@@ -1,4 +1,4 @@
-"""Ask git about a repository."""
+"""Run git commands in a repository and return their output."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ class Git:
         return printed
 
     def lines(self, *command: str, given: Iterable[str] = ()) -> list[str]:
-        """Return the lines that a command prints. Arguments and errors are those of ``output``."""
+        """Return the lines that a command prints. The arguments and errors are the same as for ``output``."""
         text = self.output(*command, given=given).decode("utf-8", "replace").removesuffix("\n")
         # Not splitlines(): the subject of a commit may hold a form feed or U+2028.
         return text.split("\n") if text else []
 
     def try_lines(self, *command: str, given: Iterable[str] = ()) -> list[str] | None:
-        """Return the lines that a command prints, or ``None`` if ``output`` raises."""
+        """Return the lines that a command prints, or ``None`` if the command fails as described in ``output``."""
         try:
             return self.lines(*command, given=given)
         except GitError:
             return None
 
     def try_line(self, *command: str) -> str:
-        """Return the first line that a command prints, or "" if it prints nothing or ``output`` raises."""
+        """Return the first line that a command prints; "" if it prints nothing or fails."""
         return next(iter(self.try_lines(*command) or ()), "")

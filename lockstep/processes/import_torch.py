@@ -10,10 +10,10 @@ from lockstep.processes import extras
 def load_torch() -> None:
     """Import torch with the garbage collector off, and exempt the imported objects from later collections.
 
-    Use it in processes that import torch at their start. The import makes hundreds of thousands of objects and hardly
-    any garbage, yet Python scans them repeatedly, and again when the process ends. Without these scans (``gc.freeze``)
-    a process that imports torch 2.13 takes 1.1 instead of 1.6 s of CPU time, and ``lockstep measure --quick`` of one
-    variant 3.2 instead of 3.9 s.
+    Call it in processes that import torch at their start. The import makes hundreds of thousands of objects and hardly
+    any garbage, but Python's collector scans them repeatedly, and again when the process ends. Without these scans
+    (``gc.freeze``) a process that imports torch 2.13 takes 1.1 instead of 1.6 s of CPU time, and ``lockstep measure
+    --quick`` of one variant 3.2 instead of 3.9 s.
 
     Raises:
         ModuleNotFoundError: torch, or a package that it needs, is not installed; the message says what to install.

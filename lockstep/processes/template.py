@@ -1,8 +1,9 @@
-"""Start Python processes by a fork of one process, the template, that has imported slow modules.
+"""Start Python processes quickly by forking one process, the template, that has already imported the slow modules.
 
-The template imports modules of the harness and nothing else: no code under test, and no call that starts threads or
-opens a GPU. So each fork begins as a new process does after its imports, and knows nothing of earlier forks. A minder
-between template and fork keeps the fork's process id until the caller has asked for its exit status.
+The template imports modules of the harness and nothing else: no code under test, and no code that starts threads or
+opens a GPU. So each fork begins like a new process after its imports, and knows nothing of earlier forks. A third
+process, the minder, stands between the template and each fork. The minder is the fork's parent and does not reap the
+fork until the caller has received its exit status, so that the process id is not reused.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from lockstep.processes.children import PARENT, end_with_parent, reap, start
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of the template.
 _HOME = Path(__file__).parents[2]
 
-#: Maximum number of file descriptors that a fork inherits, without standard input and the log.
+#: Maximum number of file descriptors that a fork inherits besides its standard input and its log.
 _MOST_FDS = 16
 
-#: Seconds that the template may take to answer: its imports on a busy machine.
+#: Seconds that the template may take to answer. Its imports take long on a busy machine.
 _START_S = 120.0
 
 #: A process id or a wait status, as the minder writes them.
@@ -42,12 +43,14 @@ _NUMBER = struct.Struct("i")
 
 
 class Forked:
-    """A fork of a template, with the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
+    """A process that a template forked.
+
+    It has the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
 
     Attributes:
         pid: the process, which leads a session of its own.
         stdin: the pipe to its standard input.
-        returncode: as in ``subprocess.Popen``; ``None`` until ``wait`` returned.
+        returncode: as in ``subprocess.Popen``; ``None`` until ``wait`` has returned.
     """
 
     def __init__(self, stdin: IO[bytes], lifeline: socket.socket) -> None:
@@ -56,11 +59,11 @@ class Forked:
         self.pid = self._number(_START_S)
 
     def ended(self) -> bool:
-        """Return whether the process ended. Its process id is not reused before ``wait``."""
+        """Return whether the process has ended. Its process id is not reused until ``wait`` has returned."""
         return self.returncode is not None or bool(select.select([self._lifeline], [], [], 0)[0])
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until the process ends, and return its exit status, negative for a signal.
+        """Wait until the process ends, and return its exit status. A negative status is the number of the signal.
 
         Raises:
             subprocess.TimeoutExpired: the process still runs after ``timeout`` seconds.
@@ -70,7 +73,7 @@ class Forked:
                 self.returncode = os.waitstatus_to_exitcode(self._number(timeout))
             except ConnectionError:  # the minder was killed, and the kernel killed the process with it
                 self.returncode = -signal.SIGKILL
-            self._lifeline.close()  # the minder ends
+            self._lifeline.close()  # so that the minder ends
         return self.returncode
 
     def _number(self, timeout: float | None) -> int:
@@ -84,12 +87,13 @@ class Forked:
 
 
 class Template:
-    """A running template. Call ``close`` at the end; the template also ends when this process ends.
+    """A running template process, which forks processes on request. Call ``close`` at the end.
 
-    The constructor returns at once: the template imports while this process goes on.
+    The constructor returns at once; the template imports its modules while this process continues. The template also
+    ends when this process ends.
 
     Args:
-        modules: modules to import ahead. A module that cannot be imported is left out.
+        modules: modules that the template imports. It skips a module that cannot be imported.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
@@ -110,12 +114,12 @@ class Template:
     def fork(
         self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes], fds: Sequence[int]
     ) -> Forked:
-        """Start ``main()`` of a module in a fork.
+        """Fork the template and call ``main()`` of a module in the fork.
 
         Args:
-            module: the module; ``main`` returns the exit status.
+            module: the module; the result of ``main`` is the exit status.
             arguments: the command line.
-            environment: all variables of the fork. ``PYTHONPATH`` has no effect: the path is that of the template.
+            environment: all variables of the fork. ``PYTHONPATH`` has no effect: the fork has the template's path.
             log: the fork's standard output and standard error.
             fds: further file descriptors that the fork inherits, under the same numbers.
 
@@ -142,7 +146,7 @@ class Template:
             os.close(reads)
 
     def close(self) -> None:
-        """End the template; its forks end with it."""
+        """End the template and its forks."""
         if self._log.closed:
             return
         self._socket.close()
@@ -156,12 +160,12 @@ def main() -> int:
     requests = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()  # see lockstep.processes.import_torch
     for module in sys.argv[2:]:
-        # What cannot be imported here is reported by the fork that needs it.
+        # A fork that needs the module reports why it cannot be imported.
         with contextlib.suppress(Exception):
             importlib.import_module(module)
     gc.freeze()  # a collection in a fork would copy the pages of these objects
     gc.enable()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # minders leave no zombies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that minders that end do not become zombies
     template = os.getpid()
     while line := _received(requests):
         request, fds = line
@@ -181,7 +185,7 @@ def _received(requests: socket.socket) -> tuple[dict[str, Any], list[int]] | Non
 
 
 def _mind(template: int, request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
-    """Fork the process of a request, report its end, and keep its process id until the lifeline closes."""
+    """Run the minder: fork the requested process, report its exit status, and reap it only when the lifeline closes."""
     try:
         end_with_parent(template)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -203,14 +207,14 @@ def _mind(template: int, request: dict[str, Any], fds: Sequence[int]) -> NoRetur
 
 
 def _become(minder: int, request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
-    """Become the requested process: its session, files, variables and arguments; then call its ``main``."""
+    """Take on the session, files, variables and arguments of the requested process, then call its ``main``."""
     status = 1
     try:
         os.setsid()
         _take(dict(zip([0, 1, *request["fds"]], fds, strict=True)))
         os.environ.clear()
         os.environ.update(request["environment"], **{PARENT: str(minder)})
-        tempfile.tempdir = None  # depends on the variables
+        tempfile.tempdir = None  # computed again, because it depends on the environment variables
         module = importlib.import_module(request["module"])
         sys.argv = [str(module.__file__), *request["arguments"]]
         status = module.main()
@@ -226,7 +230,10 @@ def _become(minder: int, request: dict[str, Any], fds: Sequence[int]) -> NoRetur
 
 
 def _take(files: Mapping[int, int]) -> None:
-    """Give open files the numbers that the mapping has as keys; close all others. Number 2 is a copy of number 1."""
+    """Duplicate each open file to the descriptor that is its key, and close all others.
+
+    Standard error becomes a copy of standard output.
+    """
     above = max(files) + 1
     copies = {number: fcntl.fcntl(fd, fcntl.F_DUPFD, above) for number, fd in files.items()}
     for name in list(Path("/proc/self/fd").iterdir()):

@@ -1,7 +1,7 @@
-"""The parent's side of a worker process, which may hang or die; ``lockstep.processes.worker`` is the worker's side.
+"""Start a worker process, send it requests, and notice when it hangs or dies.
 
-Every worker is started, sent requests and watched by this module: the workers that measure a commit, that serve the
-gate, and that trace and compile.
+This is the parent's side; ``lockstep.processes.worker`` is the worker's side. All workers use it: those that measure a
+commit, that serve the gate, and that trace and compile.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ HUNG = "hung"
 MOST_PRINTED = 64 << 20
 MOST_EVENT = 64 << 20
 
-#: A request may take at most this many times the allowed silence: a worker that sends events for ever is hung too.
+#: A request may take at most this many times the allowed silence. Otherwise a worker that sends events for ever would
+#: never count as hung.
 MOST_SILENCES = 60
 
 #: Seconds between two checks of a silent worker: whether it has ended, and how much it has printed.
 LOOK_S = 0.5
 
-#: A variant that hung or killed its worker at this many cases is not tried at other cases.
+#: A variant is not tried at further cases after it hung or killed its worker at this many cases.
 PATIENCE = 2
 
-#: Phrase for what a worker was doing when it died, by its last ``stage`` event.
+#: Phrase for messages that says what a worker was doing when it died, by its last ``stage`` event.
 _DOING = {
     "start": "at start",
     "load": "in its import",
@@ -67,9 +68,9 @@ class WorkerDied(RuntimeError):
     """The worker hung, was killed or failed.
 
     Attributes:
-        variant: the culprit, if one variant was running alone; "" while all variants were timed.
+        variant: the variant that caused it, if one variant was running alone; "" while all variants were timed.
         how: a line for the user: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
-        at_start: whether the worker died before it was ready. Another worker would then die as well.
+        at_start: whether the worker died before it was ready. A new worker would then die too.
         rule: name of the broken rule (``lockstep.timing.rules.Rule``), or "".
         stage: the worker's stage, by its last ``stage`` event.
     """
@@ -84,7 +85,7 @@ class WorkerDied(RuntimeError):
 
 
 class Culprits:
-    """Counts deaths by variant. A variant that hung or killed workers at ``PATIENCE`` cases is not tried again."""
+    """Decide which variants are no longer tried: those that hung or killed workers at ``PATIENCE`` cases."""
 
     def __init__(self) -> None:
         self._deaths: dict[tuple[str, str], list[WorkerDied]] = {}
@@ -94,9 +95,9 @@ class Culprits:
         self._deaths.setdefault((suite, variant), []).append(died)
 
     def refusal(self, suite: str, variant: str) -> str:
-        """Return why the variant is not tried again, or "" if it may be tried."""
+        """Return the reason for not trying the variant again, or "" if it may be tried."""
         deaths = self._deaths.get((suite, variant), [])
-        return f"not tried: {deaths[-1].how} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
+        return f"not tried: {deaths[-1].how} at {len(deaths)} earlier cases" if len(deaths) >= PATIENCE else ""
 
     def rule(self, suite: str, variant: str) -> str:
         """Return the rule that the variant broke most recently, or ""."""
@@ -105,17 +106,17 @@ class Culprits:
 
 
 class Watched:
-    """A running worker. Call ``close`` at the end. The worker also ends when this process ends.
+    """A running worker process. Call ``close`` at the end. The worker also ends when this process ends.
 
     Args:
-        module: module that is run with ``python -m``; it uses ``lockstep.processes.worker``.
+        module: module to run with ``python -m``; it uses ``lockstep.processes.worker``.
         arguments: the module's command line.
         silence_s: seconds without an event after which the worker counts as hung; its start may take ``START_S``.
         check_s: minimum seconds that a check may take, because a check compiles kernels that were not compiled ahead.
         environment: variables of the worker; by default the variables of this process.
         folders: folders of packages that precede all others on the worker's path.
         pass_fds: further file descriptors that the worker inherits.
-        template: a process to fork the worker from, which saves the worker's imports; ``folders`` have no effect then.
+        template: a process to fork the worker from, which saves the worker's imports; ``folders`` then have no effect.
     """
 
     def __init__(
@@ -165,8 +166,9 @@ class Watched:
         return next(event for event in self.until(answer) if event["event"] == answer)
 
     def until(self, answer: str) -> Iterator[dict[str, Any]]:
-        """Yield events up to and including the next ``answer``, without ``stage`` events. Raise the errors of
-        ``wait``.
+        """Yield events up to and including the next ``answer``, without ``stage`` events.
+
+        The errors are those of ``wait``.
         """
         while True:
             event = self._next()
@@ -185,7 +187,7 @@ class Watched:
                     return
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Send a request; call ``wait`` for its answer. Raise the errors of ``wait``."""
+        """Send a request, whose answer ``wait`` then returns. The errors are those of ``wait``."""
         self._stage, self._variant, self._owes = "request", "", True
         self._asked_at = monotonic()
         assert self._process.stdin is not None
@@ -196,11 +198,14 @@ class Watched:
             self._died()
 
     def kill(self) -> None:
-        """Kill the worker from another thread, then call ``close``. A ``wait`` in progress raises ``WorkerDied``."""
+        """Kill the worker; a ``wait`` in progress then raises ``WorkerDied``.
+
+        Another thread may call this. ``close`` must still be called.
+        """
         kill_group(self._process)
 
     def close(self, patience_s: float = 5.0) -> None:
-        """End the worker. Kill it if a request is unanswered or if it does not end within ``patience_s`` seconds."""
+        """End the worker. Kill it if it owes an answer or does not end within ``patience_s`` seconds."""
         if self._log.closed:
             return
         if self._process.stdin and not self._process.stdin.closed:

@@ -1,9 +1,9 @@
-"""The worker's side of the protocol of ``lockstep.processes.watched``.
+"""The worker's side of the protocol between a worker process and its parent (``lockstep.processes.watched``).
 
-A worker reads JSON requests from standard input, one per line. A worker writes JSON events, one per line, to the file
-descriptor that ``--reply`` names. A worker ends when its input ends. Before each step that may hang or crash, the
-worker sends a ``stage`` event, so that the parent knows which step was running. Output of kernels and compilers goes to
-the parent's log.
+The worker reads JSON requests from standard input, one per line. It writes JSON events, one per line, to the file
+descriptor that ``--reply`` names. It ends when its input ends. Before each step that may hang or crash, it sends a
+``stage`` event, so that the parent knows which step was running. Output of kernels and compilers goes to the parent's
+log.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from lockstep.processes.exit_status import CONTEXT_LOST
 
 
 class WorkerProcess:
-    """The process that serves requests. Create it before slow imports, because only then does the process end with its
-    parent.
+    """This process as a worker: its command line, the requests it reads and the events it sends.
+
+    Create it before slow imports: only from then on does the process end with its parent.
 
     Args:
         name: name of the program, for usage errors.
@@ -46,14 +47,14 @@ class WorkerProcess:
         self._reply.write(json.dumps({"event": event, **content}) + "\n")
 
     def stage(self, stage: str, variant: str = "") -> None:
-        """Report the stage that begins.
+        """Tell the parent which stage begins, before the stage may hang or crash.
 
-        ``variant`` is the culprit if the process dies in this stage ("" for all variants).
+        ``variant`` is the variant to blame if the process dies in this stage; "" if all variants run in it.
         """
         self.emit("stage", stage=stage, variant=variant)
 
     def lost(self, variant: str, reason: str, rule: str = "") -> int:
-        """Report a broken CUDA context or a broken rule, and return the exit status to end with."""
+        """Tell the parent that a variant broke the CUDA context or a rule, and return the exit status to end with."""
         self.emit("lost", variant=variant, reason=reason, rule=rule)
         return CONTEXT_LOST
 
