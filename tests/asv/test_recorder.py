@@ -175,11 +175,11 @@ def test_what_died_often_enough_is_not_tried_again(make):
     started = fleet.started
     assert measure(recorder, "M=99") == {
         BASE: OK,
-        "a": ("failed", "not tried: killed in check at 2 cases before"),
+        "a": ("failed", "not tried: killed in check at 2 earlier cases"),
         "b": OK,
     }
     assert fleet.started == started
-    assert fleet.asked[-1][2] == {"a": "not tried: killed in check at 2 cases before"}
+    assert fleet.asked[-1][2] == {"a": "not tried: killed in check at 2 earlier cases"}
 
 
 def test_a_worker_that_never_starts_is_tried_once(make, path):
