@@ -1,1 +1,1 @@
-"""Measure one case: buffers, calls, interleaved rounds, controls and estimates."""
+"""Measure one case: prepare buffers, check results, time the variants in interleaved rounds, and compute estimates."""

@@ -64,16 +64,16 @@ def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
 
 
 def worst(outputs: Iterable[Accuracy]) -> Accuracy:
-    """Return the largest value of each error over the outputs of a call; zeros for a call without outputs."""
+    """Return the largest value of each error over all outputs of a call; zeros if the call has no outputs."""
     parts = [Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0), *outputs]
     return Accuracy(*(max(getattr(part, one.name) for part in parts) for one in fields(Accuracy)))
 
 
 class _Errors:
-    """Sums over the chunks of one output. The sums stay on the device until the end, so that no chunk waits for the
-    host.
+    """Sums over the chunks of one output, from which its errors are computed.
 
-    The first pass over the reference computes its mean and mean square, which all slices need.
+    The sums stay on the device until the end, so that no chunk waits for the host. The first pass over the reference
+    computes its mean and mean square, which all slices need.
     """
 
     def __init__(self, want: torch.Tensor) -> None:

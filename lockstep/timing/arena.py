@@ -1,4 +1,4 @@
-"""A buffer that two processes share. The buffer holds tensors with canaries around them.
+"""Share tensors between two processes: one buffer that both map, with canary bytes around each tensor.
 
 On a CPU the buffer is an anonymous file (memfd), on a GPU a separate allocation that is passed through CUDA IPC.
 """
@@ -37,7 +37,7 @@ class Slot:
 
     @property
     def end(self) -> int:
-        """First byte behind the tensor."""
+        """Return the offset of the first byte after the tensor."""
         span = 1 + sum((count - 1) * stride for count, stride in zip(self.shape, self.stride, strict=True))
         size: int = getattr(torch, self.dtype).itemsize
         return self.offset + (span if 0 not in self.shape else 0) * size
@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass
 class Layout:
-    """Assigns offsets to tensors, one after another."""
+    """The offsets of tensors that are placed one after another in a buffer."""
 
     slots: list[Slot] = field(default_factory=list)
     end: int = ALIGNMENT
@@ -95,7 +95,7 @@ class SharedBuffer:
 
 
 class Arena:
-    """Tensors and canaries in shared memory.
+    """Tensors in shared memory, with canary bytes that reveal writes outside the tensors.
 
     Args:
         layout: offsets of the tensors.
@@ -140,7 +140,7 @@ def _canary_bytes(layout: Layout) -> torch.Tensor:
 
 
 def encode(value: Any, slot_of: Callable[[torch.Tensor], Slot]) -> Any:
-    """Return a structure of tensors and plain values as JSON. Each tensor is replaced by its slot.
+    """Return a structure of tensors and plain values as JSON, in which each tensor is replaced by its slot.
 
     Raises:
         NotImplementedError: a value is neither a tensor nor plain.

@@ -92,7 +92,7 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
 
 
 def place(value: Any, chance: random.Random) -> Any:
-    """Return the same tensors, each copied to a random offset in a buffer of its own."""
+    """Copy each tensor to a random offset in a buffer of its own, and return the copies in the same structure."""
 
     def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
         flat = span(tensor)  # includes gaps and overlaps of the tensor's strides
@@ -107,12 +107,10 @@ def place(value: Any, chance: random.Random) -> Any:
 
 
 def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], None] | None:
-    """Return a function that restores inputs that calls write.
-
-    The function restores the values at the time of this call, which are equal in all sets.
+    """Return a function that writes the present values back into inputs that calls change.
 
     Args:
-        sets: argument sets of one draw.
+        sets: argument sets of one draw; all hold the same values.
         inout: names of the inputs that calls write; the result is ``None`` if there are none.
     """
     if not inout:

@@ -48,8 +48,7 @@ Epoch = Mapping[str, Sequence[Timing]]
 def fixed_kernel(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Write the negative of ``source`` into ``target``, and return ``target``.
 
-    A plain copy would not do: torch lets the driver copy a whole tensor, and the driver's node in a graph is not a
-    kernel.
+    A copy would not do: for a copy of a whole tensor, the graph gets a copy node of the driver instead of a kernel.
     """
     return torch.neg(source, out=target)
 
@@ -63,10 +62,10 @@ def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
 
 @dataclass
 class Behind:
-    """The meter of the quantities ``behind`` and ``behind_speedup``.
+    """Measure the quantities ``behind`` and ``behind_speedup``: an arm's time when each call follows a fixed kernel.
 
-    Each arm is captured again with the fixed kernel before each call. The time of a call behind the fixed kernel is the
-    time of both, less the time of the fixed kernel in a replay that runs nothing else, measured in the same round.
+    Each arm is captured again with the fixed kernel before each call. A replay of the fixed kernel alone is timed in
+    the same round, and its time is subtracted.
 
     Attributes:
         device: the device that runs the arms.
@@ -100,11 +99,11 @@ class Behind:
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Time each arm behind the fixed kernel, and the fixed kernel alone; the numbers are times of a call by arm and
-        round.
+        """Time each arm behind the fixed kernel, and the fixed kernel alone. The numbers are seconds per call, by arm
+        and round.
 
         Raises:
-            DeviceLost: an arm broke the device; ``variant`` is "" if it is unknown which arm it was.
+            DeviceLost: an arm broke the device; ``variant`` is "" if the arm is unknown.
         """
         alone = Arm(_ALONE, self._kernels)
         behind = [replace(arm, before=self._kernel) for arm in arms if arm.name not in self._failures]
@@ -145,7 +144,7 @@ class Behind:
                 series.pairs.append(Pair(*zip(*both, strict=True)))
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return ``behind`` in seconds, and ``behind_speedup`` if the baseline has a number as well."""
+        """Return ``behind`` in seconds, and ``behind_speedup`` if the baseline was measured too."""
         series = self._series[arm]
         if not series.latency:
             return {}

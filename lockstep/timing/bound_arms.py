@@ -1,4 +1,4 @@
-"""Arms: a variant bound to argument sets that the harness draws, places and rotates.
+"""Bind each variant to argument sets that the harness draws, places and rotates. A bound variant is an arm.
 
 All arms of a comparison share inputs and outputs. Only the results of offline preparation (packed weights) are
 separate.
@@ -35,7 +35,7 @@ class BoundCall:
 
 @dataclass(frozen=True, eq=False)
 class ArmReplay:
-    """A captured arm.
+    """A captured arm, which can be timed.
 
     Attributes:
         run: runs the captured rotations.
@@ -94,10 +94,10 @@ class Arm:
 def make_arms(
     variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int, once: bool = False
 ) -> list[Arm]:
-    """Bind arms to their variants' arguments in every set.
+    """Bind each arm's variant to its arguments in every set.
 
     Variants with the same ``prepare`` function share its result (packed weights), placed at random like the inputs. So
-    the twins of an A/A comparison share every buffer, and most other arms do as well.
+    the two arms of an A/A comparison share every buffer, and most other arms do as well.
 
     Args:
         variants: variant name of each arm, by the arm's name.

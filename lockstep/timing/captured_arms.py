@@ -1,4 +1,4 @@
-"""Capture the arms of an epoch, each with a long enough replay. Only arms that fail are dropped."""
+"""Capture the arms of an epoch as replays that are long enough to time. An arm that fails does not stop the others."""
 
 from __future__ import annotations
 

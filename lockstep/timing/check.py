@@ -34,7 +34,7 @@ _NO_GPU = {
 
 
 class WrongResult(Disqualified):
-    """A variant's result differs from the reference; it is not timed."""
+    """A variant's result differs from the reference, so the variant is not timed."""
 
     def __init__(self, evidence: str) -> None:
         super().__init__(Rule.WRONG_RESULT, evidence)
@@ -42,7 +42,7 @@ class WrongResult(Disqualified):
 
 @dataclass(frozen=True)
 class Checked:
-    """The check of a variant that passed.
+    """The result of a check that the variant passed.
 
     Attributes:
         accuracy: the variant's errors.
@@ -91,8 +91,9 @@ class Checker:
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out, seed)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
-        """Return keyword arguments of ``variant`` without ``out``. Variants with the same preparation share its
-        result.
+        """Return keyword arguments of ``variant`` without ``out``.
+
+        Variants with the same ``prepare`` function share its result.
         """
         prepare = family.prepare.get(variant)
         if prepare not in self._prepared:
@@ -119,7 +120,7 @@ class Checker:
 
     @cached_property
     def tolerances(self) -> tuple[float, ...]:
-        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or the default for the
+        """Return the accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or a default for the
         output's dtype.
         """
         if self.suite.tolerance is not None:
@@ -161,7 +162,8 @@ class Checker:
         return Checked(found, not _difference(first, again))
 
     def repeated(self, family: Family, variant: str) -> Iterator[str]:
-        """Yield how each further call on the same inputs differs from the first one; "" for the same bits.
+        """Call the variant repeatedly on the same inputs; yield how each result differs from the first, "" for the same
+        bits.
 
         Raises:
             Disqualified, NotImplementedError: as ``accuracy``. The outputs are not compared with the reference.
@@ -235,7 +237,10 @@ class Checker:
             write(self.inputs, inputs_of(self.suite, self.case, new), set())
 
     def poison_free_memory(self) -> None:
-        """Fill memory with NaN and free it. The variant's next allocations are likely to get this memory."""
+        """Fill free memory with NaN, so that a variant that leaves part of an output unwritten shows NaN there.
+
+        The variant's next allocations are likely to get this memory.
+        """
         for expected in self.reference:
             poison(torch.empty_like(expected))
 
@@ -247,7 +252,7 @@ def named_tensors(arguments: Mapping[str, Any], inout: Sequence[str] = ()) -> li
 
 
 def without_frames(error: Exception) -> Exception:
-    """Return the error without its frames, because frames keep a case's tensors alive."""
+    """Return the error without its stack frames, which would keep a case's tensors in memory."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 

@@ -27,7 +27,7 @@ LATE_S = 5e-4
 
 
 def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
-    """Return a sentence if the events of one arm's replays disagree with the stamps around them, else "".
+    """Return how the events of one arm's replays disagree with the GPU's timer; "" if they agree.
 
     Args:
         events_s: seconds between the events of each replay.
@@ -47,7 +47,7 @@ def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
 
 
 def host_disagreement(stamps_s: float, host_s: float) -> str:
-    """Return a sentence if the host's clock disagrees with the stamps of the same run, else "".
+    """Return how the host's clock disagrees with the GPU's timer over a whole run; "" if they agree.
 
     Args:
         stamps_s: seconds between the first stamp and the last.
@@ -61,7 +61,7 @@ def host_disagreement(stamps_s: float, host_s: float) -> str:
 
 
 def late_work(late_s: float) -> str:
-    """Return a sentence if the device continued to work after the replays' stream was idle, else "".
+    """Return for how long the device still worked after the replays' stream was idle; "" if it did not.
 
     Args:
         late_s: seconds between the stream becoming idle and the whole device becoming idle.

@@ -37,7 +37,7 @@ REACH = 6.0
 
 @dataclass(frozen=True)
 class Pair:
-    """The timings of two arms in one epoch, by round. Seconds are per call."""
+    """The timings of two arms in one epoch, in seconds per call, by round."""
 
     mine: tuple[Timing, ...]
     rival: tuple[Timing, ...]
@@ -58,7 +58,7 @@ class ClockLaw:
     spread: float
 
     def at(self, timings: Sequence[Timing], clock: float) -> list[float]:
-        """Return log seconds normalised to ``clock`` (log MHz), or to the nearest clock within the law's ``REACH``."""
+        """Return log seconds as they would be at ``clock`` (log MHz), or at the nearest clock within ``REACH``."""
         if not self.slope:
             return [math.log(timing.seconds) for timing in timings]
         reach = REACH * self.spread
@@ -87,11 +87,12 @@ def law_of(epochs: Sequence[Sequence[Timing]]) -> ClockLaw:
 
 
 def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
-    """Return log(first arm / rival) by epoch and round, at the lower of the two arms' mean clocks.
+    """Return log(first arm's time / rival's time) by epoch and round, with both arms normalised to one clock.
 
-    Use this for two versions of one kernel, or a kernel and itself. The arm with the lower clock stays as measured,
-    and the other arm reaches that clock as well. Mean clocks repeat; the median clock of an epoch's few rounds does
-    not. All rounds count: leaving out the 9 % with an unusual clock ratio made fewer ratios agree.
+    Use this for two versions of one kernel, or a kernel and itself. The clock is the lower of the two arms' mean
+    clocks: the arm with that clock stays as measured, and the other arm reaches that clock as well. Mean clocks repeat;
+    the median clock of an epoch's few rounds does not. All rounds count: leaving out the 9 % with an unusual clock
+    ratio made fewer ratios agree.
     """
     mine, rival = _laws(pairs)
     clocks = [law.clock for law in (mine, rival) if not math.isnan(law.clock)]

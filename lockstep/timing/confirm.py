@@ -1,4 +1,6 @@
-"""Confirm the records of a case by the measurements of a judge in another process (``lockstep.timing.isolated``)."""
+"""Confirm the records of a case: compare them with measurements made from another process
+(``lockstep.timing.isolated``).
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ LARGEST_EXCESS = {"cold": 1.25, "warm": 2.0}
 
 
 def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list[Record]:
-    """Return one case's records after judging each variant in a separate process.
+    """Return one case's records, changed where a measurement from another process does not support them.
 
-    A refused record is marked failed. If the judge's runs are not precise enough to confirm a speedup, they replace it:
-    the record has their speedup with its interval, or none if they show none.
+    A record whose variant breaks a rule there is marked failed. If the runs there are not precise enough to confirm a
+    speedup, their own speedup and interval replace it, or no speedup if they have none.
 
     Args:
         records: all records of the case.
@@ -50,10 +52,10 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
 
 
 def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Record:
-    """Return the record, with the speedup of the judge's runs if they cannot confirm the record's.
+    """Return the record if the judge's runs support its speedup, else the record with the speedup of those runs.
 
     Raises:
-        Disqualified: ``UNCONFIRMED_TIME``, the judge's runs do not allow the speedup.
+        Disqualified: ``UNCONFIRMED_TIME``, the judge's runs rule out the speedup.
     """
     claimed = record.speedup
     if claimed is None or record.variant == record.baseline:
@@ -88,7 +90,7 @@ def _noted(record: Record, note: str) -> Record:
 
 
 def _replaced(record: Record, why: str, judged: Estimate | None = None) -> Record:
-    """Return the record with another speedup, or without one, in place of an unconfirmed one.
+    """Return the record with ``judged`` in place of its unconfirmed speedup, or without a speedup.
 
     A baseline keeps its speedup, which is 1 by definition.
     """

@@ -41,7 +41,8 @@ _PRELOADED = (
 
 
 def template_for(module: str) -> Template:
-    """Start the process that forks contestants. It imports while this process goes on.
+    """Start the template process from which contestants are forked. It imports its modules while this process
+    continues.
 
     Args:
         module: the module that the contestants run.
@@ -50,7 +51,7 @@ def template_for(module: str) -> Template:
 
 
 def main() -> int:
-    """Serve requests until standard input ends."""
+    """Run a contestant: serve the judge's requests until standard input ends."""
     process = WorkerProcess("lockstep contestant")
     parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)
@@ -140,7 +141,10 @@ def _idle_replay(device: Device) -> Replay:
 
 @dataclass
 class _Contestant:
-    """A variant bound to argument sets; each set is a dict of ``inputs``, ``out`` and ``results``."""
+    """The variant of this process, bound to argument sets.
+
+    Each set is a dict of ``inputs``, ``out`` and ``results``.
+    """
 
     family: Family
     variant: str
@@ -158,7 +162,9 @@ class _Contestant:
         return list(bind(prepare, self.sets[0]["inputs"])) if prepare else []
 
     def prepare(self, count: int) -> None:
-        """Prepare the first ``count`` sets again, in place."""
+        """Run the variant's offline preparation for the first ``count`` sets, and overwrite its earlier results in
+        place.
+        """
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.inputs import tensors_of
 

@@ -93,11 +93,10 @@ class Controls:
         return now
 
     def moved(self, before: dict[str, Timing], after: dict[str, Timing]) -> str:
-        """Return which control changed by more than its own noise, or "".
+        """Return which control changed by more than its own noise, or "" if none did.
 
-        A control moved if it changed both in seconds and in cycles. A product that takes more seconds but the same
-        cycles ran at another clock, as did every arm of the epoch. ``lockstep.timing.clock_correction`` handles such
-        changes.
+        A control counts as changed only if both its seconds and its clock cycles changed. If only the seconds changed,
+        the clock changed, for the arms too; ``lockstep.timing.clock_correction`` handles that.
         """
         for name, timing in before.items():
             change = abs(math.log(after[name].seconds / timing.seconds))
@@ -139,7 +138,7 @@ class Controls:
         return rows
 
     def floor(self, flops: float, moved_bytes: float) -> float:
-        """Return the seconds that the task takes at the controls' best rates: the floor of this machine.
+        """Return the floor of a task: the seconds that it takes at the highest rates that the controls reached.
 
         The fastest copy and product count, because a floor is what the hardware can do, not what it does on average.
         """
