@@ -9,20 +9,24 @@ from dataclasses import dataclass, replace
 
 from lockstep.gate.aa_control import AAControl
 from lockstep.gate.client import GateWorker, Setup
+from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.launches import Observation
-from lockstep.gate.plan import (
-    Selection,
-    aa_groups,
-    deadline_of_group,
-    groups,
-    recorded_noise,
-    worst_first,
-)
+from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, recorded_noise, worst_first
 from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME
 from lockstep.gate.terms import Terms
-from lockstep.gate.verdict import CHECKS, LATENCY, UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import (
+    CHECKS,
+    COMPILE,
+    LATENCY,
+    UNREACHED,
+    Group,
+    GroupRequest,
+    SeriesKey,
+    SideFacts,
+    Verdict,
+)
 from lockstep.processes.watched import Culprits, WorkerDied
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
@@ -60,10 +64,12 @@ class Coordinator:
         setup: the code that workers import, and the settings of their measurements.
         terms: thresholds and limits.
         say: called with each line of progress.
+        compile_pairs: judges the compile times.
     """
 
-    def __init__(self, setup: Setup, terms: Terms, say: Callable[[str], None]) -> None:
+    def __init__(self, setup: Setup, terms: Terms, say: Callable[[str], None], compile_pairs: CompilePairs) -> None:
         self.setup = setup
+        self._compile_pairs = compile_pairs
         self.terms = terms
         self.notes: list[str] = []
         self.verdicts: dict[SeriesKey, Verdict] = {}
@@ -114,7 +120,8 @@ class Coordinator:
         return self.machine
 
     def close(self) -> None:
-        """End the worker at once."""
+        """End the worker and the compiling processes at once."""
+        self._compile_pairs.close()
         if self._worker is not None:
             self._worker.close(patience_s=1.0)
             self._worker = None
@@ -139,12 +146,13 @@ class Coordinator:
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
         others = self._cost_keys(keys, proof)
         checks = [key for key in others if key.quantity in CHECKS]
-        costs = [key for key in others if key.quantity not in CHECKS]
-        self._cases = len(todo) + len(costs)  # a check has no noise, and no share of the error rate
+        compiled = [key for key in others if key.quantity == COMPILE]
+        costs = [key for key in others if key.quantity not in (*CHECKS, COMPILE)]
+        self._cases = len(todo) + len(compiled) + len(costs)  # a check has no noise, and no share of the error rate
         self._measure_aa(proved, todo, costs, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
         ordered = worst_first(groups(todo), proof.severity, noise, chance)
-        for rest in (checks, costs):
+        for rest in (checks, compiled, costs):
             ordered += worst_first(groups(rest), proof.severity, {}, chance)
         for number, waiting in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
@@ -177,8 +185,11 @@ class Coordinator:
         if group.quantity == LATENCY:
             return group
         kept = []
+        # A machine without a GPU compiles the kernels that it cannot run.
+        on_cpu = group.quantity == COMPILE and self.machine["device"] == "cpu"
+        comparable = ("same", "unsure", "faster", "slower", *(("na",) if on_cpu else ()))
         for key in group.cases():
-            if self.verdicts[replace(key, quantity=LATENCY)].outcome in ("same", "unsure", "faster", "slower"):
+            if self.verdicts[replace(key, quantity=LATENCY)].outcome in comparable:
                 kept.append(key.variant)
             else:
                 del self.verdicts[key]
@@ -328,6 +339,9 @@ class Coordinator:
                 deadline_s=left_s,
                 twins=twins,
             )
+            if group.quantity == COMPILE:
+                yield from self._compile_pairs.judge(asked, self.machine)
+                return
             try:
                 for verdict in self.worker.judge(asked):
                     left.pop(verdict.key.variant)

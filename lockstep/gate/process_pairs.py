@@ -9,21 +9,21 @@ changes are found.
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean, geometric_mean, median, stdev
+from dataclasses import replace
+from statistics import median, stdev
 
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
+from lockstep.gate.pair_trial import PairTrial
 from lockstep.gate.plan import Selection, groups
 from lockstep.gate.report.model import percent
-from lockstep.gate.sequential import LOOKS, MOST_SAME, Decision, Test, found_twice, interval, relative
+from lockstep.gate.sequential import MOST_SAME, Test, interval, relative
 from lockstep.gate.terms import Terms
 from lockstep.gate.trees import Version
-from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Record
 from lockstep.record.provenance import clocks_of
@@ -31,83 +31,6 @@ from lockstep.timing.reference_clocks import ReferenceClocks
 
 #: Names of versions for which the report shows both sides if they differ.
 _TOOLS = ("driver", "torch", "triton", "ptxas", "python")
-
-
-@dataclass
-class Trial:
-    """The pairs of processes that have measured a case so far, in one or two rounds.
-
-    Attributes:
-        test: the test of the case.
-        rounds: log ratios head / base, one per pair; the second round begins when the first finds a difference.
-        seconds: seconds per call of base and of head, for each pair of processes.
-        refusal: the verdict on a case that cannot be compared.
-    """
-
-    test: Test
-    rounds: list[list[float]] = field(default_factory=lambda: [[]])
-    seconds: list[tuple[float, float]] = field(default_factory=list)
-    refusal: Verdict | None = None
-    decisions: list[Decision] = field(default_factory=list)
-
-    @property
-    def over(self) -> bool:
-        """Return whether further pairs would not change the verdict."""
-        ratios = self.rounds[-1]
-        undecidable = len(ratios) >= LOOKS[-1] or self.test.hopeless(ratios)
-        return self.refusal is not None or undecidable or len(self.decisions) == len(self.rounds)
-
-    def add(self, key: SeriesKey, base: Record, head: Record) -> None:
-        """Add one pair. If the first round finds a difference, begin the second round."""
-        if base.latency is None or head.latency is None:
-            self.refusal = _refused(key, base, head)
-            return
-        self.rounds[-1].append(math.log(head.latency.value / base.latency.value))
-        self.seconds.append((base.latency.value, head.latency.value))
-        decision = self.test.decide(self.rounds[-1])
-        if decision is not None:
-            self.decisions.append(decision)
-            if decision != "same" and len(self.rounds) == 1:
-                self.rounds.append([])
-
-    def verdict(self, key: SeriesKey) -> Verdict:
-        """Return the verdict on the case; the numbers are those of the last round."""
-        if self.refusal is not None:
-            return self.refusal
-        first, *more = self.rounds
-        shown = more[0] if more and more[0] else first
-        pairs = len(self.seconds)
-        if not pairs:
-            return Verdict(key, "unsure", UNREACHED, min_effect=self.test.min_effect, shared=False)
-        last = self.seconds[-len(shown) :]
-        found = Verdict(
-            key,
-            "unsure",
-            change=relative(interval(shown, self.test.alpha)),
-            min_effect=self.test.min_effect,
-            base_s=geometric_mean(base for base, _ in last),
-            head_s=geometric_mean(head for _, head in last),
-            epochs=pairs,
-        )
-        match self.decisions:
-            case ["same"] | [_, "same"]:
-                return replace(found, outcome="same", min_effect=self.test.same_bound)
-            case [one, other] if one == other:
-                twice = relative(found_twice(first, more[0], self.test))
-                return replace(found, outcome=one, confirmed=True, change=twice)
-            case [_, _]:
-                return replace(found, reason="slower in one round and faster in the other")
-            case [_]:
-                seen = f"{math.expm1(fmean(first)):+.2%} in a first round"
-                return replace(found, reason=f"{seen}, not confirmed by a second: {self._undecided(shown)}")
-        return replace(found, reason=self._undecided(shown))
-
-    def _undecided(self, ratios: Sequence[float]) -> str:
-        if self.test.hopeless(ratios):
-            return f"too noisy: {stdev(ratios):.1%} from one pair of processes to the next, {len(ratios)} pairs"
-        if len(ratios) >= LOOKS[-1]:
-            return f"too close to call after {len(ratios)} pairs of processes"
-        return f"{OUT_OF_TIME} after {len(self.seconds)} pairs of processes"
 
 
 class ProcessPairs:
@@ -166,7 +89,7 @@ class ProcessPairs:
         """
         here = {name: dict.fromkeys(suite.variants(), ("", 0)) for name, suite in selection.suites.items()}
         keys = list(selection.keys({name: {"head": SideFacts(variants)} for name, variants in here.items()}))
-        trials = {key: Trial(self._test(key, len(keys))) for key in keys}
+        trials = {key: PairTrial(self._test(key, len(keys)), "pairs of processes") for key in keys}
         versions = {name: suite.digest() for name, suite in selection.suites.items()}
         until, chance, number = time.monotonic() + budget_s, random.Random(seed), 0
         self.verdicts = {key: trial.verdict(key) for key, trial in trials.items()}
@@ -179,7 +102,7 @@ class ProcessPairs:
                 taken[side] = dict(self._process(side, live, versions, place, until))
             for key in live:
                 if key in taken["base"] and key in taken["head"]:
-                    trials[key].add(key, taken["base"][key], taken["head"][key])
+                    add_records(trials[key], key, taken["base"][key], taken["head"][key])
                     self.verdicts[key] = self._dressed(replace(trials[key].verdict(key), code=reasons(key)))
             number += 1
             self._say(f"pair {number} of processes: {sum(not trials[key].over for key in keys)} cases undecided")
@@ -242,7 +165,7 @@ class ProcessPairs:
         )
         return replace(verdict, accepted=accepted.because if accepted else "")
 
-    def _note(self, trials: Sequence[Trial], pairs: int) -> None:
+    def _note(self, trials: Sequence[PairTrial], pairs: int) -> None:
         self.notes.append(
             f"base ran under {self._name('base')}, head under {self._name('head')}, in {pairs} pairs of processes: "
             "one process holds one toolchain, and a pair gives one ratio a case"
@@ -259,6 +182,14 @@ class ProcessPairs:
             f"ratios scatter by {percent(scatter)} from one pair of processes to the next, and intervals reach "
             f"± {percent(reach)} (medians of the cases)"
         )
+
+
+def add_records(trial: PairTrial, key: SeriesKey, base: Record, head: Record) -> None:
+    """Add the records of a pair of processes to the trial of their case."""
+    if base.latency is None or head.latency is None:
+        trial.refusal = _refused(key, base, head)
+    else:
+        trial.add(base.latency.value, head.latency.value)
 
 
 def _refused(key: SeriesKey, base: Record, head: Record) -> Verdict:

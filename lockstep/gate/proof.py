@@ -12,7 +12,7 @@ from functools import cached_property
 from lockstep.gate.launches import Observation, contradiction
 from lockstep.gate.plan import sample
 from lockstep.gate.reachable_code import Sources, Unreadable
-from lockstep.gate.verdict import SeriesKey
+from lockstep.gate.verdict import COMPILE, ERROR, SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
 from lockstep.machine_code.sources import closure, same_code
 from lockstep.machine_code.suite_sources import own_variants_files
@@ -42,14 +42,14 @@ class Proof:
     def same(self, key: SeriesKey) -> bool:
         """Return whether the case's machine code and launch are proved to be the same as in base.
 
-        For the host's time and the error only equal sources prove a case: other Python may launch the same kernels, and
-        may prepare their inputs with other values.
+        For the host's time, the error and the compile time only equal sources prove a case: other Python may launch the
+        same kernels, and may prepare their inputs with other values; other kernels may become the same machine code.
         """
         if self.measure_all or self.contradicted:
             return False
         if (key.suite, key.variant) in self.unreached:
             return True
-        if key.quantity in ("host", "error"):
+        if key.quantity in ("host", ERROR, COMPILE):
             return False
         return self.comparison is not None and self.comparison.status(_case(key)) == "same"
 

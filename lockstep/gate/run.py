@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lockstep.asv.client import WorkerSpec
 from lockstep.gate.client import Setup
+from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.coordinator import Coordinator
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.process_pairs import ProcessPairs
@@ -127,7 +128,8 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         if request.toolchains:
             coordinator = ProcessPairs(base, head, _spec(request), terms, say)
         else:
-            coordinator = Coordinator(setup, terms, say)
+            compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
+            coordinator = Coordinator(setup, terms, say, compile_pairs)
         blank = Report(
             base=base.label,
             head=head.label,

@@ -24,11 +24,23 @@ ERROR = "error"
 #: Quantities that calls on drawn inputs decide: no epochs, and equal verdicts for cold and warm L2.
 CHECKS = (DETERMINISTIC, ERROR)
 
+#: Time to compile the kernels, with an empty cache.
+COMPILE = "compile"
+
 #: What the gate judges besides the latency if it is asked to.
-COSTS = ("host", "behind", "energy", *CHECKS)
+COSTS = ("host", "behind", "energy", *CHECKS, COMPILE)
 
 #: Names of measured costs in reports.
-_NAMES = {"host": "host time", "behind": "time behind a kernel", "energy": "energy", ERROR: "error"}
+_NAMES = {
+    "host": "host time",
+    "behind": "time behind a kernel",
+    "energy": "energy",
+    ERROR: "error",
+    COMPILE: "compile time",
+}
+
+#: Factors and units of the numbers of costs in reports; the others are in µs.
+_UNITS = {"energy": (1e3, "mJ"), COMPILE: (1e3, "ms")}
 
 #: Names of outcomes of quantities that are not times, in reports.
 _WORDS = {
@@ -78,7 +90,7 @@ class Verdict:
         base_s, head_s: seconds per call (joules for the energy, a share for the error), means over the epochs behind
             ``change``. Their ratio differs from ``change`` by the clocks' effect: ``change`` is normalised to a common
             clock.
-        epochs: number of epochs, each with fresh buffers, in both rounds together.
+        epochs: number of epochs, each with fresh buffers, in both rounds together; for compile times, of pairs.
         confirmed: whether a second round on other buffers found the difference again.
         moved: number of epochs in which a control moved, including voided epochs.
         voided: number of epochs discarded because a control moved; ``epochs`` does not count them.
@@ -129,7 +141,7 @@ class Verdict:
             return name
         if self.key.quantity == ERROR:
             return f"{name} {self.base_s:.2e} → {self.head_s:.2e}"
-        factor, unit = (1e3, "mJ") if self.key.quantity == "energy" else (1e6, "µs")
+        factor, unit = _UNITS.get(self.key.quantity, (1e6, "µs"))
         return f"{name} {self.base_s * factor:.2f} → {self.head_s * factor:.2f} {unit}"
 
     @property

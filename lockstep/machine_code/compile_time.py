@@ -17,6 +17,9 @@ from lockstep.machine_code.targets import Target
 #: Number of times that each kernel is compiled.
 REPEATS = 3
 
+#: Identities of the kernels that a variant launches at a case, in the order of their first launch.
+Kernels = tuple[str, ...]
+
 
 class CompileClock:
     """Measures compile times for one tree. The process starts on demand, and ``close`` ends it.
@@ -32,6 +35,7 @@ class CompileClock:
         variables = {"LOCKSTEP_KERNEL_GPU": target.gpu} if target.gpu else {}
         self._session = Session(tree, benchmark_dir, 1, variables=variables)
         self._target = target
+        self._traced: dict[tuple[str, str], Mapping[str, Kernels | str]] = {}
 
     def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...]]:
         """Return the seconds to compile all kernels of each variant, measured ``REPEATS`` times.
@@ -42,20 +46,45 @@ class CompileClock:
         Raises:
             TracingFailed: the process does not start, or dies.
         """
-        codes, wanted = self._session.trace([suite], self._target, {suite: [case]}), set(variants)
-        kernels = {
-            key.variant: list(dict.fromkeys(kernel.identity for kernel in code.kernels))
-            for key, code in codes.items()
-            if key.variant in wanted and code.kernels and code.memory is not None
-        }
-        every = list(dict.fromkeys(one for identities in kernels.values() for one in identities))
-        taken = self._session.clock(every, self._target, REPEATS) if every else {}
+        traced, wanted = self.kernels(suite, case), set(variants)
+        kernels = {name: found for name, found in traced.items() if name in wanted and isinstance(found, tuple)}
+        taken = self.clock((one for mine in kernels.values() for one in mine), REPEATS)
         return {
-            variant: tuple(map(math.fsum, zip(*(taken[one] for one in identities), strict=True)))
-            for variant, identities in kernels.items()
-            if all(one in taken for one in identities)
+            variant: tuple(map(math.fsum, zip(*(taken[one] for one in mine), strict=True)))
+            for variant, mine in kernels.items()
+            if mine and all(one in taken for one in mine)
         }
 
+    def kernels(self, suite: str, case: str) -> Mapping[str, Kernels | str]:
+        """Return the kernels of each variant at a case, or why its trace may lack kernels. A case is traced once.
+
+        Raises:
+            TracingFailed: the process does not start, or dies.
+        """
+        if (suite, case) not in self._traced:
+            codes = self._session.trace([suite], self._target, {suite: [case]})
+            self._traced[suite, case] = {
+                key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
+                if code.memory is not None
+                else code.unknown or "its trace may lack kernels"
+                for key, code in codes.items()
+            }
+        return self._traced[suite, case]
+
+    def clock(self, kernels: Iterable[str], repeats: int) -> Mapping[str, tuple[float, ...]]:
+        """Return the seconds of ``repeats`` compilations of each kernel; kernels that do not compile are left out.
+
+        Args:
+            kernels: identities from ``kernels``.
+            repeats: how often each kernel is compiled.
+
+        Raises:
+            TracingFailed: the process dies.
+        """
+        identities = list(dict.fromkeys(kernels))
+        return self._session.clock(identities, self._target, repeats) if identities else {}
+
     def close(self) -> None:
-        """End the process, if it was started."""
+        """End the process, if it was started. A later request starts another one."""
+        self._traced.clear()
         self._session.close()

@@ -105,8 +105,7 @@ def at(subject: Subject, commit: str) -> str:
 def between(subject: Subject, good: str, bad: str) -> str:
     """Return the command that measures how a series changes from one commit to another, both in one process.
 
-    For another project's benchmark, return asv's command, which measures the commits one after the other. The gate does
-    not measure the compile time, so for that return the command that measures every commit from one to the other.
+    For another project's benchmark, return asv's command, which measures the commits one after the other.
     """
     ends = good[:_DIGITS], bad[:_DIGITS]
     if subject.foreign:
@@ -115,8 +114,6 @@ def between(subject: Subject, good: str, bad: str) -> str:
         chosen = _toolchain(subject)
         both = ("--toolchain", chosen, chosen) if chosen else ()
         return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject), *both)
-    if subject.cost and cost_of(subject.quantity) == "compile":
-        return _join("lockstep", "run", f"{ends[0]}^..{ends[1]}", "--dry-run", "--bench", selection(subject))
     return gate(subject, *ends)
 
 

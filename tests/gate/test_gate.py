@@ -156,7 +156,7 @@ def test_a_head_that_does_not_import_fails_and_names_the_reason(project):
 def test_wrong_words_are_usage_and_name_what_there_is(project):
     for arguments, answer in [
         (["--base", "nowhere"], "has no commit 'nowhere'; give a name that git knows"),
-        (["--costs", "compile"], "invalid choice: 'compile' (choose from"),
+        (["--costs", "memory"], "invalid choice: 'memory' (choose from"),
         (["--costs", "--base-env", "triton==3.6.0"], "--costs: base and head must run in one process"),
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
         (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is not a share; write 1% or 0.01"),

@@ -19,7 +19,7 @@ from lockstep.gate.cost_pairing import CostPairs
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Pace
 from lockstep.gate.proof import Proof
-from lockstep.gate.verdict import COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
+from lockstep.gate.verdict import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.record.model import Estimate
 from lockstep.timing.host_time import NO_HOST
 
@@ -33,6 +33,9 @@ SUITE = make_suite(
     reference=lambda x: 2 * x.double(),
     cost=lambda M: Cost(M * M, 8 * M * M),
 )
+
+#: The compile time is judged by other processes; ``test_gate_compile.py``.
+MEASURED = (LATENCY, *(cost for cost in COSTS if cost != COMPILE))
 
 #: ``launch`` is the stand-in's; it is told the kernel, its microseconds alone and behind itself, and its watts.
 KERNEL = """
@@ -106,11 +109,11 @@ def judge(gpu, tmp_path, monkeypatch, head, pairs=None):
     for side in ("base", "head"):
         assert not comparer.load(SUITE, side).error
     found = {}
-    for quantity in (LATENCY, *COSTS):
+    for quantity in MEASURED:
         # The host's time is that of a machine with other work; unchanged code differs by some percent.
         least = {"plain": 0.5 if quantity == "host" else 0.05}
         group = Group("work", CASE.label, "warm", ("plain",), quantity)
-        asked = GroupRequest(group, least, least, {"plain": 0.01}, len(COSTS) + 1, 60.0)
+        asked = GroupRequest(group, least, least, {"plain": 0.01}, len(MEASURED), 60.0)
         [found[quantity]] = comparer.judge(SUITE, asked)
     return found
 
@@ -125,7 +128,7 @@ def test_a_regression_is_found_in_its_own_quantity_and_in_no_other(gpu, tmp_path
     assert not {name for name, one in found.items() if one.outcome in ("faster", "failed", "na")}
     assert all(found[name].confirmed for name in worse - {DETERMINISTIC})
     same = {name for name, one in found.items() if one.outcome == "same"}
-    assert same | {"host"} == {*COSTS, LATENCY} - worse | {"host"}, "the host's time may be unsure on a busy machine"
+    assert same | {"host"} == {*MEASURED} - worse | {"host"}, "the host's time may be unsure on a busy machine"
 
 
 def test_numbers_are_those_of_the_quantity(gpu, tmp_path, monkeypatch):
@@ -157,12 +160,13 @@ def test_what_this_machine_cannot_measure_is_not_available_and_says_why(gpu, tmp
     }
 
 
-def test_equal_machine_code_proves_nothing_of_the_hosts_time():
+def test_equal_machine_code_proves_nothing_of_the_host_the_error_and_the_compiler():
     key = SeriesKey("work", "plain", CASE.label, "warm")
     traced = Proof(comparison=SimpleNamespace(status=lambda case: "same"))
     of_sources = Proof(unreached=frozenset({("work", "plain")}))
     proved = {quantity: traced.same(replace(key, quantity=quantity)) for quantity in (LATENCY, *COSTS)}
-    assert proved == {LATENCY: True, "host": False, "behind": True, "energy": True, DETERMINISTIC: True, "error": False}
+    unproved = {"host", "error", COMPILE}
+    assert proved == {quantity: quantity not in unproved for quantity in (*MEASURED, COMPILE)}
     assert of_sources.same(replace(key, quantity="host"))
 
 

@@ -7,7 +7,8 @@ import pytest
 from project import KERNELS, make_project
 from wheels import make_wheel
 
-from lockstep.gate.process_pairs import Trial
+from lockstep.gate.pair_trial import PairTrial
+from lockstep.gate.process_pairs import add_records
 from lockstep.gate.sequential import Test
 from lockstep.gate.verdict import SeriesKey
 from lockstep.record.model import Estimate, Record
@@ -79,11 +80,11 @@ def record(seconds, state="ok", reason=""):
 
 
 def judged(*changes, test=Test(0.01, 0.01, 4, 0.1)):  # noqa: B008 — frozen
-    trial = Trial(test)
+    trial = PairTrial(test, "pairs of processes")
     for number, change in enumerate(changes):
         if trial.over:
             break
-        trial.add(KEY, record(1e-6), record(1e-6 * math.exp(change + 1e-4 * (-1) ** number)))
+        trial.add(1e-6, 1e-6 * math.exp(change + 1e-4 * (-1) ** number))
     return trial.verdict(KEY)
 
 
@@ -119,8 +120,8 @@ def test_pairs_decide_as_epochs_do():
     ],
 )
 def test_what_one_side_cannot_run_is_no_number(base, head, outcome, in_base):
-    trial = Trial(Test(0.01, 0.01, 1))
-    trial.add(KEY, base, head)
+    trial = PairTrial(Test(0.01, 0.01, 1), "pairs of processes")
+    add_records(trial, KEY, base, head)
     assert trial.over
     verdict = trial.verdict(KEY)
     assert (verdict.outcome, verdict.in_base) == (outcome, in_base)

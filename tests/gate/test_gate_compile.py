@@ -1,0 +1,151 @@
+"""Whether kernels take longer to compile: a loop that unrolls further is found, an unchanged kernel is the same."""
+
+import json
+import textwrap
+from dataclasses import replace
+
+import pytest
+from project import SUITE, make_project
+
+from lockstep.gate.compile_pairs import CompilePairs
+from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.rows import rows
+from lockstep.gate.verdict import COMPILE, Group, GroupRequest, SeriesKey, Verdict
+from lockstep.machine_code.session import Tree
+from lockstep.record.model import Estimate
+
+CASE = "M=2,K=1024,N=512"
+
+#: Both kernels give the sums of a product; ``grown`` repeats a step as often as TURNS says.
+KERNELS = """
+    import torch
+    import triton
+    import triton.language as tl
+
+
+    @triton.jit
+    def _light(x, out, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+    @triton.jit
+    def _grown(x, out, n, BLOCK: tl.constexpr, TURNS: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        value = tl.load(x + at, mask=at < n)
+        for turn in tl.static_range(TURNS):
+            value = tl.where(value > turn, tl.exp(value) - turn, tl.log(value * value + turn))
+        tl.store(out + at, value, mask=at < n)
+
+
+    def _product(x, weight, out, kernel, **constants):
+        torch.mm(x, weight, out=out)
+        if x.is_cuda:
+            kernel[(triton.cdiv(out.numel(), 256),)](torch.empty_like(out), out, out.numel(), BLOCK=256, **constants)
+        return out
+
+
+    def plain(x, weight, *, out=None):
+        return torch.mm(x, weight, out=out)
+
+
+    def light(x, weight, *, out):
+        return _product(x, weight, out, _light)
+
+
+    def grown(x, weight, *, out):
+        return _product(x, weight, out, _grown, TURNS=8)
+
+
+    VARIANTS = {"plain": plain, "light": light, "grown": grown}
+"""
+LARGER = KERNELS.replace("TURNS=8", "TURNS=16")
+BROKEN = KERNELS.replace("tl.exp(value) - turn", "tl.exp(value) @ turn")
+
+
+def tree(root, kernels):
+    (root / "toy").mkdir(parents=True)
+    (root / "toy/__init__.py").touch()
+    (root / "toy/product.py").write_text(textwrap.dedent(kernels))
+    return Tree(root.name, root, ("toy",))
+
+
+def judge(tmp_path, base, head, variants=("plain", "light", "grown"), deadline_s=120.0, least=0.15):
+    trees, suites = (tree(tmp_path / "base", base), tree(tmp_path / "head", head)), tmp_path / "head/suites"
+    suites.mkdir()
+    (suites / "__init__.py").touch()
+    (suites / "product.py").write_text(textwrap.dedent(SUITE))
+    pairs = CompilePairs(*trees, suites)
+    try:
+        found = {}
+        for l2 in ("cold", "warm"):
+            group = Group("product", CASE, l2, variants, COMPILE)
+            each, within, alpha = (dict.fromkeys(variants, share) for share in (least, 0.1, 0.01))
+            asked = GroupRequest(group, each, within, alpha, 3, deadline_s)
+            found |= {(one.key.variant, one.key.l2): one for one in pairs.judge(asked, {"device": "cpu"})}
+        return found
+    finally:
+        pairs.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_kernel_that_takes_longer_to_compile_is_found_twice_and_the_other_is_the_same(tmp_path):
+    found = judge(tmp_path, KERNELS, LARGER)
+    worse = found["grown", "cold"]
+    assert (worse.outcome, worse.confirmed) == ("slower", True), worse.reason
+    assert worse.change.low > 0.15
+    assert worse.head_s / worse.base_s > 1.3
+    assert worse.of_cost == f"compile time {1e3 * worse.base_s:.2f} → {1e3 * worse.head_s:.2f} ms"
+    assert found["grown", "warm"] == replace(worse, key=replace(worse.key, l2="warm")), "one measurement for both"
+    light = found["light", "cold"]
+    assert (light.outcome, light.proved) in (("same", False), ("unsure", False)), light
+    assert (found["plain", "cold"].outcome, found["plain", "cold"].proved) == ("same", True), "it compiles nothing"
+
+
+@pytest.mark.timeout(300)
+def test_a_kernel_that_does_not_compile_any_more_fails(tmp_path):
+    found = judge(tmp_path, KERNELS, BROKEN, ("grown",))["grown", "warm"]
+    assert (found.outcome, found.reason, found.in_base) == ("failed", "a kernel of head does not compile", False)
+
+
+@pytest.mark.timeout(300)
+def test_kernels_that_only_one_side_has_are_no_change_of_their_time(tmp_path):
+    without = KERNELS.replace("if x.is_cuda:", "if x.is_cuda and kernel is _light:")
+    found = judge(tmp_path, KERNELS, without, ("grown",))["grown", "warm"]
+    assert (found.outcome, found.reason) == ("removed", "head compiles no Triton kernel")
+
+
+def test_nobody_is_blamed_when_the_time_is_over_or_a_side_cannot_be_traced(tmp_path):
+    found = judge(tmp_path, KERNELS, LARGER, ("grown",), deadline_s=0.0)["grown", "warm"]
+    assert (found.outcome, found.reason) == ("unsure", "the budget did not reach it")
+    found = judge(tmp_path / "other", "raise RuntimeError('no')", KERNELS, ("grown",))["grown", "warm"]
+    assert found.outcome == "na"
+    assert "its kernels are not known: cannot be imported" in found.reason
+
+
+def test_the_headline_and_a_row_give_both_times():
+    key = SeriesKey("work", "rows", "M=2", "warm")
+    compiled, change = replace(key, quantity=COMPILE), Estimate(0.5, 0.4, 0.6)
+    worse = Verdict(compiled, "slower", change=change, base_s=0.1, head_s=0.15, confirmed=True)
+    report = Report("main", "head", 0.01, 0.99, 60.0, 1, {"device": "cuda"}, (Verdict(key, "same"), worse))
+    assert report.state == "slower"
+    assert "1 case: compile time 100.00 → 150.00 ms: work rows by +50.00 %" in headline(report)
+    [row] = rows(report)
+    assert (row.cells[2], row.cells[5:7]) == ("rows (compile)", ("", ""))
+    assert "compile time 100.00 → 150.00 ms" in row.cells[-1]
+
+
+@pytest.mark.timeout(400)
+def test_the_command_finds_it_in_its_own_quantity_alone(tmp_path):
+    project = make_project(tmp_path / "project", timeout=20.0)
+    project.write("toy/product.py", textwrap.dedent(KERNELS))
+    project.commit("Kernels")
+    project.write("toy/product.py", textwrap.dedent(LARGER))
+    path = project.root / "gate.json"
+    ask = ("gate", "--json", str(path), "--case", "M=2", "--budget", "120s", "--min-effect", "95%")
+    done = project.lockstep(*ask, "--costs", "compile", "deterministic", "error")
+    assert done.returncode == 1, done.stdout
+    found = {(one["key"]["variant"], one["key"]["quantity"]): one for one in json.loads(path.read_text())["cases"]}
+    assert {name for name, one in found.items() if one["outcome"] == "slower"} == {("grown", "compile")}
+    assert found["light", "compile"]["proved"], "equal sources"
+    assert "--costs compile" in done.stdout, "the command that judges the case again"
