@@ -1,6 +1,7 @@
-"""The interface of meters of costs. A cost is measured in some epochs of a comparison, after the epoch's rounds.
+"""Define meters: objects that measure a cost of each variant besides its latency, such as energy or host time.
 
-Rounds and controls come first and are the same with and without costs, so measuring costs does not change any latency.
+A cost is measured in some epochs of a comparison, after the epoch's rounds and controls. These are the same with and
+without costs, so measuring costs does not change any latency.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ EPOCHS = 5
 
 @dataclass(frozen=True)
 class Metered:
-    """What a meter found in an epoch.
+    """The result of one meter for one epoch.
 
     Attributes:
         numbers: the measurements, for ``CostMeter.add``.
-        replays: what ran, by arm; the outputs of these replays are verified. They hold the buffers of the epoch.
+        replays: the replays that ran, by arm. Their outputs are verified afterwards, so they hold the epoch's buffers.
     """
 
     numbers: Any
@@ -38,14 +39,15 @@ class CostMeter(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name of the cost in ``lockstep.record.quantity.COSTS``; the time spent on it is reported under
-        this name.
+        """Return the name of the cost in ``lockstep.record.quantity.COSTS``.
+
+        The time that a run spends on the cost is reported under this name.
         """
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Measure the arms of an epoch.
+        """Measure the cost of each arm in one epoch.
 
         Args:
             arms: the arms, on the buffers of the epoch.
@@ -56,7 +58,7 @@ class CostMeter(Protocol):
         """
 
     def add(self, measured: Any) -> None:
-        """Add the numbers that ``epoch`` found. They are not added if the epoch is void."""
+        """Store the numbers that ``epoch`` returned. The caller omits this if it discards the epoch."""
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
         """Return the arm's quantities by name, in their units; {} if the arm has none."""
@@ -67,19 +69,19 @@ class CostMeter(Protocol):
 
 @dataclass
 class LoggedMeter:
-    """The part of a meter that keeps one number for each arm and epoch. Its quantity has the name of the cost."""
+    """Base class of meters that find one positive number per arm and epoch. The quantity has the name of the cost."""
 
     name: str = field(default="", init=False)
     _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
     _failures: dict[str, Exception] = field(default_factory=dict, init=False)
 
     def add(self, measured: Mapping[str, float]) -> None:
-        """Add the numbers of an epoch, by arm."""
+        """Store the numbers of an epoch, by arm."""
         for name, value in measured.items():
             self._logs.setdefault(name, []).append(math.log(value))
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return the quantity in its unit; {} if the arm failed or was not measured."""
+        """Return the estimate of the arm's cost by its name; {} if the arm failed or was not measured."""
         usable = arm in self._logs and arm not in self._failures
         return {self.name: estimated(self._logs[arm])} if usable else {}
 
@@ -92,7 +94,7 @@ class LoggedMeter:
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A meter of a cost that this machine cannot measure."""
+    """The meter of a cost that this machine cannot measure: it finds no numbers and gives the reason."""
 
     name: str
     why: str
@@ -116,13 +118,19 @@ class Unavailable:
 
 
 def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
-    """Return the arm's quantities by name; without ratios to the baseline unless ``paired``."""
+    """Return the quantities that the meters found for the arm, by name.
+
+    Args:
+        meters: meters of all costs.
+        arm: name of the arm.
+        paired: whether to include ratios to the baseline.
+    """
     found = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
     return {name: estimate for name, estimate in found.items() if paired or name not in PAIRED.values()}
 
 
 def reasons_of(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:
-    """Yield why costs of the arm have no number."""
+    """Yield a sentence for each cost of the arm that has no number, with the reason."""
     for meter in meters:
         if reason := meter.reason(arm):
             yield f"no {meter.name}: {reason}"

@@ -1,4 +1,4 @@
-"""The clocks of a CUDA device: events, and timestamps that the GPU takes between replays."""
+"""Read the clocks of a CUDA device: events, and stamps of the GPU's own counters between replays."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import torch
 
 
 class CudaClock:
-    """Torch's compiled functions for timing and waiting, saved before a variant is imported.
+    """References to torch's compiled functions for timing and waiting, saved before any variant is imported.
 
-    The Python classes that wrap these functions (``torch.cuda.Event``) are not used, because any module can replace
-    their methods.
+    A variant could replace the methods of the Python classes that wrap these functions (``torch.cuda.Event``), so the
+    harness does not use those classes.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Interval:
 
 
 class Stamps:
-    """SM cycles and nanoseconds, written by a one-thread kernel between replays.
+    """Record stamps between replays: a one-thread kernel writes the SM's cycle counter and the GPU's nanoseconds.
 
     Stamps lie outside the events, so they add nothing to the measured time. Two stamps give the mean SM clock between
     them. Each SM has its own counter, so two stamps on different SMs give no clock.

@@ -1,4 +1,4 @@
-"""The minimal detectable effect (MDE): the smallest change that a measurement could have shown."""
+"""Compute the minimal detectable effect (MDE): the smallest change that a measurement could have shown."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ POWER = 0.8
 
 
 def detectable(epochs: Sequence[float]) -> float:
-    """Return the smallest relative change of the ratio that this number of epochs would detect.
+    """Return the smallest relative change of a ratio that a measurement with these epochs would detect.
 
-    The formula is that of a two-sided t test, ``(t_{1-α/2} + t_{power}) · s / √n``, against a history that is known
-    much better than one measurement (Bloom 1995, "Minimum detectable effects").
+    The formula belongs to a two-sided t test: ``(t_{1-α/2} + t_{power}) · s / √n`` (Bloom 1995, "Minimum detectable
+    effects"). The test compares the measurement with a history that is known much better than the measurement.
+
+    Args:
+        epochs: mean log ratio of each epoch.
     """
     if len(epochs) < 2:
         return math.inf
@@ -24,17 +27,22 @@ def detectable(epochs: Sequence[float]) -> float:
 
 
 def detectable_by_error(error: float, epochs: int) -> float:
-    """Return the smallest relative change that a number would detect, as ``detectable``.
+    """Return the smallest relative change of a measured number that would be detected.
 
     Args:
         error: standard error of the number's logarithm.
-        epochs: number of independent values from which the error was computed.
+        epochs: number of independent values from which the standard error was computed.
     """
     return math.expm1(_reach(epochs - 1) * error) if epochs >= 2 else math.inf
 
 
 def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
-    """Return how many epochs would detect a relative change of ``effect``; None for fewer than two epochs."""
+    """Return how many epochs are needed to detect a relative change of ``effect``.
+
+    Args:
+        epochs: mean log ratio of each epoch so far, which give the spread; the result is None for fewer than two.
+        effect: the relative change.
+    """
     if len(epochs) < 2:
         return None
     spread, target = stdev(epochs), math.log1p(effect)
@@ -45,7 +53,5 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
 
 
 def _reach(freedom: int) -> float:
-    """Return the number of standard errors that a change must have to be detected at the stated confidence and
-    power.
-    """
+    """Return how many standard errors large a change must be to be detected with ``CONFIDENCE`` and ``POWER``."""
     return t_quantile(0.5 + CONFIDENCE / 2, freedom) + t_quantile(POWER, freedom)

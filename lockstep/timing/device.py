@@ -1,6 +1,6 @@
-"""The device that runs arms: CUDA (graphs, events, clock stamps) or a CPU (loops, wall clock).
+"""Run and time arms on a device: a CUDA GPU (graphs, events, clock stamps) or a CPU (loops, wall clock).
 
-Both offer the same few operations, so most code above this module need not distinguish them.
+Both kinds of device offer the same operations, so most callers need not distinguish them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _HOST_TRIES = 3
 class DeviceLost(RuntimeError):
     """This process cannot measure any more: the CUDA context is broken, for example by an illegal access.
 
-    The error is also raised if a trusted function was replaced while several variants were timed. ``rule`` then names
-    the broken rule. The culprit is unknown in that case, and ``variant`` is "".
+    The error is also raised if a function that timing relies on was replaced while several variants were timed. In that
+    case ``rule`` names the broken rule, and ``variant`` is "" because nobody knows which variant replaced it.
     """
 
     def __init__(self, variant: str, reason: str, rule: str = "") -> None:
@@ -45,7 +45,7 @@ class DeviceLost(RuntimeError):
 
 
 class Mistimed(Disqualified):
-    """The clocks disagree about ``replay``, and about no other replay of the same timing."""
+    """The clocks disagree about the time of ``replay``. They agree about every other replay that was timed with it."""
 
     def __init__(self, replay: Replay, evidence: str) -> None:
         super().__init__(Rule.CHANGED_CLOCK, evidence)
@@ -54,7 +54,7 @@ class Mistimed(Disqualified):
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds that one whole replay takes, and its SM clock in MHz (NaN if unknown)."""
+    """The time of one whole replay in seconds, and the mean SM clock during the replay in MHz (NaN if unknown)."""
 
     seconds: float
     sm_mhz: float = math.nan
@@ -84,7 +84,7 @@ class Device(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Return the bytes of memory that argument sets may take."""
+        """Return how many bytes of the device's memory the argument sets of one epoch may use."""
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
         """Return a replay of ``calls``. Memory that the calls allocate comes from ``pool`` (see ``new_pool``)."""
@@ -96,7 +96,7 @@ class Device(Protocol):
         """Run the replays one after another and time each.
 
         Raises:
-            Mistimed: CUDA's events and the GPU's timer disagree about one of the replays in every run.
+            Mistimed: CUDA's events and the GPU's timer disagree about one of the replays, in every attempt.
             Disqualified: the host's clock contradicts the total time of the replays, or the device is still working
                 after the last replay.
         """
@@ -105,10 +105,10 @@ class Device(Protocol):
         """Wait until all enqueued work has finished."""
 
     def release(self) -> None:
-        """Return cached memory to the driver."""
+        """Return memory that torch caches to the driver."""
 
     def healthy(self) -> bool:
-        """Return whether the device still works; a CUDA fault breaks the whole process."""
+        """Return whether this process can still use the device; it cannot after a CUDA fault."""
 
     def sample_clocks(self) -> Clocks:
         """Return the current temperature, power and clock-event reasons."""
@@ -138,7 +138,7 @@ class CpuDevice:
         return None
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """Return a loop over the calls."""
+        """Return a function that makes the calls one after another."""
         sequence = tuple(calls)
 
         def replay() -> None:
@@ -199,7 +199,7 @@ class CudaDevice:
         return _Graph(functools.partial(self._clock.replay, graph), tuple(calls))
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
-        """Enqueue all replays, then read the events: the CPU never waits in between."""
+        """Time each replay with events. The host enqueues all replays before it waits, so the GPU never idles."""
         if self._stamps is None:
             self._stamps = Stamps(self.torch_device)
         count = len(replays)
@@ -238,7 +238,7 @@ class CudaDevice:
         self._clock.synchronize()
 
     def release(self) -> None:
-        """Return cached blocks to the driver."""
+        """Return memory that torch caches to the driver."""
         torch.cuda.empty_cache()
 
     def healthy(self) -> bool:
@@ -266,7 +266,7 @@ class CudaDevice:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph and its calls. The calls own the tensors, because a graph does not keep tensors alive."""
+    """A captured graph, and its calls, which keep the tensors alive that the graph uses."""
 
     launch: Callable[[], None]
     calls: tuple[Call, ...]
@@ -276,7 +276,7 @@ class _Graph:
 
 
 def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], stamps_s: Sequence[float]) -> None:
-    """Compare the events of each replay with its stamps. Raise the errors of ``Device.time``."""
+    """Check that the events of each replay agree with its stamps. Raise the errors of ``Device.time``."""
     for replay in {id(replay): replay for replay in replays}.values():
         mine = [index for index, other in enumerate(replays) if other is replay]
         if evidence := disagreement([events_s[i] for i in mine], [stamps_s[i] for i in mine]):
@@ -284,7 +284,7 @@ def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], sta
 
 
 def _last_level_cache() -> int:
-    """Return the bytes of the last cache level from sysfs; 32 MiB if sysfs does not report it."""
+    """Return the size in bytes of the CPU's last cache level; 32 MiB if sysfs does not report it."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()

@@ -1,8 +1,9 @@
-"""Measure the energy of a call with the board's energy counter, during a train of replays that keeps the GPU busy.
+"""Measure the energy of a call with the board's energy counter.
 
-The counter is updated only about every tenth of a second. So the power is computed between two updates, and the energy
-of a call is this power times the time of a call in the same train. The energy includes idle power, because a kernel
-that takes longer keeps the whole board powered for longer.
+The counter is updated only about every tenth of a second. So the harness runs a train of replays that keeps the GPU
+busy for several updates, and computes the power between two updates. The energy of a call is this power times the time
+of a call in the same train. The energy includes idle power, because a kernel that takes longer keeps the whole board
+powered for longer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lockstep.timing.trusted import Trusted
 #: the updates.
 TRAIN_S, PATIENCE_S = 0.5, 2.0
 
-#: Maximum number of enqueued replays before the host waits for one. The GPU then never idles.
+#: Number of replays that may be enqueued before the host waits for the oldest. This keeps the GPU busy.
 _AHEAD = 2
 
 #: Returns the joules that the board has consumed so far; ``None`` if unknown.
@@ -37,24 +38,24 @@ Fence = Callable[[], Callable[[], object]]
 
 
 class NoEnergy(RuntimeError):
-    """The energy of a train is unknown, because the counter does not report it."""
+    """The energy of an arm cannot be measured, for example because the energy counter does not advance."""
 
 
 @dataclass(frozen=True)
 class Train:
-    """Result of a train of replays: the seconds of a call, and the power of the board in watts."""
+    """The result of a train of replays: the time of one call in seconds, and the power of the board in watts."""
 
     seconds: float
     watts: float
 
     @property
     def joules(self) -> float:
-        """Return the energy of a call."""
+        """Return the energy of one call in joules."""
         return self.seconds * self.watts
 
 
 def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Train:
-    """Run the replay repeatedly until the updates of the counter span ``TRAIN_S`` seconds.
+    """Measure time and power while the replay runs repeatedly, until the counter's updates span ``TRAIN_S`` seconds.
 
     Args:
         replay: the replay.
@@ -108,7 +109,7 @@ def cuda_counter() -> Counter | None:
 
 @dataclass
 class Energy(LoggedMeter):
-    """The meter of the quantity ``energy``.
+    """Measure the quantity ``energy`` of each arm: the joules that the board consumes per call.
 
     Attributes:
         device: the device that runs the arms.
@@ -128,7 +129,7 @@ class Energy(LoggedMeter):
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Find the joules of a call by arm.
+        """Measure the joules per call of each arm.
 
         Raises:
             DeviceLost: an arm broke the device.

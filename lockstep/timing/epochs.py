@@ -1,4 +1,4 @@
-"""Run the epochs of one case: draw the arms' buffers, restore what they write, verify what was timed."""
+"""Prepare and verify the epochs of one case: draw buffers, restore changed inputs, verify the timed replays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Listener = Callable[[str, str], None]
 
 @dataclass
 class Epochs:
-    """Draws and verifies the epochs of one case.
+    """Prepare each epoch of one case, and verify its replays after they were timed.
 
     Attributes:
         suite, case, device, family: the suite, the case, the device and the variants.
@@ -49,7 +49,7 @@ class Epochs:
         self.listener(stage, self.arms.get(arm, ""))
 
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
-        """Return these arms on fresh buffers."""
+        """Bind the named arms to fresh buffers, which are drawn from ``seed``."""
         self.listener("draw", "")  # drawing also runs the variants' preparation
         inout = self.suite.inout
         with self.stages.stage("draw"):
@@ -67,11 +67,11 @@ class Epochs:
             self._restore()
 
     def verify(self, seed: int, replays: Mapping[str, Mapping[str, ArmReplay]]) -> Verified:
-        """Verify the replays of the epoch that was drawn with this seed.
+        """Verify the outputs of an epoch's replays.
 
         Args:
-            seed: seed of the epoch.
-            replays: the replays by arm, of each cost by its name; those of the latency have the name "".
+            seed: seed with which the epoch's buffers were drawn.
+            replays: the replays by cost and arm; the cost "" stands for the latency.
         """
         verifier = Verifier(self.suite, self.case, self.device, self.thorough, listener=self.listen)
         timed = [

@@ -1,4 +1,4 @@
-"""Turn the epochs of one arm into estimates with intervals."""
+"""Compute an arm's latency and ratio, with confidence intervals, from the rounds of its epochs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from lockstep.timing.intervals import exponential, half_width, half_width_after,
 MOST_SAMPLES = 20
 
 
-#: Measuring of a ratio stops if the maximum number of epochs would still leave its interval this many times too wide. A
-#: warm series has one set at one address, which moves its ratio by 1.5–3 % between epochs. Such series took a tenth of
-#: a run's time.
+#: A ratio gets no more epochs if its interval would still be this many times too wide after the maximum number of
+#: epochs. A warm series has one argument set at one address per epoch, and the address moves its ratio by 1.5–3 %. Such
+#: series took a tenth of a run's time.
 HOPELESS = 1.5
 
 
 @dataclass
 class Series:
-    """The epochs of one arm. Times are seconds per call. A ratio is the rival's time over the arm's time.
+    """The timed rounds of one arm, by epoch, next to those of its rival.
 
-    The rival is the baseline, or for a twin its own variant.
+    The rival is the baseline; the rival of a twin is the arm of the same variant. Times are seconds per call. A ratio
+    is the rival's time over the arm's time.
 
     Attributes:
         reference_mhz: clocks to which the arm and its rival are normalised; ``None`` takes the mean clock of the
             epochs.
-        again: whether the rival is the same kernel; both are then normalised to one common clock.
+        again: whether the rival is the same kernel. If so, both are normalised to one common clock.
     """
 
     reference_mhz: tuple[float | None, float | None] = (None, None)
@@ -44,7 +45,7 @@ class Series:
     voided: int = 0
 
     def ratios(self) -> list[list[float]]:
-        """Return the log ratio of each round, by epoch. The clock law is fitted to all epochs together."""
+        """Return the log ratio of each round, by epoch, corrected for the SM clock with one fit to all epochs."""
         ratios = at_common_clock(self.pairs) if self.again else at_reference_clocks(self.pairs, *self.reference_mhz)
         return [[-ratio for ratio in epoch] for epoch in ratios]
 
@@ -83,17 +84,24 @@ class Outcome:
 
 
 def settled(series: Series, is_baseline: bool, width: float, most: int) -> bool:
-    """Return whether a ratio needs no more epochs.
+    """Return whether a ratio needs no more epochs, because its interval is narrow enough or would never be.
 
-    There are two such cases. Either the half-width of the ratio's interval is at most ``width`` (log units). Or the
-    half-width would still exceed ``HOPELESS`` times ``width`` after ``most`` epochs.
+    The interval is narrow enough if its half-width is at most ``width`` (log units). It would never be if the half-width
+    would still exceed ``HOPELESS`` times ``width`` after ``most`` epochs.
     """
     epochs = [midmean(epoch) for epoch in series.ratios()]
     return _narrow(epochs, is_baseline, width) or half_width_after(most, epochs) > HOPELESS * width
 
 
 def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:
-    """Return the result of an arm; ``clocks`` are the device's clocks at the end."""
+    """Compute the result of an arm from all its epochs.
+
+    Args:
+        series: the epochs of the arm.
+        is_baseline: whether the arm is the baseline, which has no ratio.
+        width: half-width of the ratio's interval (log units) that counts as converged.
+        clocks: the device's clocks after the last epoch.
+    """
     rounds = series.ratios()
     epochs = [midmean(epoch) for epoch in rounds]
     return Outcome(
@@ -118,7 +126,7 @@ def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) 
 
 
 def _narrow(epochs: Sequence[float], is_baseline: bool, width: float) -> bool:
-    # The baseline's ratio to itself is 1. Its latency follows the clock, so measuring does not wait for it.
+    # The baseline's ratio to itself is 1. Its latency varies with the clock, so no epochs are added to narrow it.
     return is_baseline or not epochs or half_width(epochs) <= width
 
 

@@ -1,4 +1,4 @@
-"""Inspect the nodes of a captured CUDA graph: the graph must contain work for every call."""
+"""Check that a captured CUDA graph contains work for every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the time that the host spends on a call (Python, checks, allocations, launches) while the GPU is busy.
+"""Measure the time that the host spends on one call: Python, checks, allocations and launches.
 
 Each call is made as a user makes it: the public function with the suite's arguments, outside any graph. Before the
 calls, the GPU gets a kernel that spins, so the GPU never waits for the host. Only a few calls are queued, so the host
@@ -24,7 +24,7 @@ from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.device import Device, DeviceLost
 
 #: Maximum and minimum number of calls in a batch, number of batches in an epoch, and seconds that a batch of slow calls
-#: should take at most. The host waits once about a thousand launches are queued.
+#: should take at most. Batches are small because the host must wait once about a thousand launches are queued.
 CALLS, FEWEST, BATCHES, BATCH_S = 32, 4, 8, 1e-2
 
 #: The GPU spins this many times as long as the batch is expected to take, and at least this many seconds.
@@ -34,7 +34,7 @@ AHEAD, LEAST_S = 1.5, 2e-4
 TRIES = 5
 
 #: Why there is no host time on a CPU.
-NO_HOST = "a CPU calls itself: the latency is the host's time"
+NO_HOST = "on a CPU the latency already is the host's time"
 
 #: Cycles of the spin that measures how many cycles the GPU spins in a second.
 _PROBE_CYCLES = 10_000_000
@@ -54,7 +54,7 @@ class Spinner(Protocol):
 
 
 class CudaSpinner:
-    """Keeps the GPU busy with a kernel that spins, on the current stream."""
+    """Keep the GPU busy with a kernel that spins, on the current stream."""
 
     def __init__(self) -> None:
         self._done = torch.cuda.Event()
@@ -75,7 +75,7 @@ class CudaSpinner:
         torch.cuda.synchronize()
 
     def _rate(self) -> float:
-        """Return how many cycles the GPU spins in a second, under the load of the previous rounds."""
+        """Return how many cycles the spinning kernel counts in a second, at the clock that the GPU has now."""
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         self._spin(_PROBE_CYCLES)
@@ -91,7 +91,7 @@ class CudaSpinner:
 
 @dataclass
 class HostTime(LoggedMeter):
-    """The meter of the quantity ``host``.
+    """Measure the quantity ``host`` of each arm: the host's seconds per call.
 
     Attributes:
         device: the device that runs the calls.
@@ -106,7 +106,7 @@ class HostTime(LoggedMeter):
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Find the seconds of a call by arm; each is that of the fastest batch.
+        """Measure the host's seconds per call of each arm, in its fastest batch.
 
         Raises:
             DeviceLost: an arm broke the device.
@@ -129,7 +129,7 @@ class HostTime(LoggedMeter):
         return Metered(found, {arm.name: called(arm) for arm in arms if arm.name in found})
 
     def batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
-        """Return the seconds of a call in a batch during which the GPU was always busy.
+        """Return the host's seconds per call in one batch during which the GPU was always busy.
 
         Raises:
             Waited: the GPU finished early in every attempt.
@@ -149,7 +149,7 @@ class HostTime(LoggedMeter):
         raise Waited("a call waits for the GPU, or launches more than the GPU queues")
 
     def _timed(self, arm: Arm, calls: int, expected: float, restore: Callable[[], None] | None) -> tuple[float, bool]:
-        """Return the seconds of a call, and whether the GPU was still busy when the last call had returned."""
+        """Return the host's seconds per call, and whether the GPU was still busy when the last call returned."""
         if restore is not None:
             restore()
         batch = list(itertools.islice(itertools.cycle(arm.calls), calls))
@@ -171,7 +171,12 @@ class HostTime(LoggedMeter):
 
 
 def called(arm: Arm, active: Callable[[], AbstractContextManager[Any]] = nullcontext) -> ArmReplay:
-    """Return a replay that makes the arm's calls outside a graph, each time in a new context."""
+    """Return a replay that makes the arm's calls outside a graph.
+
+    Args:
+        arm: the arm.
+        active: makes the context in which each run of the replay makes its calls.
+    """
     results: list[Any] = []
 
     def run() -> None:
