@@ -86,8 +86,8 @@ class Outcome:
 def settled(series: Series, is_baseline: bool, width: float, most: int) -> bool:
     """Return whether a ratio needs no more epochs, because its interval is narrow enough or would never be.
 
-    The interval is narrow enough if its half-width is at most ``width`` (log units). It would never be if the half-width
-    would still exceed ``HOPELESS`` times ``width`` after ``most`` epochs.
+    The interval is narrow enough if its half-width is at most ``width`` (log units). It would never be if the
+    half-width would still exceed ``HOPELESS`` times ``width`` after ``most`` epochs.
     """
     epochs = [midmean(epoch) for epoch in series.ratios()]
     return _narrow(epochs, is_baseline, width) or half_width_after(most, epochs) > HOPELESS * width
