@@ -125,7 +125,7 @@ def read_tokens(path: Path) -> dict[str, str]:
             raise AccessError(f"{path}:{number}: two people have the same token")
         tokens[token] = name.strip()[:_LONGEST_NAME]
     if not tokens:
-        raise AccessError(f"--tokens {path} names nobody: write NAME TOKEN, one a line")
+        raise AccessError(f"--tokens {path} holds no token: write a NAME and a TOKEN in each line")
     return tokens
 
 

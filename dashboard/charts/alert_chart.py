@@ -25,7 +25,7 @@ _MOST, _BEFORE, _LEVEL = 6, 60, 5
 
 
 def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
-    """Return the name of the chart's zero."""
+    """Return a name for the level that the chart shows as 0 %."""
     drawn = alert.members[:_MOST]
     if all(one.series in levels for one in drawn):
         return "the level before the change"
@@ -35,13 +35,16 @@ def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
 def member_chart(
     results: Results, alert: Alert, scheme: Scheme, levels: Mapping[SeriesName, MemberLevel]
 ) -> Figure | None:
-    """Return time in per cent relative to ``zero``; up is slower. ``None`` if the results have no point of the series.
+    """Return a chart of the alert's worst series; ``None`` if the results have no point of them.
+
+    Each series is drawn as the change of its time from its level before the alert, in per cent. Upwards is slower.
 
     Args:
         results: the results with the points.
         alert: the alert whose worst series are drawn.
         scheme: "light" or "dark".
-        levels: the levels before the change. If a drawn series lacks its level, medians are the zeros of all series.
+        levels: the levels before the change. If one of the drawn series has none, every series is drawn relative to the
+            median of its points before the range.
     """
     commits = results.commits(alert.machine)
     place = {commit.hash: at for at, commit in enumerate(commits)}

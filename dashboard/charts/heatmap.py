@@ -109,7 +109,7 @@ def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
 
 
 def _loudest(every: Statuses) -> Statuses:
-    """Return the series of the suites and shapes that fit into the heatmap: those with the loudest verdicts."""
+    """Return the series that fit into the heatmap: those of the suites and shapes with the gravest verdicts."""
     every = every.select(np.flatnonzero(every.rows.columns["state"] != STATES.index("na")))
     index, key = every.rows.series_keys, every.rows.columns["key"]
     suites, suite = np.unique(index.suite[key], return_inverse=True)

@@ -43,7 +43,7 @@ def do(results: Results, service: AlertService, who: str, number: int, doing: st
         service.alerts.note(number, "comment", because, who)
         return "Comment added."
     if doing not in DOINGS:
-        raise LifecycleError(f"nobody can {doing} an alert")
+        raise LifecycleError(f"{doing!r} is not an action on alerts")
     try:
         last = datetime.date.fromisoformat(until.strip()) if doing == "mute" else None
     except ValueError as error:

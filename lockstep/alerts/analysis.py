@@ -181,7 +181,7 @@ def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: floa
 
 
 class _Reporter:
-    """Adds the thresholds' and the calendar's verdict to each change."""
+    """Adds to each change whether thresholds.toml accepts it or mutes its series today, and who owns the series."""
 
     def __init__(self, results: Results, thresholds: Thresholds, today: datetime.date) -> None:
         self._thresholds = thresholds

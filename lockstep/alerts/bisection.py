@@ -195,8 +195,8 @@ class _Bench:
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
         raise Inconclusive(
             f"{self._ends(span, expected)}, so they differ by {between:+.1%} ± {give:.1%}, but the recorded change is "
-            f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad; a quieter "
-            "machine can",
+            f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad; "
+            "repeat the bisection on a quieter machine",
             self.measured,
         )
 

@@ -165,8 +165,10 @@ class _MachineAnalysis:
         )
 
     def _exact(self, series: Mapping[str, tuple[Followed, Sequence[Change]]]) -> dict[str, SeriesSteps]:
-        """Return the steps of series whose changes need no detector, by row. ``series`` holds each series with its
-        changes.
+        """Return the steps of series whose changes are known without a detector, by row.
+
+        Args:
+            series: each series and its changes, by row.
         """
         builder = StepBuilder(self.results, self.machine, self.ranges)
         found = {}

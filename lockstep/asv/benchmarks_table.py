@@ -21,9 +21,13 @@ def undiscovered(folder: Path) -> dict[str, Any]:
 
 
 def keep(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Add what ``undiscovered`` returned to the table that asv has overwritten since.
+    """Add the entries again that asv dropped when it wrote its table anew.
 
-    A cost gets the parameters and the version that the latency of its suite has now.
+    The benchmark of a cost gets the parameters and the version that the latency of its suite has now.
+
+    Args:
+        folder: folder of the results, with the table.
+        entries: result of ``undiscovered`` before asv wrote the table.
     """
     table = _table(folder)
     exact = {name: entry for name, entry in entries.items() if entry["type"] == EXACT_TYPE}

@@ -111,7 +111,7 @@ class OnlineFilter:
         self.noise.refresh(rows, index + 1, self._seen[rows])
 
     def _start(self, rows: Ints, burn_in: int) -> None:
-        """Guess the noise from the first ``burn_in`` measured points and run them through the filter."""
+        """Estimate the noise of new series from their first ``burn_in`` points, then filter these points."""
         index = np.nonzero(np.isfinite(self.values[rows]))[1].reshape(rows.size, burn_in)
         points = self.values[rows[:, None], index]
         self.noise.start(rows, points)

@@ -87,7 +87,7 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         raise Unreadable("has no commit_hash, or one that is not the hash of a commit")
     if not isinstance(parameters, dict) or not isinstance(parameters.get("machine"), str):
-        raise Unreadable("does not say of which machine it is (params.machine)")
+        raise Unreadable("does not name its machine (params.machine)")
     machine = short_name(parameters["machine"])
     notes = []
     if not path.name.startswith(f"{commit[:8]}-"):

@@ -19,7 +19,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True, eq=False)
 class KeyIndex:
-    """Keys of a machine's series.
+    """The keys of a machine's series. Series that differ only in their part share a key, see ``PARTS``.
 
     Attributes:
         series: all series in the order of ``Results.series``.

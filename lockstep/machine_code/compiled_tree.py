@@ -62,7 +62,7 @@ def codes_of(
 def kept_codes(
     tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
 ) -> Mapping[CaseKey, CaseCode]:
-    """Return the part of the result of ``codes_of`` that the cache has; start no process."""
+    """Return the code of those cases that the cache holds. Unlike ``codes_of``, this starts no process."""
     return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
 
 

@@ -39,7 +39,11 @@ class ModuleState:
             self._before = self._held()
 
     def asked(self, reason: str) -> None:
-        """Blame a question on the modules whose state has changed since the case began."""
+        """Note the modules whose state changed since the last call of this method: they may have stored an answer.
+
+        Args:
+            reason: what the code under test asked; the reason to distrust these modules begins with it.
+        """
         former, self._before = self._before or {}, self._held()
         for name, content in self._before.items():
             if content != former.get(name):

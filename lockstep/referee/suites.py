@@ -31,7 +31,9 @@ def suite_problem(source: ProblemDefinition, device: Device) -> Problem:
         found = load_suites(Path(source.benchmarks))
         picked = pick_suites(found, source.definition)
         if len(picked) > 1:
-            raise SuiteError(f"family {source.definition} has several suites: {', '.join(one.name for one in picked)}")
+            raise SuiteError(
+                f"family {source.definition} has several suites; name one of {', '.join(one.name for one in picked)}"
+            )
         [suite] = picked
         import_from(Path(source.checkout), source.packages)
     if source.tolerance is not None:

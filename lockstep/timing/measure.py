@@ -230,7 +230,7 @@ class Measurer:
         if reason := skip_reason(suite, name, case):
             raise NotImplementedError(reason)
         if self.history and not in_history(suite, name, case, l2):
-            raise NotImplementedError("a history measures it at other cases (full_history of its suite)")
+            raise NotImplementedError("a history measures this variant at other cases only (full_history of its suite)")
         key = suite.name, case.label, name
         if key not in self._checked:
             self.listener("check", name)

@@ -117,7 +117,9 @@ def test_a_history_leaves_out_what_it_does_not_follow(package):
     assert everything["unsupported"] == "needs Blackwell"
     asked.history = True
     followed = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
-    assert followed == everything | {"unsupported": "a history measures it at other cases (full_history of its suite)"}
+    assert followed == everything | {
+        "unsupported": "a history measures this variant at other cases only (full_history of its suite)"
+    }
 
 
 def test_the_baseline_comes_along_unasked(package):
