@@ -122,7 +122,7 @@ def test_costs_are_judged_beside_the_latency_and_only_if_asked_for(project):
     # Other work on this machine may leave a difference of two times unsure.
     assert found["twice", "behind"]["outcome"] in ("slower", "unsure")
     assert found["twice", "host"]["outcome"] == "na"
-    assert "the latency is the host's time" in found["twice", "host"]["reason"]
+    assert "the latency already is the host's time" in found["twice", "host"]["reason"]
     assert found["plain", "behind"]["proved"]
     project.write("toy/product.py", REWORDED)
     code, shown, report = gate(project, "--case", "M=2", "--costs", "behind")
