@@ -1,4 +1,4 @@
-"""Analyse results: find the changes of every series, explain them, and group them into alerts."""
+"""Analyse results: find the changes of every series, name the cause of each change, and group changes into alerts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from lockstep.history.snapshot import Results
 from lockstep.processes.children import pool
 from lockstep.suite.thresholds import Threshold, Thresholds
 
-#: Number of points that justify a second process. These many points take half a second.
+#: Number of points from which a second process is worth its start. Half a second suffices for this many points.
 _PARALLEL_POINTS = 50_000
 
-#: Causes that a commit can have. A change no larger than those of unchanged machine code does not confirm them.
+#: Causes with which a commit may be to blame. A change with such a cause counts as noise unless it is larger than every
+#: change of unchanged machine code in the same series.
 _CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
 
-#: The analysis of a series that the cache already holds takes as long as the analysis of this many points.
+#: A series that the cache already holds takes as long to analyse as this many new points.
 _KNOWN_SERIES_POINTS = 15
 
 
@@ -37,7 +38,7 @@ class FoundChange:
     """A change, its cause, and whether it is reported.
 
     Attributes:
-        row: the row of the series, see ``lockstep.alerts.followed_series.Followed``.
+        row: key of the series and its benchmark version, see ``lockstep.alerts.followed_series.Followed``.
         step, cause: the change and its cause.
         threshold: the threshold of the series.
         suppressed: why the change is not reported; "" if the change is reported.
@@ -52,7 +53,7 @@ class FoundChange:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """The result of an analysis.
+    """All changes that an analysis found, and the alerts that follow from them.
 
     Attributes:
         found: every change of every followed series, in the order of the series.
@@ -70,12 +71,12 @@ class AnalysisResult:
 
     @property
     def current_alerts(self) -> CurrentAlerts:
-        """The alerts for ``AlertStore.sync``."""
+        """The part of the result that ``AlertStore.sync`` needs to update the stored alerts."""
         return CurrentAlerts(self.alerts, self.commits, self.dead)
 
     @property
     def unchanged_code(self) -> dict[str, tuple[int, float]]:
-        """Number and root mean square (log) of the changes in unchanged code, by machine."""
+        """How many changes unchanged code shows on each machine, and their root mean square size (log)."""
         sizes: dict[str, list[float]] = defaultdict(list)
         for change in self.found:
             if change.cause.kind == "noise" and change.step.old is None:
@@ -94,7 +95,7 @@ def analyse_results(
     cache: AnalysisCache,
     machines: Sequence[str] | None = None,
 ) -> AnalysisResult:
-    """Analyse the results of these machines (``None``: all machines).
+    """Find the changes and the alerts of the chosen machines.
 
     Args:
         results: the results to analyse.
@@ -102,7 +103,7 @@ def analyse_results(
         ranges: the commit ranges of the repository.
         now: the current time, which decides on mutes and silent machines.
         cache: the cache that holds the last analysis, and receives this one.
-        machines: the names of the machines to analyse.
+        machines: the names of the machines to analyse; ``None`` for all machines.
     """
     found: list[FoundChange] = []
     stale: list[Alert] = []
@@ -127,7 +128,7 @@ def analyse_results(
 def _analyse_machines(
     results: Results, machines: Sequence[str], ranges: Ranges, cache: AnalysisCache
 ) -> Iterator[MachineChanges]:
-    """Yield the changes of every machine. Two machines are analysed at a time if there are many points."""
+    """Yield the changes of each machine. If there are many points, two processes analyse two machines at a time."""
     work = {name: _points(results, name, cache) for name in machines}
     if len(machines) < 2 or sum(work.values()) < _PARALLEL_POINTS:
         yield from (
@@ -141,7 +142,7 @@ def _analyse_machines(
 
 
 def _points(results: Results, machine: str, cache: AnalysisCache) -> int:
-    """Return about how many points the analysis of a machine has to process."""
+    """Estimate the work of analysing a machine, in points."""
     series = results.count(machine)
     return series * (_KNOWN_SERIES_POINTS if cache.cached(machine).exists() else len(results.commits(machine)))
 
@@ -181,7 +182,7 @@ def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: floa
 
 
 class _Reporter:
-    """Adds to each change whether thresholds.toml accepts it or mutes its series today, and who owns the series."""
+    """Adds to a change what thresholds.toml says: the waiver, if one applies today, and the owner of the series."""
 
     def __init__(self, results: Results, thresholds: Thresholds, today: datetime.date) -> None:
         self._thresholds = thresholds

@@ -1,8 +1,8 @@
-"""The files that hold the findings of an analysis: a folder in the store's cache.
+"""Name, write and delete the files of an analysis, in a folder of the store's cache.
 
-All files are derived from the results, so they may be deleted at any time. Each file is written whole or not at all. A
-file's name or content identifies the results from which the file was made. So a process may be killed at any moment,
-several processes may write at once, and a reader that finds a damaged file has the file made again.
+All files are derived from the results, so they may be deleted at any time. Each file is written whole or not at all,
+and its name or content identifies the results. So a process may be killed at any moment, several processes may write at
+once, and a damaged file is made again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from lockstep.history.code_digest import code_digest
 from lockstep.history.snapshot import Results
 from lockstep.suite.thresholds import Thresholds
 
-#: Seconds for which files of an earlier state are kept for their readers.
+#: Seconds before files of earlier results are deleted, because pages may still read them.
 _KEEP_S = 600.0
 
-#: Seconds for which folders of other code versions are kept, because that code may still be running.
+#: Seconds before folders of other code versions are deleted, because that code may still be running.
 _OTHER_CODE_KEEP_S = 86_400.0
 
 #: Modules that decide the findings and their file format.
@@ -33,7 +33,7 @@ FOUND_BY = ("lockstep.alerts.publish", "lockstep.alerts.analysis_cache", "lockst
 
 @dataclass(frozen=True)
 class AnalysisCache:
-    """The files of one store.
+    """The paths of one store's analysis files.
 
     Attributes:
         cache: the store's cache folder (``Store.cache``).
@@ -43,7 +43,7 @@ class AnalysisCache:
 
     @property
     def folder(self) -> Path:
-        """The folder for this version of the code."""
+        """The folder of the files that this version of the code writes and reads."""
         return self.cache / f"found-{code_digest(*FOUND_BY)}"
 
     def detector(self, machine: str) -> Path:
@@ -59,7 +59,10 @@ class AnalysisCache:
         return self._of(machine) / f"changes-{key}.json"
 
     def done(self, key: str) -> Path:
-        """Return the file that an analysis writes last. The file's time distinguishes analyses of the same results."""
+        """Return the file that marks an analysis as complete, because it is written last.
+
+        Its modification time tells apart two analyses of the same results.
+        """
         return self.folder / f"done-{key}"
 
     def sweep(self, key: str, machines: Iterable[str]) -> None:
@@ -78,14 +81,17 @@ class AnalysisCache:
 
 
 def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple[str, ...]) -> str:
-    """Return a digest of everything that decides the findings, except the day: results, thresholds, repository."""
+    """Return a digest that changes whenever the findings may change: of results, thresholds, repository and packages.
+
+    The current day also affects the findings, but is not part of the digest.
+    """
     states = [f"{machine} {results.state(machine)}" for machine in results.machines]
     order = [commit.hash for commit in results.commits()]
     return _digest([*states, *order, repr(thresholds), str(repo.resolve()), *packages])
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file atomically: readers see the old content or the new content, never a part."""
+    """Write a file atomically: readers see all of the old content or all of the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     with beside.open("wb") as file:

@@ -1,7 +1,7 @@
-"""The findings of an analysis for the pages, one file per machine.
+"""Write the findings of an analysis, one file per machine, and read them for the pages.
 
-A page reads only the findings of the machine that it shows. The behaviour of a series stays in the detector's arrays
-until a page asks for it.
+A page reads only the findings of the machine that it shows. The noise and the levels of a series are read from the
+detector's file when a page needs them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.model import Alert, Suppressed
 from lockstep.detect import Analysis
 
-#: The noise of a series, the smallest change that it can show, and its levels.
+#: The noise of a series, the smallest change that the detector can find in it, and its levels.
 Behaviour = Analysis
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A change of a series.
+    """A change of a series, as pages show it.
 
     Attributes:
         series: the name of the series.
@@ -74,14 +74,14 @@ class Finding:
 
     @property
     def range(self) -> str:
-        """``267e5d01..177708fb, one of 48 commits``, or a single commit if the culprit is known."""
+        """The culprit range for people: ``267e5d01..177708fb, one of 48 commits``, or the culprit if it is known."""
         if self.exact:
             return self.end[:8]
         return f"{self.good[:8]}..{self.end[:8]}{'' if self.unknown else f', one of {self.suspects} commits'}"
 
 
 class MachineFindings:
-    """The findings of one machine, read from files. A change, and the behaviour of a series, are read on request.
+    """The findings of one machine. Each change, and the behaviour of each series, is read from files on first use.
 
     Args:
         changes, detector: the files, see ``lockstep.alerts.analysis_cache.AnalysisCache``.
@@ -98,8 +98,8 @@ class MachineFindings:
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
         self._detector, self._state = detector, state
         self._analyses: dict[SeriesName, Behaviour] = {}
-        # Mapped, so that changes and alerts take no memory until a page asks for them, even if the file is deleted
-        # meanwhile. As Python objects, the 24,000 changes of a large machine take 20 MB.
+        # Map the file, so that changes and alerts take no memory until a page needs them. The mapping stays valid if
+        # the file is deleted. As Python objects, the 24,000 changes of a large machine would take 20 MB.
         with changes.open("rb") as file:
             self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         ends = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("\n"))
@@ -114,7 +114,7 @@ class MachineFindings:
             first = np.searchsorted(series[order], np.arange(len(names) + 1)).tolist()
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{changes} is damaged: {error}") from error
-        # The scan for line ends has read the whole file: without this its pages count as this process's memory.
+        # The search for line ends has read the whole file. Without this call, its pages count as this process's memory.
         self._text.madvise(mmap.MADV_DONTNEED)
         # A page reads few lines: do not map the lines around them.
         self._text.madvise(mmap.MADV_RANDOM)
@@ -128,20 +128,20 @@ class MachineFindings:
 
     @property
     def found(self) -> tuple[Finding, ...]:
-        """Every change, reported or suppressed, by series, oldest first."""
+        """All changes, reported and suppressed, ordered by series and then from old to new."""
         return tuple(self._finding(name, place) for name, places in self._places.items() for place in places.tolist())
 
     @cached_property
     def alerts(self) -> tuple[Alert, ...]:
-        """Slowdowns and freshness alerts that are neither undone, old nor waived."""
+        """The alerts that need action: slowdowns and freshness alerts that are not undone, old or waived."""
         return tuple(from_json(alert) for alert in self._line(-1))
 
     def reported(self, name: SeriesName, after: int = -1) -> list[Finding]:
-        """Return the reported changes of a series whose ``last`` lies after a commit, oldest first.
+        """Return the reported changes of a series, oldest first.
 
         Args:
             name: the name of the series.
-            after: the position of the commit.
+            after: position of a commit; changes whose ``last`` is at or before it are left out.
         """
         places = self._places.get(name, _NOWHERE)
         chosen = places[(self._last[places] > after) & ~self._suppressed[places]]
@@ -151,16 +151,19 @@ class MachineFindings:
         return Finding(name, *self._line(index))
 
     def _line(self, index: int) -> list[Any]:
-        """Return the content of a line after the first."""
+        """Return the decoded content of a line of the file. Line 0 is the line after the index."""
         content: list[Any] = json.loads(self._text[self._start[index] : self._end[index]])
         return content
 
     def behaviour(self, name: SeriesName) -> Behaviour | None:
-        """Return the behaviour under the newest benchmark version; ``None`` if the series is not followed."""
+        """Return the noise and levels of a series under its newest benchmark version.
+
+        ``None`` if the detector does not follow the series.
+        """
         return self.behaviours([name]).get(name)
 
     def behaviours(self, names: Sequence[SeriesName]) -> dict[SeriesName, Behaviour]:
-        """Return the behaviour of several series by name. Series without a behaviour are left out."""
+        """Return the noise and levels of several series by name, without the series that have none."""
         missing = [name for name in names if name in self._rows and name not in self._analyses]
         if missing:
             try:
@@ -172,10 +175,10 @@ class MachineFindings:
 
 
 def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert]) -> None:
-    """Write the changes of a machine, and its alerts that need action.
+    """Write the changes of a machine, and its alerts that need action, for ``MachineFindings``.
 
-    The first line is an index of the changes. Each change has a line of its own, and the alerts are the last line, so
-    that a page reads only the lines that it shows.
+    The first line is an index of the changes. Each change has its own line, and the last line holds the alerts. So a
+    page decodes only the lines that it shows.
     """
     changes = list(found)
     places: dict[SeriesName, int] = {}

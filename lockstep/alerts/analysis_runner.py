@@ -1,7 +1,7 @@
 """Run the analysis of new results in a child process of the server.
 
-The analysis of millions of points takes seconds and hundreds of megabytes. A child process runs the analysis with the
-command for people, ``lockstep alerts list``, and writes the findings that pages read.
+The analysis of millions of points takes seconds and hundreds of megabytes, which must not slow the server. So a child
+process runs the command that people also use, ``lockstep alerts list``, and writes the findings that pages read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lockstep.alerts.state_location import STATE
 from lockstep.history.snapshot import Results
 from lockstep.processes.children import run
 
-#: Seconds after which unchanged results are analysed again: only time shows that a machine is silent.
+#: Seconds after which unchanged results are analysed again, because a machine may have become silent meanwhile.
 _REPEAT_S = 3600.0
 
 #: Seconds after which unchanged results are analysed again if the findings are missing because somebody deleted them.
 _MISSING_S = 60.0
 
-#: Seconds between a failure and the next attempt; doubled after each further failure, up to ``_MISSING_S``.
+#: Seconds between the first failure and the next attempt. Each further failure doubles the time, up to ``_MISSING_S``.
 _RETRY_S = 4.0
 
 #: Maximum seconds of one analysis.
@@ -40,9 +40,11 @@ class AnalysisRunner:
 
     Args:
         options: options of ``lockstep alerts list`` that locate the results and the thresholds.
-        state: the alert database's address. The address may hold a password, so the child gets it by its environment.
-        turn: lock file, which need not exist. Runners with the same lock file, in any process, run one after another.
-            Runners with the same lock file, options and state share a status file in the same folder.
+        state: the address of the alert database. The child gets it in an environment variable, because the address may
+            hold a password and other users can read a command line.
+        turn: path of the lock file, which is created if necessary. Runners with the same lock file run one after
+            another, even in different processes. If they also have the same options and state, they share a status
+            file in the folder of the lock file.
     """
 
     def __init__(self, options: Sequence[str], state: str, turn: Path) -> None:
@@ -58,12 +60,12 @@ class AnalysisRunner:
 
     @property
     def busy(self) -> bool:
-        """Whether this process runs an analysis, or waits for its turn."""
+        """Whether this runner analyses results, or waits until another runner has finished."""
         return self._running is not None and self._running.is_alive()
 
     @property
     def status(self) -> AnalysisStatus:
-        """Status of the last analyses, in any process."""
+        """Status of the last analyses, even if another process ran them."""
         return read_status(self._path, self._turn)
 
     def request_analysis(self, results: Results, missing: bool = False) -> None:
@@ -80,7 +82,7 @@ class AnalysisRunner:
             self._running.start()
 
     def wait(self, seconds: float) -> None:
-        """Wait until this process runs no analysis, but no longer than ``seconds``."""
+        """Wait until this runner is not busy, but at most ``seconds``."""
         if self._running:
             self._running.join(seconds)
 
@@ -97,7 +99,7 @@ class AnalysisRunner:
                 reason = self._run()
                 write_status(self._path, status.fail(reason) if reason else status.succeed(of))
         except OSError as error:
-            # The status file cannot be written either.
+            # The status file is in the same folder as the lock file, so it probably cannot be written either.
             print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
 
     def _run(self) -> str:
@@ -129,6 +131,6 @@ def _due(status: AnalysisStatus, of: str, missing: bool) -> bool:
 
 
 def _digest(results: Results) -> str:
-    """Return a digest of the results; equal digests mean equal points."""
+    """Return a digest that changes whenever the points of the results change."""
     states = [f"{machine} {results.state(machine)}" for machine in results.machines]
     return blake2b("\n".join(states).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()

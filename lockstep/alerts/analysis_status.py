@@ -1,7 +1,7 @@
-"""Status of the last analyses: one file in the store's cache, shared by all workers of the server.
+"""Record in a file whether the last analyses succeeded. All workers of the server share the file in the store's cache.
 
-The runner writes the file when an analysis begins and when it ends. If the status has a begin without an end and nobody
-holds the lock, the analysis was killed together with its runner.
+The runner writes the file when an analysis begins and when it ends. If the file states a begin without an end and no
+process holds the lock, the analysis was killed together with its runner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from lockstep.alerts.analysis_cache import write_whole
 
-#: Seconds without a success after which the findings count as stale. Results that do not change are analysed hourly.
+#: Seconds without a successful analysis after which the findings count as stale. Even unchanged results are analysed
+#: every hour.
 STALE_AFTER_S = 7200.0
 
 _KILLED = "the analysis was killed, or the server that had started it"
@@ -47,25 +48,28 @@ class AnalysisStatus:
         return bool(self.failures)
 
     def stale(self, now: float | None = None) -> bool:
-        """Return whether the last success is older than ``STALE_AFTER_S``; ``now`` is in seconds since 1970."""
+        """Return whether the last successful analysis is older than ``STALE_AFTER_S``.
+
+        ``now`` is in seconds since 1970; ``None`` for the current time.
+        """
         return bool(self.succeeded) and (time.time() if now is None else now) - self.succeeded > STALE_AFTER_S
 
     def begin(self) -> AnalysisStatus:
-        """Return the status while an analysis runs."""
+        """Return the status of an analysis that begins now."""
         return replace(self, began=time.time())
 
     def succeed(self, of: str) -> AnalysisStatus:
-        """Return the status after a successful analysis of the results ``of``."""
+        """Return the status of an analysis that succeeds now; ``of`` is the digest of its results."""
         now = time.time()
         return AnalysisStatus(began=self.began, ended=now, succeeded=now, of=of)
 
     def fail(self, reason: str) -> AnalysisStatus:
-        """Return the status after a failed analysis."""
+        """Return the status of an analysis that fails now."""
         return replace(self, ended=time.time(), failures=self.failures + 1, reason=reason)
 
     @property
     def text(self) -> str:
-        """Notice for readers if the last analysis failed, or if the last success is too old; otherwise ""."""
+        """Notice for the readers of pages if the last analysis failed or the findings are stale; otherwise ""."""
         since = ""
         if self.succeeded:
             at = datetime.fromtimestamp(self.succeeded, UTC)
@@ -76,11 +80,13 @@ class AnalysisStatus:
 
 
 def read_status(path: Path, turn: Path) -> AnalysisStatus:
-    """Read the status; return the default if the file is missing or damaged.
+    """Return the status from the file; a status without any analysis if the file is missing or damaged.
+
+    An analysis that was killed counts as failed.
 
     Args:
         path: the path of the status file.
-        turn: the file that a runner locks while its analysis runs.
+        turn: the file that a runner locks while it runs an analysis.
     """
     try:
         status = AnalysisStatus(**json.loads(path.read_text(encoding="utf-8")))
@@ -96,7 +102,7 @@ def read_status(path: Path, turn: Path) -> AnalysisStatus:
 
 
 def write_status(path: Path, status: AnalysisStatus) -> None:
-    """Write the status atomically."""
+    """Replace the status file, so that readers see the old or the new status."""
     write_whole(path, lambda file: file.write(json.dumps(asdict(status)).encode()))
 
 

@@ -15,8 +15,8 @@ _SERIES = tuple(one.name for one in fields(SeriesName))
 
 
 def to_json(alert: Alert) -> dict[str, Any]:
-    """Return the alert as dicts, lists, texts and numbers."""
-    # Equal to the content that JSON reads back, so that both can be compared. ``asdict`` takes ten times as long.
+    """Return the alert as dicts, lists, texts and numbers, equal to what ``json.loads`` reads back."""
+    # ``asdict`` takes ten times as long.
     waiver, own = alert.waiver, {name: value for name, value in vars(alert).items() if name != "waiver"}
     return {
         **own,
@@ -32,7 +32,7 @@ def to_json(alert: Alert) -> dict[str, Any]:
 
 
 def from_json(content: Mapping[str, Any]) -> Alert:
-    """Return the alert that ``to_json`` wrote."""
+    """Return the alert that ``to_json`` converted."""
     waiver = content["excuse"]
     return Alert(
         **{

@@ -1,11 +1,11 @@
 """Decide why a series changed: its own commit, the toolchain, the machine, the protocol, or an unknown cause.
 
-The order of the questions matters.
+The questions are asked in this order, and the first that applies gives the cause:
 
 1. A number that was measured differently is not a change of the kernel, so the protocol comes first.
 2. If the untouched controls moved, the machine is the cause.
-3. A toolchain that changed comes before the commits of the range, because it touches every kernel.
-4. Machine code that did not change cannot have become slower.
+3. If the toolchain changed, the toolchain is the cause rather than a commit, because it affects every kernel.
+4. If the machine code did not change, the change is noise: the same code cannot have become slower.
 5. Otherwise a commit is the cause. If git does not know the commits between the two measured commits, no commit is
    named. If package versions are not recorded, a new version may also be the cause, so the cause is unknown.
 """
@@ -23,7 +23,8 @@ from lockstep.alerts.code_change import code_evidence, same_code
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.record.quantity import PAIRED
 
-#: "noise": the code did not change. This is not an alert, and it widens the noise of the series.
+#: "noise": the machine code did not change. Such a change gives no alert. A change of the same series that may come
+#: from a commit is reported only if it is larger.
 #: "unknown range": only the commits differ, and git does not know the commits in between.
 #: "unknown cause": the commits differ. Package versions are not recorded, so they may differ as well.
 Kind = Literal[
@@ -38,22 +39,22 @@ _UNKNOWN: Mapping[Unknown, str] = {
     "branches": "the later measured commit does not descend from the earlier one",
 }
 
-#: Another move explains a step if it has the same direction and at least this share of the step's size.
+#: The move of another time explains a step if it has the same direction and at least this share of the step's size.
 _PART = 0.5
 
-#: Distance from zero, in standard deviations, that a move needs in order to explain a step.
+#: A move must exceed this many of its standard deviations to explain a step.
 _SURE = 3.0
 
 _VERSIONS = "versions of packages"
 
-#: asv chooses its numbers of calls and samples within about a factor of two: asv's ``benchmark_timing`` raises the
-#: number by a factor of 1.1 to 10 until a sample lasts long enough. Natural log.
+#: Natural log of the factor by which asv's numbers of calls and samples vary by chance. asv chooses them within about a
+#: factor of two: its ``benchmark_timing`` raises the number by a factor of 1.1 to 10 until a sample lasts long enough.
 _CHOSEN = math.log(2.5)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The kind of the cause, a sentence, and the evidence."""
+    """Why a series changed: the kind of the cause, a sentence for people, and the facts that support it."""
 
     kind: Kind
     sentence: str
@@ -61,7 +62,7 @@ class Cause:
 
 
 def attribute(step: Step) -> Cause:
-    """Return the cause of a step from the data stored with the points on both sides."""
+    """Return the most likely cause of a step, judged by the data stored with the points before and after it."""
     for ask in _QUESTIONS:
         cause = ask(step)
         if cause is not None:
@@ -83,11 +84,11 @@ def _protocol(step: Step) -> Cause | None:
 
 
 def _sampling(step: Step) -> Iterator[Evidence]:
-    """Yield the sampling settings that changed by more than asv itself changes them.
+    """Yield the sampling settings that somebody changed, without those that asv adapted to a changed time.
 
-    asv stores the values that it used, not the requested values. If asv chooses the values, they depend on the time of
-    a call: as many calls as fill ``sample_time``, at least one, and as many samples as fit into ``max_time``. A value
-    that is equal on both sides did not change, even if the time did.
+    asv stores the values that it used, not the values that were requested. If asv chooses the values itself, they
+    depend on the time of a call: a sample has as many calls as fill ``sample_time``, at least one, and asv takes as
+    many samples as fit into ``max_time``. A value that is equal before and after did not change, even if the time did.
     """
     for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
         before, after = step.before.sampling[name], step.after.sampling[name]
@@ -98,9 +99,9 @@ def _sampling(step: Step) -> Iterator[Evidence]:
 def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
     """Return whether asv may have changed ``before`` to ``after`` because the time changed by ``size`` (log).
 
-    The number of calls is inversely proportional to the time. The number is never below one, so one call means only
-    that a call takes at least ``sample_time``. The number of samples changes in the same direction, or stays while the
-    samples take less than ``max_time``.
+    The number of calls is inversely proportional to the time. It is never below one, so the number one says only that a
+    call takes at least ``sample_time``. The number of samples also falls when the time rises, or stays equal while all
+    samples together take less than ``max_time``.
     """
     changed = math.log(after / before)
     low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
@@ -113,10 +114,10 @@ def _machine(step: Step) -> Cause | None:
     hardware = tuple(_changed(step.before.machine, step.after.machine))
     moved = tuple(_moved_alike(step))
     if moved and not list(_changed(step.before.toolchain, step.after.toolchain)):
-        also = f", and it is another machine: {_listed(hardware)}" if hardware else ""
+        also = f", and the machine changed: {_listed(hardware)}" if hardware else ""
         return Cause("machine", f"{_listed(moved)}{also}", (*moved, *hardware))
     if hardware and not step.controls:
-        return Cause("machine", f"it is another machine: {_listed(hardware)}", hardware)
+        return Cause("machine", f"the machine changed: {_listed(hardware)}", hardware)
     return None
 
 
@@ -203,20 +204,20 @@ _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
 
 @lru_cache(maxsize=16_384)
 def _commit(commit: str) -> Evidence:
-    """Return the evidence that names a commit. All changes that suspect the commit share one object."""
+    """Return the evidence that names a commit. Equal evidence is one object, because thousands of changes hold it."""
     return Evidence("commit", "", commit)
 
 
 def _code_may_differ(step: Step) -> bool:
-    """Return whether the range has a commit that may have changed the kernel."""
+    """Return whether a commit of the range touches the packages under test, or may touch them."""
     return bool(step.between) and (step.touched is None or bool(step.touched))
 
 
 def _moved_alike(step: Step) -> Iterator[Evidence]:
-    """Yield the quantities that moved together with the step although no commit touches them."""
+    """Yield the controls and the baseline's time that moved together with the step, although no commit changes them."""
     own, baseline, size = step.own, step.baseline, step.size
     if step.series.quantity in PAIRED.values():
-        # A ratio falls when its baseline becomes faster. Then the kernel did not change.
+        # A speedup also falls when its baseline becomes faster. Then the kernel itself did not change.
         if baseline and own and explains(-baseline.log, size) and not explains(own.log, size):
             yield Evidence("baseline's time", "", _percent(baseline))
         return
@@ -233,8 +234,8 @@ def explains(log: float, size: float) -> bool:
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:
-    """Yield the facts that differ. A fact that only one side has does not count."""
-    # Most facts are equal, and there are thousands of steps, so compare the whole first.
+    """Yield the facts that differ. A fact that is known on only one side does not count."""
+    # There are thousands of steps, and most have equal facts. To compare the whole mappings first is fast.
     for name in sorted(before.keys() & after.keys()) if before != after else ():
         if before[name] != after[name] and before[name] and after[name]:
             yield Evidence(name, before[name], after[name])

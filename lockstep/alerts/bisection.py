@@ -1,4 +1,4 @@
-"""Find the first bad commit among many by measuring about log₂ of them."""
+"""Find the first bad commit of a range by bisection. Of n commits, about log₂(n) are measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
-#: If the two ends differ here by less than this share of the recorded change, a search is pointless.
+#: A search is pointless if the two ends, measured on this machine, differ by less than this share of the recorded
+#: change.
 _REACH = 0.5
 
 #: Maximum number of measurements of a commit.
@@ -22,9 +23,11 @@ End = Literal["good", "bad"]
 
 
 class Inconclusive(ValueError):
-    """An end cannot be measured, or the scatter hides the difference of the ends. The message says which.
+    """The search cannot start: an end cannot be measured, or scatter hides the difference. The message says which.
 
-    ``end`` is the end that cannot be measured, or ``None`` if both ends can.
+    Attributes:
+        measured: the measurements taken so far.
+        end: the end that cannot be measured; ``None`` if both ends can be measured.
     """
 
     def __init__(self, message: str, measured: Sequence[Measurement] = (), end: End | None = None) -> None:
@@ -34,9 +37,10 @@ class Inconclusive(ValueError):
 
 
 class NotReproduced(Inconclusive):
-    """The measurements of the two ends on this machine do not show the change.
+    """The search is pointless, because the two ends measured on this machine do not show the recorded change.
 
-    ``end`` is the end that differs from the recorded history, or ``None`` if unknown.
+    Attributes:
+        end: the end whose measurement differs from the recorded level; ``None`` if unknown.
     """
 
 
@@ -46,8 +50,8 @@ class Measurement:
 
     Attributes:
         commit: full hash.
-        log: natural log of the latency, or of the inverse of the speedup; more is worse. ``None`` if the commit cannot
-            be measured.
+        log: natural log of the latency, or of the inverse of the speedup, so that more is worse. ``None`` if the commit
+            cannot be measured.
         low, high: the 95 % interval of ``log``.
         reason: why the commit cannot be measured.
     """
@@ -61,7 +65,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class SearchRange:
-    """The commits that contain the first bad commit.
+    """A range of commits, one of which is the first bad commit.
 
     Attributes:
         good: a commit before the change.
@@ -95,12 +99,12 @@ class Bisection:
 
 @dataclass(frozen=True)
 class Expected:
-    """The recorded change.
+    """The change that the recorded history shows, which the measurements of the two ends must reproduce.
 
     Attributes:
         size: log of the factor by which bad is worse than good; negative if bad is better.
         good, bad: logs of the levels before and after, in the unit of ``Measurement.log``; NaN if unknown.
-        text: formats a log of that unit as a number with its unit.
+        text: function that formats a level (log) for people, as a number with its unit.
     """
 
     size: float
@@ -115,14 +119,14 @@ def bisect(
     expected: Expected,
     widen: Callable[[SearchRange, End], SearchRange | None] = lambda span, end: None,
 ) -> Bisection:
-    """Measure both ends, then find the first bad suspect.
+    """Find the first bad commit of a range, after both ends have reproduced the recorded change.
 
     Args:
         span: the commits to search.
         measure: function that measures a commit; called up to three times if the result is undecided.
         expected: the recorded change.
         widen: function that returns a range whose given end lies farther out, or ``None`` if no such range exists.
-            ``bisect`` calls ``widen`` if that end differs from the recorded history.
+            ``bisect`` calls it if the measurement of that end differs from the recorded level.
 
     Raises:
         NotReproduced: the two ends differ by less than half of the recorded change.
@@ -145,7 +149,7 @@ def bisect(
 
 
 class _Bench:
-    """The measurements of one search."""
+    """Takes the measurements of one search, and judges commits by them."""
 
     def __init__(self, measure: Callable[[str], Measurement]) -> None:
         self._measure = measure
@@ -167,16 +171,16 @@ class _Bench:
         return median([measurement.log for measurement in self.of(commit) if measurement.log is not None] or [math.nan])
 
     def typical(self, commit: str) -> Measurement:
-        """Return the measurement of a commit that is nearest to the commit's median."""
+        """Return the measurement that stands for a commit in the result: the one nearest to the commit's median."""
         level = self.level(commit)
         return min(self.of(commit), key=lambda measurement: abs((measurement.log or 0.0) - level))
 
     def check(self, span: SearchRange, expected: Expected) -> None:
-        """Measure both ends in turn until the measurements show whether the ends differ as recorded.
+        """Measure the two ends alternately until it is certain whether they differ as recorded.
 
         Raises:
             NotReproduced: the ends do not differ as recorded.
-            Inconclusive: ``_TRIES`` measurements of each end do not decide, or an end cannot be measured.
+            Inconclusive: this is uncertain after ``_TRIES`` measurements of each end, or an end cannot be measured.
         """
         ends: dict[End, str] = {"good": span.good, "bad": span.bad}
         for tries in range(_TRIES):
@@ -201,7 +205,10 @@ class _Bench:
         )
 
     def is_bad(self, commit: str, good: float, bad: float) -> bool | None:
-        """Return whether a commit is as bad as the bad end; ``None`` if the commit cannot be measured."""
+        """Return whether a commit has the change; ``None`` if the commit cannot be measured.
+
+        A commit has the change if its level is nearer to the level ``bad`` than to the level ``good``.
+        """
         middle, apart = (good + bad) / 2, bad - good
         tries = [self.take(commit)]
         while len(tries) < _TRIES and _undecided(tries[-1], middle, apart):
@@ -260,11 +267,13 @@ _OUTSIDE = (
 
 
 def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[str, ...]:
-    """Halve the suspects as ``git bisect`` does. A bad commit clears all but its ancestors, a good commit its
-    ancestors.
+    """Return the first bad commit by halving the suspects, as ``git bisect`` does.
+
+    If a measured commit is bad, only the commit and its ancestors stay suspects. If it is good, they are cleared.
+    Several commits are returned if those that would decide cannot be measured.
     """
     place = {commit: at for at, commit in enumerate(span.suspects)}
-    # Bit i: suspect i is the commit itself or an ancestor of the commit.
+    # A bit mask for each commit: bit i is set if suspect i is the commit or one of its ancestors.
     ancestors: dict[str, int] = {}
     if span.parents is None:
         ancestors = {commit: (2 << at) - 1 for commit, at in place.items()}
@@ -291,13 +300,18 @@ def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[st
 
 
 def _halving(left: int, ancestors: int) -> int:
-    """Return how many suspects a measurement removes at least, for a commit with these ancestors (bit masks)."""
+    """Return how many suspects the measurement of a commit clears at least.
+
+    Args:
+        left: bit mask of the remaining suspects.
+        ancestors: bit mask of the commit and its ancestors.
+    """
     among = (left & ancestors).bit_count()
     return min(among, left.bit_count() - among)
 
 
 def _undecided(measurement: Measurement, middle: float, apart: float) -> bool:
-    """Return whether a measurement lies between good and bad, with an interval that allows both."""
+    """Return whether a measurement is too close to the middle between good and bad to decide."""
     return (
         measurement.log is not None
         and abs(measurement.log - middle) < abs(apart) / 4

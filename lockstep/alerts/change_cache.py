@@ -1,6 +1,7 @@
-"""Store the last analysis of a machine as JSON for the next analysis: steps of its changes, reports of its series.
+"""Store the last analysis of a machine as JSON, so that the next analysis reads only new points.
 
-Texts and facts that several steps share are stored once. Steps refer to them by index.
+A file holds the steps of the machine's changes and the reports of its series. A text or a set of facts that several
+steps share is stored once, and the steps refer to it by index.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.reported_points import SeriesReports
 from lockstep.detect import Change
 
-#: Stored fields of a step, in this order. The series is named by the row instead.
+#: Stored fields of a step, in this order. The series is not stored with the step, because the row names it.
 _FIELDS = tuple(field.name for field in fields(Step) if field.name != "series")
 
 #: Identity of a change within its series. Later points may change the size of the change, but not its place.
@@ -47,8 +48,8 @@ class CachedAnalysis:
         state: the state of the machine's results, see ``Results.state``.
         commits: the number of commits.
         ranges: the text of the ranges, see ``Ranges.text``.
-        lacking: digest of the commits that the repository did not know, see ``Ranges``.
-        measured: positions of the commits that measured something, by family.
+        lacking: digest of the commits that the repository did not know, see ``Ranges.lacking``.
+        measured: positions of the commits at which a series of the family was measured, by family.
         reported: the reports of the machine's series.
         changed: the steps of each series, by row.
         checks: state of the checks, see ``lockstep.alerts.followed_checks``.
@@ -65,12 +66,12 @@ class CachedAnalysis:
 
 
 def place_of(change: Change) -> Place:
-    """Return the place of a change."""
+    """Return the key by which a change is found again in the next analysis of its series."""
     return change.index, change.last_before, change.earliest, change.latest, change.reported_at
 
 
 def write_analysis(path: Path, cached: CachedAnalysis) -> None:
-    """Write an analysis to a file."""
+    """Write an analysis to a file, for ``read_analysis``."""
     shared = _Shared()
     changed = [
         [row, steps.length, *([*at, *shared.step(step)] for at, step in steps.steps.items())]
@@ -106,7 +107,7 @@ def read_analysis(path: Path) -> CachedAnalysis | None:
 
 
 class _Shared:
-    """Texts and facts with their indices, each stored once."""
+    """Collects the texts and the facts of all steps, each once, and numbers them."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -114,7 +115,7 @@ class _Shared:
         self._places: dict[int, int] = {}
 
     def step(self, step: Step) -> list[Any]:
-        """Return the stored form of a step, which ``_step`` reads."""
+        """Return a step as a list of its fields, with indices in place of texts and facts. ``_step`` reads the list."""
         values = vars(step) | {
             **{side: self._fact(getattr(step, side)) for side in ("before", "after")},
             **{name: self._text(getattr(step, name)) for name in ("good", "reported_at")},
@@ -152,7 +153,7 @@ def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], cont
 
 
 def _spans(rising: Sequence[int]) -> list[list[int]]:
-    """Return the first and last number of each run of consecutive numbers."""
+    """Shorten ascending numbers to the first and last number of each run of consecutive numbers."""
     all_of = np.asarray(rising)
     turns = np.flatnonzero(np.diff(all_of) != 1)
     ends = zip(all_of[np.append(0, turns + 1)].tolist(), all_of[np.append(turns, -1)].tolist(), strict=True)

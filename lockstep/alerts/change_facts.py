@@ -1,4 +1,4 @@
-"""A change of one series, with all data recorded on both sides of the change."""
+"""Describe a change of one series with all data that are recorded before and after it, from which its cause follows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from lockstep.record.quantity import CHECKED, COST_QUANTITIES, EXACT, TIMED
 
 @dataclass(frozen=True, order=True, slots=True)
 class SeriesName:
-    """Identity of a series. ``quantity`` is one of ``lockstep.record.quantity``, or another project's unit."""
+    """The name that identifies a series in alerts.
+
+    ``quantity`` is a quantity of ``lockstep.record.quantity``, or the unit of another project's asv benchmark.
+    """
 
     machine: str
     family: str
@@ -25,7 +28,7 @@ class SeriesName:
 
     @property
     def ours(self) -> bool:
-        """Whether one of Lockstep's suites measures the series. Series of other asv benchmarks have no cache state."""
+        """Whether a Lockstep suite measures the series. Other asv benchmarks have no cache state."""
         return bool(self.l2)
 
     @property
@@ -35,7 +38,7 @@ class SeriesName:
 
     @property
     def checked(self) -> bool:
-        """Whether the quantity is a result of the check."""
+        """Whether the quantity is a result of the correctness check, such as an error."""
         return self.ours and self.quantity in CHECKED
 
     @property
@@ -45,7 +48,7 @@ class SeriesName:
 
     @property
     def label(self) -> str:
-        """Name of the series for a reader who knows machine and family: ``linear.triton M=1,K=64 cold``."""
+        """Name of the series without machine and family, for people: ``linear.triton M=1,K=64 cold``."""
         head = f"{self.suite}.{self.variant}" if self.variant else self.suite
         named = self.checked or self.cost or (self.quantity in EXACT and not self.l2)
         quantity = self.quantity.replace("_", " ") if named else ""
@@ -54,7 +57,7 @@ class SeriesName:
 
 @dataclass(frozen=True)
 class Facts:
-    """The data stored with a point besides its number.
+    """The data that are stored with a point besides its number, and may explain a change.
 
     Attributes:
         commit: full hash.
@@ -63,7 +66,7 @@ class Facts:
         sampling: asv's sampling, if stored: "number" of calls per sample, "repeat" of samples.
         toolchain: torch, triton, cuda, driver, python, requirements, environment.
         machine: GPU, its UUID, CPU, operating system.
-        code: machine code as in ``lockstep.record.model.Record.code``; ``None`` if unknown.
+        code: description of the machine code, see ``lockstep.record.model.Record.code``; ``None`` if unknown.
         measured_at: ms since 1970; 0 if unknown.
     """
 
@@ -79,9 +82,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class Move:
-    """The move of another time over the same points: natural log of time after over time before.
+    """How far another time, such as the baseline's, moved at a step.
 
-    ``noise`` is the standard deviation of the move in the same unit; 0 if unknown.
+    Attributes:
+        log: natural log of the time after the step divided by the time before.
+        noise: standard deviation of ``log``; 0 if unknown.
     """
 
     log: float
@@ -90,11 +95,11 @@ class Move:
 
 @dataclass(frozen=True)
 class Step:
-    """One change of one series.
+    """A change of one series, with the commits and the data that may explain it.
 
     Attributes:
         series: the name of the series.
-        before, after: the last point before the change and the first point after the change.
+        before, after: the data of the last point before the change and of the first point after the change.
         size: natural log of the factor by which the series became *worse*. In every quantity, 0.05 is 5 % slower and
             −0.05 is 5 % faster.
         low, high: interval of ``size``.
@@ -102,15 +107,15 @@ class Step:
         first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
         good: newest measured commit that certainly lies before the change.
         between: commits that may be the culprit, oldest first. There are several if some were not measured, or if the
-            place of the step is uncertain. If ``unknown`` is set, only the measured commits.
+            place of the step is uncertain. If ``unknown`` is set, only the measured commits are listed.
         touched: the commits of ``between`` that touch the packages under test; ``None`` without a repository.
         unknown: why the commits from ``good`` to the last of ``between`` are unknown; "" if they are known.
         reported_at: commit at which the change was first reported.
         own, baseline: moves of the variant's own time and of the baseline's time; ``None`` if unknown.
         controls: moves of the run's controls ("copy", "matmul", "empty").
         left: log of the factor by which the newest level is worse than the level before the step; 0 if fully recovered.
-        unsettled: whether the points after the change agree on no level. ``low`` and ``high`` then enclose all of these
-            points, and ``size`` refers to their median.
+        unsettled: whether the points after the change scatter too much to give one level. Then ``low`` and ``high``
+            enclose all of these points, and ``size`` refers to their median.
         old, new: the numbers before and after a change of an exact quantity; ``None`` for other quantities.
     """
 
@@ -154,7 +159,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A fact with its two values as text. ``before`` is "" if only ``after`` is meaningful."""
+    """A fact that supports a cause: its name, and its values before and after the step.
+
+    ``before`` is "" if the fact has only one value, for example a commit.
+    """
 
     what: str
     before: str

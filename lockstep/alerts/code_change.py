@@ -1,7 +1,8 @@
 """Compare the machine code of two points.
 
-``Facts.code`` is a record's ``code`` (``lockstep.record.model.Code``) as the file holds it, so its form is not trusted.
-A value that is missing or has another type is unknown. Unknown values never count as equal.
+The functions take ``Facts.code``, which is read from a result file and therefore not trusted
+(``lockstep.record.model.Code`` describes its form). A value that is missing or has another type counts as unknown.
+Unknown values never count as equal.
 """
 
 from __future__ import annotations
@@ -12,24 +13,34 @@ from typing import Any
 
 from lockstep.alerts.change_facts import Evidence
 
-#: Reported numbers of a kernel, in this order, with their units.
+#: Numbers of a kernel whose changes are reported, in this order, with their units.
 _FIGURES = {"registers": "", "spills": " B", "shared": " B"}
 
 
 def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether both launch the same machine code, in the same order and way; False if unknown."""
+    """Return whether two points launch the same machine code in the same order and in the same way.
+
+    ``False`` if a fingerprint is unknown.
+    """
     ours, theirs = _fingerprints(before), _fingerprints(after)
     return ours is not None and ours == theirs
 
 
 def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether both launch the same kernels (two or more) in the same order, even if the host side differs."""
+    """Return whether two points launch the same two or more kernels in the same order.
+
+    The code that launches the kernels may differ. ``False`` if a fingerprint is unknown.
+    """
     ours, theirs = (_fingerprints({**code, "host": "any"}) for code in (before, after))
     return ours is not None and len(ours) > 1 and ours == theirs
 
 
 def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
-    """Return the changes of registers, spills, shared memory and instruction mix, and added or removed kernels."""
+    """Return what changed in the machine code, for people.
+
+    The evidence names added and removed kernels, and changes of registers, spills, shared memory and instruction mix.
+    It is empty if the machine code of a point is unknown.
+    """
     if not before or not after:
         return ()
     old, new = _kernels(before), _kernels(after)
@@ -65,7 +76,7 @@ def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
 
 
 def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the kernels by name. The second kernel of the same name becomes ``name (2)``."""
+    """Return the kernels by name. A second kernel of the same name gets the key ``name (2)``."""
     listed = code.get("kernels")
     seen: Counter[str] = Counter()
     found = {}
@@ -78,7 +89,10 @@ def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the fingerprints of the host side and of each kernel in order; ``None`` if a fingerprint is unknown."""
+    """Return the fingerprint of the launching code, then those of the kernels in order.
+
+    ``None`` if a fingerprint is unknown.
+    """
     kernels = code.get("kernels")
     if not isinstance(kernels, list | tuple):
         return None

@@ -1,7 +1,7 @@
 """Ask git for the commits between two commits, and which of them touch the packages under test.
 
-A range is used to name a culprit, so a range that git cannot see completely is unknown. A shallow clone lists the
-commits down to its boundary without a hint that more commits exist.
+A culprit is named from a range, so a range of which git knows only a part counts as unknown. For example, a shallow
+clone lists the commits down to its boundary and does not report that more commits exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lockstep.processes.git import Git
 
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
-#: Identity of a package that does not exist at a commit.
+#: Stands for the content of a package that does not exist at a commit.
 _ABSENT = ""
 
 #: Why the commits between two commits are unknown; "" if they are known.
@@ -30,10 +30,11 @@ Unknown = Literal["", "no repository", "shallow", "missing", "branches"]
 
 @dataclass(frozen=True)
 class Range:
-    """The commits between two commits.
+    """The commits that may have caused a change between an earlier and a later commit.
 
     Attributes:
-        commits: commits in the history of the later commit but not of the earlier one, parents first; () if unknown.
+        commits: the later commit and its ancestors, without the earlier commit and its ancestors. Parents come first.
+            () if unknown.
         parents: the parents of each commit.
         touched: the commits that change the packages under test; ``None`` if unknown.
         unknown: why the commits are unknown.
@@ -46,7 +47,7 @@ class Range:
 
 
 class Ranges:
-    """Ranges of commits of a repository.
+    """Answers which commits of a repository lie between two commits.
 
     Args:
         repo: a folder in the repository. Outside any repository every range is unknown.
@@ -63,19 +64,20 @@ class Ranges:
 
     @property
     def text(self) -> str:
-        """A text of everything that decides the ranges: repository, end of its history, packages."""
+        """A text that changes whenever another repository, another clone depth or other packages change the ranges."""
         boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
         return "\n".join((str(self._git.folder.resolve()), boundary, *self._packages))
 
     def learn(self, commits: Sequence[str]) -> None:
-        """Ask git for all unknown commits at once, instead of once for each range."""
+        """Find out which of these commits git does not know. One question to git is faster than one for each range."""
         lines = self._git.try_lines("cat-file", "--batch-check", given=commits)
         known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
         self._strange |= set(commits) - known
 
     def lacking(self, commits: Sequence[str]) -> str:
-        """Return a digest of the commits that git does not know, after ``learn``. If the digest changes, ranges
-        change.
+        """Return a digest of the commits that git does not know, which tells when stored ranges are out of date.
+
+        Call ``learn`` with these commits first.
         """
         return hashlib.sha256(" ".join(commit for commit in commits if commit in self._strange).encode()).hexdigest()[
             :32
@@ -98,32 +100,33 @@ class Ranges:
         return Range(tuple(parents), parents, self._touched(before, parents))
 
     def _cut(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> bool:
-        """Return whether the history ends within the range, so that git lists too few commits, or too many.
+        """Return whether a shallow history makes git list too few or too many commits.
 
-        If the history ends at ``before``, git does not know the ancestors of ``before``. git then lists ancestors that
-        it reaches by other paths. All of these paths lead to the root of the history, which has no parent.
+        git lists too few commits if the history ends within the range. It lists too many if the history ends at
+        ``before``: git then does not know the ancestors of ``before``, so it lists those that it reaches by other
+        paths. All of these paths lead to the root of the history, so a listed commit without a parent shows this case.
         """
         ends = self._shallow or frozenset()
         return any(commit in ends or (before in ends and not several) for commit, several in parents.items())
 
     def _touched(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-        """Return the commits whose packages differ from the packages of their parents; ``None`` if unknown.
+        """Return the commits that change the packages under test; ``None`` if unknown.
 
-        A merge whose packages equal those of one parent adds no change of its own. There is one exception: a merge may
-        take the packages from a branch that is older than ``before`` and changed nothing. Such a merge undoes the state
-        of ``before``.
+        A commit changes the packages if they differ from the packages of all parents. There is one exception: a merge
+        whose packages equal those of one parent also counts if it takes them from a branch that left the history before
+        ``before`` and did not change them. Such a merge undoes the packages' state at ``before``.
         """
         if not self._packages:
             return None
         commits = {*parents, *(parent for several in parents.values() for parent in several)}
         self._read_trees(commits)
         absent = [path for commit in commits for path in self._trees[commit] if path == _ABSENT]
-        # If no commit has a package, the package's name is wrong. A partial clone may lack the objects that name the
-        # content.
+        # If no commit has any package, the packages' names are wrong. In a partial clone, a package may only seem
+        # absent, because the objects that list it are missing.
         if len(absent) == len(commits) * len(self._packages) or (absent and self._partial):
             return None
         touched = []
-        # Commits whose packages equal the packages of ``before``, or come from a commit within the range.
+        # Commits whose packages equal those at ``before``, or follow from a change within the range.
         explained = {before}
         for commit, several in parents.items():
             tree = self._trees[commit]
@@ -136,7 +139,7 @@ class Ranges:
         return tuple(touched)
 
     def _read_trees(self, commits: Iterable[str]) -> None:
-        """Read the identities of the packages' contents at these commits."""
+        """Ask git for the object names of the packages at these commits; equal names mean equal contents."""
         new = sorted(set(commits) - self._trees.keys())
         asked = [f"{commit}:{path}" for commit in new for path in self._packages]
         # This format keeps git from opening the objects, which a partial clone may lack.
@@ -147,7 +150,7 @@ class Ranges:
 
     @cached_property
     def _shallow(self) -> frozenset[str] | None:
-        """Commits at which a shallow clone ends; ``None`` without a repository."""
+        """Commits at which a shallow clone ends, empty for a complete clone; ``None`` without a repository."""
         lines = self._git.try_lines("rev-parse", "--git-path", "shallow")
         if not lines:
             return None
@@ -158,5 +161,5 @@ class Ranges:
 
     @cached_property
     def _partial(self) -> bool:
-        """Whether the repository is a partial clone."""
+        """Whether the repository is a partial clone, which lacks objects until git fetches them."""
         return bool(self._git.try_lines("config", "--get-regexp", r"^remote\..*\.promisor$"))

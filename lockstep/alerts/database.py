@@ -1,8 +1,8 @@
-"""The database of the alerts: SQLite in the user's data folder by default, PostgreSQL by URL.
+"""Open the database of the alerts: a SQLite file in the user's data folder by default, or PostgreSQL by URL.
 
-Writing transactions exclude each other, by SQLite's ``BEGIN IMMEDIATE`` or a PostgreSQL advisory lock. So two processes
-that analyse the same results run one after the other, and the second process finds the changes of the first. A killed
-process leaves nothing half done, because its transaction never ended.
+Only one transaction writes at a time, by SQLite's ``BEGIN IMMEDIATE`` or a PostgreSQL advisory lock. So if two
+processes analyse the same results, the second finds the alerts of the first. If a process is killed, the database
+undoes its unfinished transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEAD = "0002"
 #: Seconds to wait for another writer.
 _PATIENCE = 30.0
 
-#: A number that no other program on the server is likely to use: "Lockstep" in ASCII.
+#: Number of the PostgreSQL advisory lock: "Lockstep" in ASCII, which other programs are unlikely to use.
 _ADVISORY_LOCK = int.from_bytes(b"Lockstep", "big")
 
 
@@ -65,7 +65,7 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a consistent view of the database, without waiting for writers."""
+        """Open a connection that sees one consistent state of the database. It does not wait for writers."""
         with self._errors_explained(), self._engine.connect() as connection, connection.begin():
             yield connection
 
@@ -90,7 +90,7 @@ class Database:
         with self._engine.connect() as connection:
             if _revision(connection) == HEAD:
                 return
-        # Imported here: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
+        # Imported here, because Alembic takes 0.2 s to import and most starts have nothing to migrate.
         import alembic.command
         import alembic.config
         from alembic.util import CommandError
@@ -103,7 +103,7 @@ class Database:
                 alembic.command.upgrade(config, "head")
         except CommandError as error:
             raise StateError(
-                f"the alert database at {self} was written by a newer Lockstep ({error}): update this one"
+                f"the alert database at {self} was written by a newer Lockstep ({error}): update Lockstep"
             ) from error
 
 
@@ -132,7 +132,7 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def settle(connection: Any, record: Any) -> None:
-        # The driver must not begin transactions by itself: a deferred transaction may fail at its first write.
+        # The driver must not begin transactions itself: it begins deferred ones, which may fail at their first write.
         connection.isolation_level = None
         keep_write_ahead_log(connection, _PATIENCE)
         connection.execute("PRAGMA foreign_keys = ON")

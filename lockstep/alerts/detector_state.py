@@ -1,9 +1,10 @@
-"""Store the state of the detector after the analysis of a machine. The next analysis filters only new points.
+"""Store the detector's state of a machine in files, so that the next analysis processes only new points.
 
-Each machine has two files. One file holds the detector as of some commits ago (``lockstep.detect.state_arrays``); it
-grows with the history and is written rarely. The other file holds the points since then, which are filtered again. Both
-files name the results that they belong to, and each series has a checksum of its points. A series is continued only if
-the checksum matches its first points. So the files may be deleted, belong to other results, or have several writers.
+Each machine has two files. The first holds the detector's state some commits ago (``lockstep.detect.state_arrays``). It
+grows with the history, so it is written rarely. The second holds the points since then, which are processed again. Both
+files name the results that they belong to, and hold a checksum of each series' points. The detector continues a series
+only if the checksum matches. So it does no harm if the files are deleted, belong to other results, or are written by
+several processes.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.state_arrays import Arrays, from_arrays, select, to_arrays, together
 from lockstep.processes.children import pool
 
-#: Series that are replayed together: their hypotheses fit into the processor's cache.
+#: Number of series that are processed together, chosen so that their hypotheses fit into the processor's cache.
 _BATCH = 500
 
-#: Writing the detector takes longer than filtering a commit, especially with a long history. The detector is written
-#: once for every ``_WRITE_EVERY`` commits of the history, and at the latest after ``_MOST_BEHIND`` new commits.
+#: The detector's state takes longer to write than a new commit takes to process, especially with a long history. The
+#: state of a short history is written after every new commit. Each ``_WRITE_EVERY`` commits of history allow one more
+#: new commit before the next write, up to ``_MOST_BEHIND`` new commits.
 _WRITE_EVERY, _MOST_BEHIND = 256, 8
 
 _NEEDED = {"of", "series.names", "series.check", "noise.variance"}
@@ -38,7 +40,7 @@ _NEEDED = {"of", "series.names", "series.check", "noise.variance"}
 
 @dataclass(frozen=True, eq=False)
 class MonitoredSeries:
-    """Names of the series of an analysis, and the monitor that has filtered the series."""
+    """The detector's monitor after it has processed all points, with the names of its series in the same order."""
 
     names: Sequence[str]
     monitor: Monitor
@@ -60,14 +62,14 @@ class Points:
 
 
 def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1) -> MonitoredSeries:
-    """Filter whole series and write the file. Series that the file knows are continued.
+    """Process whole series with the detector and write its state. Series that the file knows are continued.
 
     Args:
         path: the path of the file, which need not exist.
         of: the identity of the results, which ``extend`` compares.
         names: the names of the series, all different.
         trends: the trends of the same series, in the same order.
-        processes: the number of processes that share the work on series that the file does not know.
+        processes: the number of processes that share the series that the file does not know.
     """
     stored = _read(path)
     known = _known(stored, names, trends) if stored is not None else {}
@@ -81,7 +83,7 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
             _catch_up(monitor, [trends[place] for place in known])
             parts.append(to_arrays(monitor))
     fresh = [place for place in range(len(trends)) if place not in known]
-    # A batch holds series of similar length: a replay is fastest while all of its series continue.
+    # Put series of similar length into a batch, because a batch takes as long as its longest series.
     fresh.sort(key=lambda place: len(trends[place]))
     batches = [fresh[start : start + _BATCH] for start in range(0, len(fresh), _BATCH)]
     jobs = [[trends[place] for place in batch] for batch in batches]
@@ -97,7 +99,7 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
 
 
 def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> MonitoredSeries | None:
-    """Add commits to the state in the files.
+    """Process the points of new commits, starting from the state in the files, and write the new state.
 
     Args:
         path: the path of the file.
@@ -132,7 +134,7 @@ def is_current(path: Path, of: str) -> bool:
 
 
 def noise_scales(path: Path, of: str) -> dict[str, float]:
-    """Return the run-to-run noise (standard deviation of the logarithm) of each series; NaN if unknown.
+    """Return the run-to-run noise (standard deviation of the logarithm) by the name of each series; NaN if unknown.
 
     Raises:
         ValueError: the files are damaged, or belong to other results.
@@ -146,7 +148,7 @@ def noise_scales(path: Path, of: str) -> dict[str, float]:
 
 
 def analyses(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
-    """Return the analyses of these series.
+    """Return the detector's analysis of each of these series: noise, levels and changes.
 
     Raises:
         ValueError: the files are damaged, or belong to other results.
@@ -174,7 +176,7 @@ def _recent(path: Path) -> Path:
 def _loaded(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]]:
     stored = _load(path, of)
     if stored is None:
-        raise ValueError(f"{path} is not of these results, or damaged")
+        raise ValueError(f"{path} belongs to other results, or is damaged")
     return stored
 
 
@@ -197,7 +199,10 @@ def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] |
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Map the detector's arrays, so that only used parts are read; ``None`` if the file is missing or damaged."""
+    """Map the detector's arrays into memory, which reads only the parts that are used.
+
+    ``None`` if the file is missing or damaged.
+    """
     try:
         return mapped(path, own=True)
     except (OSError, ValueError, zipfile.BadZipFile):
@@ -214,7 +219,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _state(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays that belong to the detector itself."""
+    """Return the arrays of the detector's state, without those that describe the file."""
     return {name: array for name, array in arrays.items() if name != "of" and not name.startswith("series.")}
 
 
@@ -239,7 +244,7 @@ def _write_recent(path: Path, after: str, of: str, since: Sequence[Points], scal
 
 
 def _known(stored: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[int, int]:
-    """Map the index of each series whose first points are in the file to the series' row in the file."""
+    """Find the series that the file can continue. Return, by the index of such a series, its row in the file."""
     try:
         lengths = stored["detector.length"].tolist()
         entries = zip(_names(stored), lengths, stored["series.check"].tolist(), strict=True)
@@ -261,7 +266,7 @@ def _check(trend: Trend, length: int) -> tuple[int, int]:
 
 
 def _checks(before: Ints, since: Sequence[Points]) -> Ints:
-    """Return the checksums ``before``, extended by the points ``since``."""
+    """Return the checksums of all points, given those without the points ``since``."""
     checks = [tuple(pair) for pair in before.tolist()]
     for points in since:
         values, errors = points.values.tobytes(), points.errors.tobytes()
@@ -272,7 +277,7 @@ def _checks(before: Ints, since: Sequence[Points]) -> Ints:
 
 
 def _catch_up(monitor: Monitor, trends: Sequence[Trend]) -> None:
-    """Filter the points of ``trends`` that the monitor does not have yet."""
+    """Give the monitor the points of ``trends`` that it has not processed yet."""
     start = monitor.detector.length.copy()
     lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
     known = any(trend.errors is not None for trend in trends)

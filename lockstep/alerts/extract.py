@@ -1,4 +1,7 @@
-"""Turn changes of a series into steps. A step has the facts of both sides, the commits in between, and other moves."""
+"""Turn the detector's changes into steps, which add the data that may explain a change.
+
+These data are the facts before and after the change, the commits in between, and the moves of other times.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from lockstep.detect.trend import Better
 from lockstep.history.model import Floats, Point, Run, Series, Trend
 from lockstep.history.snapshot import Results
 
-#: Number of points on each side of a change for judging the moves of other quantities.
+#: Number of points before and after a change whose medians give the moves of other times, and the levels.
 WINDOW = 5
 
-#: Facts of our provenance (``lockstep.record.provenance.host_facts``), grouped by the meaning of a difference.
+#: Host facts (``lockstep.record.provenance.host_facts``) whose change means another machine or another protocol.
 _MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
 _PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
 
-#: asv's descriptions of a machine.
+#: Facts about a machine that asv itself records.
 _ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
 
 
@@ -48,7 +51,7 @@ class StepBuilder:
         self._shared: dict[Hashable, Facts] = {}
 
     def step(self, followed: Followed, change: Change) -> Step:
-        """Return a change as a step."""
+        """Add to a change of a series the data that may explain it."""
         trend = followed.trend
         # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)
@@ -84,7 +87,7 @@ class StepBuilder:
         commit = self._commits[int(trend.commit[index])].hash
         run = self._results.runs[int(trend.run[index])]
         version = self._results.versions[int(trend.version[index])]
-        # Our own number of samples depends on the sequential stop; other projects configure theirs.
+        # A suite of Lockstep takes samples until a stop rule ends them, so their number is not a setting.
         chosen = {} if trend.benchmark.measured else {"number": trend.number[index], "repeat": trend.repeat[index]}
         sampling = {name: int(value) for name, value in chosen.items() if value > 0}
         ours = trend.series if trend.benchmark.ours else None
@@ -104,8 +107,9 @@ class StepBuilder:
         return self._shared[asked]
 
     def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
-        """Return the code of the series' record. For a ratio the baseline's code is included, since both decide the
-        ratio.
+        """Return the machine code of the series at a commit; ``None`` if unknown.
+
+        The code for a ratio includes the baseline's kernels, because they affect the ratio as well.
         """
         point = self._at(commit).get(series)
         code = _read(point)
@@ -136,10 +140,10 @@ class StepBuilder:
 
 
 def levels(results: Results, series: SeriesName, before: str, after: str) -> tuple[float, float]:
-    """Return the natural logs of two levels: up to commit ``before``, and from commit ``after`` on.
+    """Return the levels of a series up to commit ``before`` and from commit ``after`` on, as natural logs.
 
-    A level is the median of ``WINDOW`` points. More is worse: a speedup counts as the log of its inverse. NaN without
-    points.
+    A level is the median of at most ``WINDOW`` points; NaN without points. More is worse, so the level of a speedup is
+    the log of its inverse.
     """
     place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
     of = {
@@ -156,7 +160,10 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
 
 
 def worse_log(trend: Trend) -> Floats:
-    """Return the natural log of each number, with the sign that makes more worse; NaN where there is no number."""
+    """Return the natural log of each number, negated if a higher number is better. So more is always worse.
+
+    NaN where a point has no number.
+    """
     if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
         return -trend.log_ratio
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -165,7 +172,7 @@ def worse_log(trend: Trend) -> Floats:
 
 
 def sized(step: Step, better: Better, change: Change) -> Step:
-    """Return the step with updated values of the fields that may change with every later point."""
+    """Return the step with the size, interval and confidence of ``change``, which later points may alter."""
     worse = -1.0 if better == "higher" else 1.0
     low, high = sorted((worse * change.low, worse * change.high))
     size, left = worse * change.size, worse * change.left
@@ -200,7 +207,7 @@ def _hardware(run: Run) -> dict[str, str]:
 
 
 def _move(seconds: Floats | None, before: slice, after: slice) -> Move | None:
-    """Return the distance of two medians, and its standard error from the scatter around the medians."""
+    """Return how far the median of a time moved between two stretches of points; ``None`` if unknown."""
     return None if seconds is None else _apart(seconds[before], seconds[after])
 
 
@@ -208,8 +215,8 @@ def _apart(before: Floats, after: Floats) -> Move | None:
     sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (before, after)]
     if not all(side.size for side in sides):
         return None
-    # 1.4826 turns the median absolute deviation into a standard deviation. The deviation is uncertain for a few points,
-    # so both stretches share one estimate.
+    # The factor 1.4826 turns a median absolute deviation into a standard deviation. Both stretches share one estimate,
+    # because an estimate from a few points is uncertain.
     apart = np.concatenate([side - np.median(side) for side in sides])
     scatter = 1.4826 * float(np.median(np.abs(apart)))
     error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))

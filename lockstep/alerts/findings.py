@@ -1,7 +1,8 @@
 """Give the pages the findings of the latest analysis.
 
-The detector takes seconds and hundreds of megabytes, so it never runs in the process that serves pages. Without
-findings, an analysis is requested and pages say that findings are pending. ``version`` changes when findings arrive.
+The detector takes seconds and hundreds of megabytes, so it never runs in the process that serves pages. If findings are
+missing, an analysis is requested and pages say that findings are pending. When findings arrive, ``Findings.version``
+changes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_threshol
 
 
 class Findings:
-    """Findings of each machine.
+    """Gives the pages the findings of each machine, and requests an analysis if they are missing.
 
     Args:
         cache: the store's cache folder, see ``Store.cache``.
-        repo: a folder in the git repository that knows which commits lie between two.
+        repo: a folder in the git repository whose commits are measured.
         packages: folders of the packages under test, relative to the repository's root.
         thresholds: the file of thresholds; ``None`` for the default thresholds.
         runner: the runner that analyses results without findings; ``None`` if another process analyses them.
@@ -45,14 +46,17 @@ class Findings:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The current thresholds; the defaults if the file cannot be read, which the analysis reports."""
+        """The thresholds now in the file. If the file cannot be read, the defaults; the analysis reports the error."""
         try:
             return _thresholds(self._file, self._file.stat().st_mtime_ns) if self._file else Thresholds()
         except (OSError, ThresholdsError):
             return Thresholds()
 
     def of_machine(self, results: Results, machine: str) -> MachineFindings | None:
-        """Return the findings of a machine; ``None`` if they do not exist yet, and for an unknown machine."""
+        """Return the findings of a machine; ``None`` if the machine is unknown or not yet analysed.
+
+        If it is not yet analysed, the call requests an analysis.
+        """
         if machine not in results.machines:
             return None
         stamp = self._stamp(results)
@@ -60,7 +64,8 @@ class Findings:
             try:
                 return _read_findings(results, self._files, self._key(results), machine, stamp)
             except (OSError, ValueError):
-                # Damaged, or deleted by an analysis of newer results. Deleting "done" requests a new analysis.
+                # The file is damaged, or an analysis of newer results has deleted it. Without the "done" file, the next
+                # request starts an analysis.
                 self._files.done(self._key(results)).unlink(missing_ok=True)
         self.request_analysis(results)
         return None
@@ -77,8 +82,9 @@ class Findings:
 
     @property
     def trouble(self) -> str:
-        """Return why the analysis fails or is stale; "" if there is no trouble, or if another process runs the
-        analysis.
+        """Notice that the analysis fails or that its findings are stale; "" if neither is known.
+
+        Without a runner, nothing is known.
         """
         return self._analyst.status.text if self._analyst else ""
 
