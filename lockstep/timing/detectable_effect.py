@@ -19,7 +19,7 @@ def detectable(epochs: Sequence[float]) -> float:
     effects"). The test compares the measurement with a history that is known much better than the measurement.
 
     Args:
-        epochs: mean log ratio of each epoch.
+        epochs: logarithm of the number of each epoch.
     """
     if len(epochs) < 2:
         return math.inf
@@ -40,7 +40,7 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
     """Return how many epochs are needed to detect a relative change of ``effect``.
 
     Args:
-        epochs: mean log ratio of each epoch so far, which give the spread; the result is None for fewer than two.
+        epochs: logarithm of the number of each epoch so far; the result is None for fewer than two.
         effect: the relative change.
     """
     if len(epochs) < 2:

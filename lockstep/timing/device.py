@@ -199,7 +199,7 @@ class CudaDevice:
         return _Graph(functools.partial(self._clock.replay, graph), tuple(calls))
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
-        """Time each replay with events. The host enqueues all replays before it waits, so the GPU never idles."""
+        """Time each replay with events. The host enqueues all replays before it waits."""
         if self._stamps is None:
             self._stamps = Stamps(self.torch_device)
         count = len(replays)

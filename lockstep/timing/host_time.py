@@ -75,7 +75,7 @@ class CudaSpinner:
         torch.cuda.synchronize()
 
     def _rate(self) -> float:
-        """Return how many cycles the spinning kernel counts in a second, at the clock that the GPU has now."""
+        """Return how many cycles the spinning kernel counts in a second, under the load of the previous rounds."""
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         self._spin(_PROBE_CYCLES)
