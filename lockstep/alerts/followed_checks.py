@@ -1,7 +1,7 @@
-"""Follow the results of checks: errors, and whether two calls give the same bits.
+"""Find changes in the results of correctness checks: the error, and whether two calls give the same bits.
 
-The store has no series of checks: their results are stored with the points of latencies. All cache states of a case
-share one check, so the first cache state is followed for all.
+The store has no separate series for checks, because their results are stored with the points of latencies. All cache
+states of a case share one check, so only the check of the first cache state is followed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lockstep.history.model import STATES, Floats, Series, SeriesKey, Trend
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 
-#: Series that are read at once. A point takes a hundred bytes.
+#: Number of series that are read at once, which limits memory: a point takes a hundred bytes.
 _AT_ONCE = 500
 
 _COLUMNS = ("check_error", "deterministic")
@@ -30,13 +30,13 @@ _COLUMNS = ("check_error", "deterministic")
 
 @dataclass(frozen=True)
 class Checks:
-    """The state of a machine's checks.
+    """The changes in the checks of a machine, and the state from which the next analysis continues.
 
     Attributes:
-        changed: the series that changed, with their changes, by row.
-        state: a list of numbers for each followed latency, by the latency's number as text: mean logarithm of the
-            errors since the last change; number of these errors; 1 if deterministic, 0 if not, −1 if unknown; number of
-            consecutive checks with equal bits.
+        changed: the series of checks that changed, with their changes, by row.
+        state: for each followed latency, by its number as text, a list of four numbers: the mean logarithm of the
+            errors since the last change; the number of these errors; 1 if the variant is deterministic, 0 if not, −1 if
+            unknown; the number of newest consecutive checks with equal bits.
     """
 
     changed: Mapping[str, tuple[Followed, Sequence[Change]]]
@@ -44,7 +44,7 @@ class Checks:
 
 
 def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[str, str]) -> Checks:
-    """Find the changes of all checks.
+    """Find the changes in all checks of a machine, from all of its points.
 
     Args:
         results: the results that hold the points.
@@ -80,13 +80,15 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
 def continued(
     state: Mapping[str, Sequence[float]], results: Results, machine: str, more: int
 ) -> Mapping[str, Sequence[float]] | None:
-    """Return ``Checks.state`` with the newest commits added; ``None`` if one of their checks may be a change.
+    """Return ``Checks.state`` after the newest commits, without reading older points.
+
+    ``None`` if one of the new checks may be a change. Then ``follow_checks`` has to read all points.
 
     Args:
-        state: the state without these commits.
+        state: the state before the newest commits.
         results: the results that hold the commits.
         machine: the machine of the checks.
-        more: the number of the commits.
+        more: the number of the newest commits.
     """
     if not any(one.ours for one in results.benchmarks.values()):
         return state
@@ -107,7 +109,7 @@ def continued(
 
 
 def _extend(entry: list[float], error: float, same: float) -> bool:
-    """Add one check to a state in place. Return False if the check may be a change."""
+    """Add one check to the state of a latency, in place. Return ``False`` if the check may be a change."""
     if not math.isnan(error):
         own = math.log(max(error, ROUNDING))
         if not entry[1] or abs(own - entry[0]) >= PART * STEP:
@@ -117,7 +119,8 @@ def _extend(entry: list[float], error: float, same: float) -> bool:
     if math.isnan(same):
         return True
     agreeing = entry[3] + 1 if same else 0
-    # A nondeterministic variant becomes deterministic again after some checks. Then all checks are read again.
+    # A nondeterministic variant counts as deterministic again after ``AGREEING`` consecutive checks with equal bits.
+    # That is a change.
     if entry[2] < 0 or (entry[2] == 1 and not same) or (entry[2] == 0 and agreeing >= AGREEING):
         return False
     entry[3] = agreeing
@@ -134,7 +137,7 @@ def _bits(same: Floats) -> tuple[float, float]:
 
 
 def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesKey, Trend]:
-    """Return one latency for each variant and case of our suites, by its key without the cache state."""
+    """Return one latency for each variant and case of Lockstep's suites, by its key without the cache state."""
     found: dict[SeriesKey, Trend] = {}
     for trend in trends:
         if trend.benchmark.ours and not trend.benchmark.is_ratio:
@@ -145,7 +148,10 @@ def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesKey, Trend]:
 
 
 def _read(results: Results, trends: Sequence[Trend]) -> Iterator[tuple[Trend, Floats, Floats]]:
-    """Yield each trend, the errors of its points, and whether they are deterministic (1 or 0); NaN if unknown."""
+    """Yield each trend with the results of the checks at its points: errors, and 1 if deterministic or 0 if not.
+
+    A result is NaN if unknown.
+    """
     for first in range(0, len(trends), _AT_ONCE):
         some = trends[first : first + _AT_ONCE]
         machine = some[0].series.machine

@@ -1,9 +1,9 @@
-"""Choose the series that are followed for alerts, and split their points by benchmark version.
+"""Choose the series in which the detector looks for changes, and split their points by benchmark version.
 
-A variant of one of our suites is followed by its paired speedup, which is far more certain than its latency. The
-baseline has no ratio and is followed by its latency. So a machine that slows down is reported once, by the baselines,
-and not by every kernel. The time behind a fixed kernel is followed by its ratio as well. Other costs, exact quantities
-and benchmarks of other projects are followed by their numbers.
+For a variant of a Lockstep suite, the paired speedup is followed, because it is far more certain than the latency. The
+baseline has no speedup, so its latency is followed. If a machine becomes slower, its baselines therefore report it
+once, and its other variants do not. The time behind a fixed kernel is also followed as a ratio. Other costs, exact
+quantities and benchmarks of other projects are followed by their numbers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """A series as input of the detector, with the data that explain its changes.
+    """A series under one benchmark version, as input of the detector, with the latencies that may explain its changes.
 
     Attributes:
         name: the name of the series.
-        trend: the points of one benchmark version that have a number, oldest first.
-        values: the same points for the detector: one value for each point of ``trend``.
+        trend: the points of the benchmark version that have a number, oldest first.
+        values: the numbers for the detector, one for each point of ``trend``.
         own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN if unknown;
             ``None`` for benchmarks of other projects.
         place: the index of the benchmark version, in the order of first appearance.
@@ -50,29 +50,31 @@ class Followed:
 
     @property
     def row(self) -> str:
-        """Key that is unique among the followed series of a machine."""
+        """Key of the series and its benchmark version, unique on a machine."""
         return row_of(self.name, self.place)
 
     @property
     def exact(self) -> bool:
-        """Whether the numbers are reported as they are, without an interval."""
+        """Whether the quantity is exact: it has no noise, so every difference is a change."""
         return self.trend.benchmark.exact or self.name.quantity in CHECKED
 
 
 def row_of(name: SeriesName, index: int) -> str:
-    """Return ``Followed.row``. ``index`` is the index of the benchmark version, in the order of first appearance."""
+    """Return the key ``Followed.row``; ``index`` is ``Followed.place``."""
     return json.dumps([*astuple(name), index])
 
 
 def name_in(row: str) -> SeriesName:
-    """Return the name of the series that a row belongs to."""
-    # Series share most of these texts. Interned texts are one object in memory.
+    """Return the name of the series from its key ``Followed.row``."""
+    # Interned texts save memory, because series share most of their texts.
     return SeriesName(*map(sys.intern, json.loads(row)[:-1]))
 
 
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
-    """Return the name of a series. For another project's benchmark, the case is the parameters and the variant the
-    last name.
+    """Return the name that alerts use for a series of the store.
+
+    For another project's benchmark, the variant is the last part of the benchmark's name, and the case consists of the
+    parameters.
     """
     suite, family = benchmark.suite, benchmark.family
     if benchmark.of_suite:
@@ -82,10 +84,13 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
 
 
 def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed]:
-    """Select the series to follow from all trends of a machine, once for each benchmark version.
+    """Select the series to follow, one entry for each benchmark version. Old versions come first.
 
-    A change found under an old version stays valid under a new one, so old versions come first. ``baselines`` maps
-    each of our suites to its baseline.
+    Old versions are included, because a change found under an old version stays valid.
+
+    Args:
+        trends: all trends of a machine.
+        baselines: the baseline of each Lockstep suite, by suite.
     """
     ours = {name_of(trend.series, trend.benchmark): trend for trend in trends if trend.benchmark.measured}
     pairs = {quantity: pair for pair in PAIRED.items() for quantity in pair}
@@ -109,7 +114,7 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
 
 
 def by_version(trend: Trend) -> list[Trend]:
-    """Split the points that have a number by benchmark version, in the order of first appearance."""
+    """Return one trend per benchmark version with only the points that have a number, by first appearance."""
     numbers = _numbers(trend)
     versions = list(dict.fromkeys(trend.version[numbers].tolist()))
     return [select(trend, numbers & (trend.version == version)) for version in versions]
@@ -120,7 +125,7 @@ def _numbers(trend: Trend) -> Mask:
 
 
 def select(trend: Trend, mask: Mask) -> Trend:
-    """Return the trend with the points that the mask selects."""
+    """Return the trend with only the points that the mask selects."""
     arrays = {
         field: getattr(trend, field)[mask]
         for field in Trend.__dataclass_fields__
@@ -130,12 +135,12 @@ def select(trend: Trend, mask: Mask) -> Trend:
 
 
 def paired_numbers(points: Trend) -> bool:
-    """Return whether every point has a paired ratio. asv's file holds a median of ratios, which is less certain."""
+    """Return whether every point has a paired ratio. Otherwise only asv's median of ratios is usable for all points."""
     return points.benchmark.is_ratio and bool(np.isfinite(points.log_ratio).all())
 
 
 def values_of(points: Trend, paired: bool) -> Values:
-    """Return the numbers for the detector: paired ratios with their errors, or the values."""
+    """Return the numbers for the detector: the paired ratios with their errors if ``paired``, else the plain values."""
     better: Better = "higher" if points.benchmark.higher_is_better else "lower"
     if points.benchmark.exact:
         return Values(positive(points.value), None, better)
@@ -145,7 +150,7 @@ def values_of(points: Trend, paired: bool) -> Values:
 
 
 def newest_baselines(results: Results, machine: str) -> dict[Series, str]:
-    """Return the baseline of each of our series at its newest point, "" for none; empty for other projects."""
+    """Return the baseline at the newest point of each series of Lockstep's suites, "" for a series without one."""
     if not any(benchmark.ours for benchmark in results.benchmarks.values()):
         return {}
     newest = results.latest(machine)
@@ -153,8 +158,9 @@ def newest_baselines(results: Results, machine: str) -> dict[Series, str]:
 
 
 def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the baseline that most series of a suite name. ``named`` holds one pair (suite, baseline or "") per
-    series.
+    """Return the baseline that most series of a suite name, by suite.
+
+    ``named`` holds a pair for each series: the suite, and the baseline or "".
     """
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for suite, baseline in named:
@@ -164,7 +170,7 @@ def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _at(latency: Trend | None, points: Trend) -> Floats | None:
-    """Return the latency at the commits of ``points``; NaN where unknown."""
+    """Return the numbers of ``latency`` at the commits of ``points``, in seconds; NaN where unknown."""
     if latency is None:
         return None
     known = dict(zip(latency.commit.tolist(), latency.value.tolist(), strict=True))

@@ -1,7 +1,8 @@
-"""Find series that stopped, silent machines, and benchmarks that vanished or changed their version.
+"""Find series that stopped, silent machines, and benchmarks that vanished, were renamed or changed their version.
 
-A regression that is not measured is not found, so these are alerts as well. A run of one family alone does not mean
-that other families stopped. So a commit counts only for the families measured at the commit.
+These are alerts as well, because a regression of a series that is no longer measured stays hidden. Many runs measure
+only one family, which does not mean that the other families stopped. So a commit counts only for the families that were
+measured at it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from lockstep.alerts.attribution import Cause
 from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert, Topic
 
-#: Third person of each verb in the texts.
+#: The third person singular of each verb phrase in the texts.
 THIRD_PERSON = {"fail": "fails", "report nothing": "reports nothing"}
 
-#: Commits without a number after which a series counts as stopped. A series that fails is reported at once.
+#: Number of measured commits without a number after which a series counts as stopped. A series that fails is reported
+#: at its first failure.
 PATIENCE = 3
 
 #: Days without a result after which a machine counts as silent.
@@ -39,7 +41,7 @@ ReportState = Literal["number", "failed", "na"]
 
 @dataclass(frozen=True)
 class Reports:
-    """The reports of one series, oldest first.
+    """What a series reported at each commit, oldest first: a number, a failure, or that it does not apply.
 
     Attributes:
         series: the name of the series.
@@ -55,24 +57,25 @@ class Reports:
 
     @property
     def last_number(self) -> int | None:
-        """Position of the newest number; ``None`` if the series never had a number."""
+        """Position of the newest commit with a number; ``None`` if the series never had a number."""
         return next((c for c, s in zip(self.commits[::-1], self.states[::-1], strict=True) if s == "number"), None)
 
     @property
     def benchmark(self) -> tuple[str, str]:
-        """Suite and variant. Benchmarks vanish or are renamed as a whole."""
+        """Suite and variant, which identify the benchmark. All of its series vanish or are renamed together."""
         return self.series.suite, self.series.variant
 
 
 @dataclass(frozen=True)
 class MachineReports:
-    """The reports of a machine's series.
+    """What all series of a machine reported, and when.
 
     Attributes:
         commits: hash and date (ms since 1970) of the machine's commits, oldest first.
         measured_at: time of the newest measurement, ms since 1970.
-        measured: by family, ascending positions of the commits that measured some series of the family. With
-            ``measured``, a series may leave out a report that equals both the previous and the next report.
+        measured: ascending positions of the commits at which a series of the family was measured, by family. A series
+            may leave out a report that equals both the previous and the next one, because ``measured`` lists its
+            commit.
     """
 
     machine: str
@@ -96,9 +99,9 @@ def freshness(reports: MachineReports, now: int) -> list[Alert]:
 
 
 def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
-    """Return the machines that are silent while another machine continued to measure.
+    """Return the machines that stopped measuring while another machine continued.
 
-    If all machines stopped at once, none is dead: the results are a history that is analysed later.
+    If all machines stopped at about the same time, none is dead, because the results may be an old history.
 
     Args:
         measured_at: newest measurement of each machine, ms since 1970; 0 if unknown.
@@ -108,7 +111,7 @@ def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
 
 
 class _Found:
-    """Search for freshness alerts on one machine."""
+    """Searches the reports of one machine for freshness alerts."""
 
     def __init__(self, reports: MachineReports) -> None:
         self.reports = reports
@@ -132,9 +135,7 @@ class _Found:
         }
 
     def stopped(self) -> Iterable[Alert]:
-        """Yield alerts for series without a number while the rest of their benchmark continues, one per family and
-        commit.
-        """
+        """Yield an alert for each family and commit at which series stopped while their benchmark continued."""
         groups: dict[tuple[str, int], dict[str, list[Reports]]] = defaultdict(lambda: defaultdict(list))
         for name, members in self.by_benchmark.items():
             for report in members if name not in self.gone else ():
@@ -155,7 +156,9 @@ class _Found:
             yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")
 
     def vanished(self) -> Iterable[Alert]:
-        """Yield alerts for benchmarks that vanished; "renamed" if another benchmark continues the same cases."""
+        """Yield alerts for benchmarks that ended. The topic is "renamed" if another benchmark continues the same cases,
+        else "vanished".
+        """
         groups: dict[tuple[str, int, Topic], list[str]] = defaultdict(list)
         for name, last in sorted(self.gone.items()):
             members = self.by_benchmark[name]
@@ -169,7 +172,7 @@ class _Found:
             yield self._alert(topic, family, last, first, text if topic == "vanished" else _names(names))
 
     def versions(self) -> Iterable[Alert]:
-        """Yield alerts for benchmarks whose newest change of version starts a new series."""
+        """Yield alerts for the newest change of each benchmark's version, at which a new series starts."""
         groups: dict[tuple[str, int, int], set[str]] = defaultdict(set)
         for report in self.reports.series:
             pairs = list(zip(report.commits, report.versions, strict=True))
@@ -183,8 +186,13 @@ class _Found:
             yield replace(alert, cause=Cause("protocol", text))
 
     def _heir(self, members: Sequence[Reports], last: int) -> tuple[str, str] | None:
-        """Return the benchmark of the same family and cases that began when this benchmark ended; ``None`` if none
-        did.
+        """Return the benchmark that continues an ended benchmark under another name; ``None`` if there is none.
+
+        It has the same family and cases, and begins at the next commit at which the family was measured.
+
+        Args:
+            members: the reports of the ended benchmark.
+            last: the position of its last commit.
         """
         family = members[0].series.family
         cases = {(report.series.case, report.series.l2) for report in members}
@@ -196,7 +204,7 @@ class _Found:
         return None
 
     def _later(self, family: str, position: int) -> int:
-        """Return the number of commits after the position at which the family was measured."""
+        """Return at how many commits after ``position`` the family was measured."""
         measured = self.measured[family]
         return len(measured) - bisect_right(measured, position)
 
@@ -223,7 +231,7 @@ class _Found:
         )
 
 
-#: A change that is older than both limits belongs to history and is not reported at its discovery.
+#: A change that is older than both limits is recorded without a report, because it is history when it is found.
 OLD_COMMITS = 30
 OLD_DAYS = 30
 

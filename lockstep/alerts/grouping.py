@@ -1,7 +1,7 @@
 """Group the changes of one family on one machine whose commit ranges overlap into one alert.
 
-A commit that slows a kernel shows in dozens of cases, each with a slightly different commit range. Together they are
-one event for the reader of a message. The alert's range is what all cases share, and no case has a narrower one.
+A commit that slows a kernel changes dozens of cases, and each case has a slightly different commit range. A reader
+wants one message for all of them. The range of the alert consists of the commits that the ranges of all cases share.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lockstep.record.quantity import APART
 
 @dataclass(frozen=True)
 class ReportedStep:
-    """A reported step, with the results of the thresholds and the calendar.
+    """A step that passed the thresholds, with its owner, its age and its waiver.
 
     Attributes:
         step: the change.
@@ -29,7 +29,7 @@ class ReportedStep:
         since: date of the step's last possible culprit, ms since 1970.
         small: log of the factor within which a series counts as back at its old level.
         old: whether the step is too old to be reported.
-        waiver: why no action is needed, see ``Alert``.
+        waiver: why the step needs no action; ``None`` if it has no waiver.
     """
 
     step: Step
@@ -48,7 +48,7 @@ class ReportedStep:
 
 @dataclass
 class _Group:
-    """Steps whose ranges share a commit."""
+    """Steps whose commit ranges share a commit."""
 
     end: int
     steps: list[ReportedStep] = field(default_factory=list)
@@ -59,11 +59,12 @@ def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Aler
 
     Args:
         steps: the steps of any machines and families.
-        order: all commits, oldest first. The order gives the good commit before a range that several series narrow.
+        order: all commits, oldest first. If several series narrow a range, the order decides which of their good
+            commits is the newest before the range.
     """
     position = {commit: index for index, commit in enumerate(order)}
-    # A wrong result does not concern time, and a slow host is not a slow kernel. So each forms a group apart from
-    # slowdowns in the same commits.
+    # A wrong result is not a slowdown, and a slow host is not a slow kernel. So these form groups of their own even if
+    # the same commits caused them.
     families: dict[tuple[str, str, str], list[ReportedStep]] = defaultdict(list)
     for reported in steps:
         series = reported.step.series
@@ -77,8 +78,10 @@ def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Aler
 
 
 def _gather(steps: Iterable[ReportedStep]) -> list[_Group]:
-    """Return the fewest groups whose ranges share a commit. In the order of ends, a range joins if it holds the
-    group's end.
+    """Divide steps into the fewest groups in which all ranges share a commit.
+
+    The ranges are taken in the order of their ends. A range joins the newest group if it contains the end of the
+    group's first range.
     """
     groups: list[_Group] = []
     for reported in sorted(steps, key=lambda reported: (reported.step.last, reported.step.first)):
@@ -97,7 +100,7 @@ def _alert(machine: str, family: str, steps: Sequence[ReportedStep], position: M
         for reported in sorted(steps, key=lambda reported: (sign * reported.step.size, reported.step.series))
     )
     worse = members[: len(slower)]
-    # An unknown range has only its measured commits, so it must not narrow a known range.
+    # An unknown range lists only measured commits, so it must not narrow a known range.
     sure = [reported for reported in steps if not reported.step.unknown] or steps
     narrowest = min(sure, key=lambda reported: len(reported.step.between))
     shared = set.intersection(*(set(reported.step.between) for reported in sure))
@@ -148,12 +151,12 @@ def _member(reported: ReportedStep) -> Member:
 
 
 def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unknown) -> Cause:
-    """Return the cause with the largest share of the change, with the sentence of its worst series."""
+    """Return the cause that explains the largest part of the change, with the sentence of its worst series."""
     weight: dict[Kind, float] = defaultdict(float)
     for member in members:
         weight[member.cause.kind] += abs(member.size)
     if not unknown and len(weight) > 1:
-        # Other series of the group know the range.
+        # Another series of the group has a known range, so the alert's range is known.
         weight.pop("unknown range", None)
     kind = max(weight, key=lambda kind: weight[kind])
     cause = next(member.cause for member in members if member.cause.kind == kind)
@@ -161,13 +164,13 @@ def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unkn
 
 
 def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
-    """Return the cause without evidence of commits outside the range."""
+    """Return the cause without the evidence that names commits outside the alert's range."""
     left = tuple(fact for fact in cause.evidence if fact.what != "commit" or fact.after in commits)
     return replace(cause, evidence=left) if len(left) < len(cause.evidence) else cause
 
 
 def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Narrow the range of each alert by alerts of the same family and commit on other machines."""
+    """Narrow the range of each alert by the alerts of the same family on other machines that share a commit with it."""
     at: dict[tuple[str, Topic, str], list[Alert]] = defaultdict(list)
     for alert in alerts:
         for commit in _culprits(alert):
@@ -196,7 +199,13 @@ def _culprits(alert: Alert) -> tuple[str, ...]:
 
 
 def _latest_before(candidates: Sequence[str], commits: Sequence[str], position: Mapping[str, int]) -> str:
-    """Return the newest candidate that lies before the range; "" if there is none. Candidates are known to be good."""
+    """Return the newest candidate that lies before the range; "" if there is none.
+
+    Args:
+        candidates: commits that are known to be good.
+        commits: the commits of the range.
+        position: the position of each commit in the history.
+    """
     bound = min((position[commit] for commit in commits if commit in position), default=0)
     good = [commit for commit in candidates if position.get(commit, bound) < bound]
     return max(good, key=lambda commit: position[commit], default="")

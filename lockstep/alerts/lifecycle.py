@@ -1,4 +1,4 @@
-"""The states of an alert: new, acknowledged, muted, resolved, reopened, and the actions that change them.
+"""Define the states of an alert (new, acknowledged, muted, resolved, reopened) and the actions that change the state.
 
 ::
 
@@ -38,19 +38,22 @@ _DONE = {"ack": "acknowledged", "mute": "muted", "resolve": "resolved", "reopen"
 
 
 class LifecycleError(ValueError):
-    """The alert's state does not allow the action, or the action lacks something. The message says what to do."""
+    """The alert's state does not allow the action, or the action lacks a name, a reason or a day.
+
+    The message says what to do.
+    """
 
 
 @dataclass(frozen=True)
 class Act:
-    """An action on an alert.
+    """An action of a person, or of the data, on an alert.
 
     Attributes:
         action: the kind of the action.
         who: name of the person; "lockstep" if the data caused the action.
-        note: the reason. A mute and the ending "intended" need one.
+        note: the reason for the action, which a mute and the ending "intended" require.
         until: the last day of a mute.
-        ending: how a resolved alert ended.
+        ending: how the alert ended, if the action resolves it.
     """
 
     action: Action
@@ -61,20 +64,20 @@ class Act:
 
 
 def possible(state: State) -> frozenset[Action]:
-    """Return the actions that are possible in this state."""
+    """Return the actions that an alert in this state allows."""
     return frozenset(action for action, states in _FROM.items() if state in states)
 
 
 def step_to(state: State, act: Act, today: datetime.date) -> State:
-    """Return the state after the action.
+    """Return the state of an alert after an action.
 
     Raises:
         LifecycleError: the state does not allow the action, or the action lacks a reason or a last day.
     """
     if state not in _FROM[act.action]:
-        raise LifecycleError(f"it is {state} and cannot be {_DONE[act.action]}; that is for {_or(_FROM[act.action])}")
+        raise LifecycleError(f"it is {state} and cannot be {_DONE[act.action]}; only {_or(_FROM[act.action])} can")
     if not act.who.strip():
-        raise LifecycleError("say who does it: --by NAME")
+        raise LifecycleError("the action needs the name of the person: --by NAME")
     if act.action == "mute":
         if act.until is None or act.until < today:
             raise LifecycleError(f"a mute needs its last day, {today} or later: --until YYYY-MM-DD")
@@ -86,5 +89,5 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
 
 
 def _or(states: frozenset[State]) -> str:
-    names = sorted(f"{state} ones" for state in states)
+    names = sorted(f"{state} alerts" for state in states)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,4 +1,4 @@
-"""Lists of alerts. The database filters, orders, counts and pages them, so that no request reads all alerts."""
+"""List the stored alerts. The database filters, orders and counts them, so that a request does not read all alerts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lockstep.alerts.stored_alert import Tracked, tracked
 #: "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
 Order = Literal["urgent", "newest", "largest", "family"]
 
-#: Number of an alert's series that a search covers, the worst first.
+#: Number of an alert's series whose names a search covers. The worst series come first.
 _SEARCHED = 20
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A filter of alerts.
+    """A filter that selects the alerts of a list.
 
     Attributes:
         states: the states of the alerts; ``None`` for all states.
@@ -43,12 +43,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Page:
-    """One page of the alerts that a filter selects, in order.
+    """One page of a list of alerts, with the totals of the whole list.
 
     Attributes:
         alerts: the alerts on this page.
         total: number of selected alerts.
-        slower: number of selected alerts about a slowdown.
+        slower: number of selected alerts that report a slowdown.
     """
 
     alerts: tuple[Tracked, ...]
@@ -58,7 +58,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Names:
-    """The values of family, machine and owner among the alerts, sorted, without ""."""
+    """The families, machines and owners that occur among the alerts, sorted, which are the choices of a filter."""
 
     family: tuple[str, ...]
     machine: tuple[str, ...]
@@ -94,18 +94,18 @@ def columns_of(alert: Alert) -> dict[str, Any]:
 
 
 def read_page(connection: Connection, choice: Choice, order: Order, start: int, most: int) -> Page:
-    """Return ``most`` of the selected alerts, starting at index ``start``."""
+    """Return a page of at most ``most`` selected alerts, starting at index ``start``."""
     where = _where(choice)
     slower = func.count(case((ALERT.c.topic == "slower", 1)))
     total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
-    # Select the numbers first: sorting must not carry the contents along.
+    # Sort only the numbers of the alerts, because whole rows take longer to sort.
     wanted = select(ALERT.c.id).where(*where).order_by(*_order(order)).offset(start).limit(most)
     numbers = list(connection.scalars(wanted))
     return Page(_alerts(connection, numbers), total, worse)
 
 
 def read_names(connection: Connection) -> Names:
-    """Return the names by which a list can be filtered."""
+    """Return the families, machines and owners by which a list can be filtered."""
     found = (
         tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
         for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
@@ -130,7 +130,7 @@ def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
 
 
 def count_by(connection: Connection, *columns: str) -> dict[tuple[str, ...], int]:
-    """Return the number of alerts for each combination of values of these columns."""
+    """Count the alerts for each combination of values of these columns."""
     named = [ALERT.c[name] for name in columns]
     rows = connection.execute(select(*named, func.count()).group_by(*named))
     return {tuple(values): number for *values, number in rows}
@@ -176,5 +176,5 @@ def _where(choice: Choice) -> list[ColumnElement[bool]]:
 
 
 def narrowed(query: Select[Any], choice: Choice) -> Select[Any]:
-    """Return the query with the conditions of a choice."""
+    """Return the query restricted to the alerts that a choice selects."""
     return query.where(*_where(choice))

@@ -27,7 +27,7 @@ from lockstep.detect.exact import exact_changes
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
 
-#: Limit of new commits; with more, all points are read.
+#: If there are more new commits than this, all points are read.
 _MOST_NEW = 50
 
 
@@ -41,7 +41,7 @@ class ChangedSeries:
 
 @dataclass(frozen=True)
 class MachineChanges:
-    """The changes of a machine, before thresholds and calendar are applied.
+    """All changes of a machine, before the thresholds decide which of them are reported.
 
     Attributes:
         machine: the machine's name.
@@ -64,7 +64,7 @@ def analyse_machine(
         machine: the machine's name.
         ranges: the commit ranges of the repository.
         cache: the cache that holds the last analysis, and receives this one.
-        processes: the number of processes that share the work on unknown series.
+        processes: the number of processes that share the series that the cache does not hold.
     """
     state, detector = results.state(machine), cache.detector(machine)
     cached = read_analysis(cache.cached(machine))
@@ -85,7 +85,7 @@ def analyse_machine(
 
 
 class _MachineAnalysis:
-    """One analysis of a machine, of all its points or of the new points."""
+    """Analyses one machine, by all of its points or only by its new points."""
 
     def __init__(
         self, results: Results, machine: str, ranges: Ranges, path: Path, cached: CachedAnalysis | None
@@ -101,7 +101,7 @@ class _MachineAnalysis:
         self.cached = cached if same else None
 
     def whole(self, processes: int) -> CachedAnalysis:
-        """Read every point. The detector still continues the series whose first points did not change."""
+        """Analyse the machine by all of its points. The detector still continues series whose old points are equal."""
         order = {series: place for place, series in enumerate(self.results.series(machine=self.machine))}
         trends = sorted(self.results.trends(order), key=lambda trend: order[trend.series])
         baseline_of = newest_baselines(self.results, self.machine)
@@ -118,7 +118,10 @@ class _MachineAnalysis:
         return self._cached(reported, _measured(trends), done, series, exact, checks)
 
     def appended(self) -> CachedAnalysis | None:
-        """Read only the points of new commits; ``None`` if anything else is new, or a series is exact."""
+        """Analyse only the points of new commits.
+
+        ``None`` if the commits do more than continue the known series, or if a series is exact.
+        """
         if any(self.results.benchmarks[one.benchmark].exact for one in self.results.series(machine=self.machine)):
             return None
         cached = self.cached
@@ -165,7 +168,7 @@ class _MachineAnalysis:
         )
 
     def _exact(self, series: Mapping[str, tuple[Followed, Sequence[Change]]]) -> dict[str, SeriesSteps]:
-        """Return the steps of series whose changes are known without a detector, by row.
+        """Return the steps of series whose changes need no detector, by row.
 
         Args:
             series: each series and its changes, by row.
@@ -181,7 +184,7 @@ class _MachineAnalysis:
     def _changed(
         self, done: MonitoredSeries, series: Mapping[str, Followed], reported: SeriesReports
     ) -> dict[str, SeriesSteps]:
-        """Return the steps of every row. Cached steps are reused unless points around them changed."""
+        """Return the steps of every row. Cached steps are reused unless new points lie next to them."""
         old = self.cached.changed if self.cached else {}
         lengths = done.monitor.detector.length.tolist()
         located = []
@@ -211,7 +214,7 @@ class _MachineAnalysis:
         return found
 
     def _read(self, rows: Sequence[str], reported: SeriesReports) -> dict[str, Followed]:
-        """Read the series of these rows, with all data that explain their changes."""
+        """Read the series of these rows, with the latencies that may explain their changes."""
         places = {(one.suite, one.case, one.l2) for one in map(name_in, rows)}
         each = zip(reported.number.tolist(), reported.name, strict=True)
         numbers = [number for number, one in each if (one.suite, one.case, one.l2) in places]

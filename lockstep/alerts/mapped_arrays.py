@@ -1,6 +1,7 @@
-"""Map the arrays of a file that ``numpy.savez`` wrote, so that only the used parts are read.
+"""Map the arrays of a file that ``numpy.savez`` wrote into memory, which reads only the parts that are used.
 
-NumPy maps only files of a single array. An uncompressed archive stores each array like such a file, after a header
+NumPy itself maps only files that hold a single array. An uncompressed archive holds such a file for each array, after a
+header
 (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 """
 
@@ -20,11 +21,12 @@ _HEADER, _LENGTHS = 30, slice(26, 30)
 
 
 def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
-    """Return the arrays by name.
+    """Return the arrays of the file by name, mapped into memory.
 
     Args:
-        path: the path of the file. Replace the file, never rewrite it in place: a mapping stays valid for the old file.
-        own: whether the arrays may be written to, without effect on the file.
+        path: the path of the file. Writers must replace the file and not change it in place, because the arrays show
+            changes of the mapped file.
+        own: whether the caller may change the arrays. Such changes do not reach the file.
 
     Raises:
         OSError: the file does not exist or cannot be read.
@@ -37,7 +39,7 @@ def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
         for member in archive.infolist():
             with archive.open(member) as file:
                 if npy.read_magic(file) != (1, 0) or member.compress_type != zipfile.ZIP_STORED:
-                    raise ValueError(f"{path}: {member.filename} is not as savez writes it")
+                    raise ValueError(f"{path}: {member.filename} does not have the form that numpy.savez writes")
                 shape, columns_first, dtype = npy.read_array_header_1_0(file)
                 before = file.tell()
             rest = whole[member.header_offset :]

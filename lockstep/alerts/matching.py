@@ -1,8 +1,8 @@
-"""Find the alert of a change that this analysis names, places or sizes differently from the last analysis.
+"""Find the stored alert of a change that an analysis reports under a new name.
 
-A change is named by its series and the commit at which it was first reported. The name is stable while commits are
-added at the end. A newer version of the detector, or commits that are measured later in between, may report the same
-change at another commit.
+The name of a change consists of its series and the commit at which it was first reported. The name stays the same while
+new commits follow. But if older commits are measured later, or the detector is changed, the same change may be reported
+at another commit. Then its commit range and its size decide to which stored change it corresponds.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sqlalchemy import Row
 from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert, Member
 
-#: Number of measured commits by which a change may move and remain the same change.
+#: A change may move by this many measured commits between two analyses and still count as the same change.
 NEAR = 3
 
 #: An accepted change stays accepted unless its log factor grows by more than this factor.
 _ACCEPTED = 2.0
 
-#: Added to the distance of a withdrawn change, so that changes that still stand take precedence.
+#: Added to the distance of a withdrawn change, so that changes that are not withdrawn come first.
 _WITHDRAWN = 100.0
 
 
@@ -45,15 +45,14 @@ class _Known:
 def owners(
     rows: Iterable[Row[Any]], alerts: Iterable[Alert], names: Iterable[str], places: Mapping[str, Mapping[str, int]]
 ) -> dict[str, int]:
-    """Return the numbers of the alerts that own these changes, by ``Member.key``. Changes without an owner are left
-    out.
+    """Return the numbers of the alerts to which changes with new names belong, by ``Member.key``.
 
-    Only series that have a change with a new name are considered.
+    Changes that no alert owns are left out.
 
     Args:
         rows: the alerts in the database.
         alerts: the alerts of this analysis.
-        names: the keys of new changes.
+        names: the keys of the changes with new names. Only the series of these changes are considered.
         places: the position of each commit, by machine.
     """
     new = set(names)
@@ -89,7 +88,10 @@ def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int])
 
 
 def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping[str, int]) -> dict[str, int]:
-    """Pair as many changes of a series as possible, in order, with the least total distance."""
+    """Pair the stored changes of a series with the changes of this analysis, in the order of the commits.
+
+    As many changes as possible are paired. Among such pairings, the one with the least total distance is chosen.
+    """
     old = sorted(known, key=lambda one: (one.end, one.start))
     spans = {one.key: (places.get(one.before, -1) + 1, places.get(one.after, -1)) for one in members}
     new = sorted(members, key=lambda one: spans[one.key][::-1])

@@ -1,4 +1,4 @@
-"""The detected levels before an alert's changes, and the newest points relative to these levels."""
+"""Compare the newest points of an alert's series with their levels before the change."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lockstep.history.snapshot import Results
 
 @dataclass(frozen=True)
 class MemberLevel:
-    """One series of an alert, relative to its level before the change.
+    """Where a series of an alert stands today, compared with its level before the change.
 
     Attributes:
         before: natural log of the level before the change; more is worse (``lockstep.alerts.extract.worse_log``).
         newest: log of the factor by which the newest point is worse than the level before the change.
         returned: number of consecutive newest points that are nearer to the level before the change than to the newest
-            level. 0 if the newest level itself is back at the level before the change.
+            level. 0 if the newest level itself has returned to the level before the change.
     """
 
     before: float
@@ -36,7 +36,7 @@ class MemberLevel:
 def member_levels(
     results: Results, alert: Alert, findings: MachineFindings | None, most: int
 ) -> dict[SeriesName, MemberLevel]:
-    """Return the levels of the ``most`` worst series. Series that the detector does not know are left out."""
+    """Return the levels of the ``most`` worst series of an alert, without series that the detector does not follow."""
     if findings is None or not alert.members:
         return {}
     members = {one.series: one for one in alert.members[:most]}
@@ -82,9 +82,9 @@ def _returned(apart: Floats, left: float, size: float) -> int:
 
 
 def returned(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
-    """Return a sentence if the newest points of the worst series lie near its old level; otherwise ""."""
+    """Return a sentence for readers if the newest points of the worst series are near its old level; otherwise ""."""
     one = levels.get(alert.members[0].series) if alert.members else None
     if one is None or not one.returned:
         return ""
     points = "point of the worst series is" if one.returned == 1 else f"{one.returned} points of the worst series are"
-    return f"The newest {points} nearer to the level before the change: too few to be sure that it recovered"
+    return f"The newest {points} nearer to the level before the change, but too few to be sure that it recovered"

@@ -1,4 +1,4 @@
-"""An alert and its parts, as the newest analysis reports them."""
+"""Define an alert and its parts, as an analysis reports them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from lockstep.alerts.commit_ranges import Unknown
 #: "noise": the machine code did not change, or the change is no larger than changes of unchanged code. "": reported.
 Suppressed = Literal["", "small", "unsure", "noise"]
 
-#: The topic of an alert. The last five are not changes of a number, see ``lockstep.alerts.freshness``.
+#: What an alert reports. Alerts with one of the last five topics do not report changes of a number. They are called
+#: freshness alerts, see ``lockstep.alerts.freshness``.
 Topic = Literal["slower", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 
 
 @dataclass(frozen=True)
 class Member:
-    """The change of one series in an alert.
+    """A series in an alert, with its change.
 
     Attributes:
         series: the name of the series.
@@ -30,10 +31,11 @@ class Member:
         size: natural log of the factor by which the series became worse.
         low, high: interval of ``size``.
         confidence: the detector's confidence in the change, 0 … 1.
-        cause: the cause of this change.
+        cause: the cause of the change of this series.
         left: log of the factor by which the series' newest level is still worse than the level before the change.
-        before, after: the measured commits between which the change came; "" if an older version stored the change.
-        unsettled: whether the later points agree on no level, see ``Step``.
+        before, after: the measured commits between which the change came; "" if an older version of Lockstep stored the
+            alert without them.
+        unsettled: whether the later points scatter too much to give one level, see ``Step``.
         old, new: the numbers of an exact quantity, see ``Step``.
     """
 
@@ -53,7 +55,9 @@ class Member:
 
     @property
     def key(self) -> str:
-        """Identity of the change. Later data may change the change's place and size, but not its key."""
+        """Key of the change, built from its series and ``reported_at``. It stays the same if later data change the
+        size.
+        """
         s = self.series
         return "\x1f".join((s.machine, s.suite, s.variant, s.case, s.l2, s.quantity, self.reported_at))
 
@@ -65,7 +69,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Waiver:
-    """Why no action is needed: ``thresholds.toml`` accepts the change, or mutes it until a day."""
+    """The reason that ``thresholds.toml`` gives why a change needs no action.
+
+    ``until`` is the last day of a mute; ``None`` if the change is accepted for good.
+    """
 
     because: str
     until: datetime.date | None = None
@@ -80,14 +87,14 @@ class Alert:
         machine: the machine's name.
         family: the family's name; "" if the alert concerns the whole machine.
         before: newest commit that is known to be good; "" if unknown.
-        commits: possible culprits, oldest first; the range is ``before..commits[-1]``. For an ``unknown`` range and for
-            a freshness alert, only the measured commits. Another commit may then be the culprit.
+        commits: possible culprits, oldest first; the range is ``before..commits[-1]``. If the range is ``unknown``, and
+            in a freshness alert, only the measured commits are listed, so another commit may be the culprit.
         unknown: why the commits of the range are unknown; "" if they are known.
         cause: the cause of the largest part of the change.
         members: the series, worst first.
         since: date of ``commits[-1]``, ms since 1970.
         also_on: other machines on which the family changed in overlapping commits.
-        owner: the owner by the thresholds; "" if nobody owns the series.
+        owner: the owner that ``thresholds.toml`` names; "" if nobody owns the series.
         gone: whether the series are back at their old level.
         old: whether the change is too old to be reported.
         waiver: the waiver that covers every slowdown of the alert; ``None`` if a slowdown has no waiver.
@@ -122,7 +129,7 @@ class Alert:
 
     @property
     def narrowed(self) -> bool:
-        """Whether other machines make the range narrower than this machine's own measurements do."""
+        """Whether measurements of other machines made the range narrower than this machine's measurements alone."""
         own = {one.before for one in self.members}, {one.after for one in self.members}
         return bool(self.also_on) and "" not in own[0] and (self.before not in own[0] or self.after not in own[1])
 
@@ -134,8 +141,9 @@ class Alert:
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """Commits of the range that touch the packages under test, or all of its commits; () if the range is
-        unknown.
+        """The commits that a search has to consider: those of the range that touch the packages under test.
+
+        All commits of the range if it is not known which of them do; () if the range is unknown.
         """
         if not self.known:
             return ()
@@ -144,7 +152,7 @@ class Alert:
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the alert at its creation: 32 hex digits."""
+        """Key that the alert gets when it is created: 32 hex digits."""
         about = self.members[0].key if self.members else ""
         text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, about))
         return hashlib.sha256(text.encode()).hexdigest()[:32]

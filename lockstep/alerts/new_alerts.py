@@ -1,4 +1,4 @@
-"""Insert the alerts that an analysis opens in one batch: one statement per alert takes half a minute for 40,000."""
+"""Insert all alerts that an analysis opens at once. With one statement per alert, 40,000 alerts take half a minute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNNUMBERED = 2**63
 
 
 class NewAlerts:
-    """Rows of new alerts, of the first lines of their logs, and of the changes that alerts own.
+    """Collects the rows of new alerts, of the first lines of their logs, and of the changes that alerts own.
 
     Until ``insert`` is called, new alerts have temporary numbers from ``UNNUMBERED`` on, in the order of ``add``.
     """
@@ -38,7 +38,8 @@ class NewAlerts:
         numbers: dict[int, int] = {}
         if self._alerts:
             connection.execute(insert(ALERT), self._alerts)
-            # SQLite returns the numbers of inserted rows one statement at a time, so they are read back instead.
+            # SQLite returns the number of an inserted row only if each row has its own statement. So the numbers are
+            # read back.
             rows = connection.execute(select(ALERT.c.fingerprint, ALERT.c.id))
             number_of = {row.fingerprint: row.id for row in rows}
             numbers = {UNNUMBERED + at: number_of[one["fingerprint"]] for at, one in enumerate(self._alerts)}

@@ -1,4 +1,7 @@
-"""Find machines whose series scatter so much that small changes stay hidden. There, "no changes" says little."""
+"""Find the machines whose series scatter so much that small changes stay hidden.
+
+On such a machine, the absence of alerts does not mean that nothing changed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ NOISY = 0.05
 
 @dataclass(frozen=True)
 class Scatter:
-    """Noisy series of one machine.
+    """How many series of a machine are noisy, and how noisy they are.
 
     Attributes:
         series: the number of noisy series.
@@ -27,14 +30,14 @@ class Scatter:
         return (
             f"{machine}: {self.series} series scatter{'s' if self.series == 1 else ''} by {100 * NOISY:.0f} % or more "
             f"from commit to commit (median {100 * self.median:.0f} %): small changes are found late there or not at "
-            "all; if unlike runners share this name, give each its own"
+            "all; if different runners share this machine name, give each runner its own name"
         )
 
 
 def scatter_of(noise: Iterable[float]) -> Scatter | None:
-    """Return the noisy series among all series, given each series' noise (standard deviation of the logarithm).
+    """Count the noisy series; ``None`` if no series is noisy.
 
-    ``None`` if no series is noisy.
+    ``noise`` is the noise of each series of a machine (standard deviation of the logarithm).
     """
     noisy = [scale for scale in noise if scale >= NOISY]
     return Scatter(len(noisy), statistics.median(noisy)) if noisy else None

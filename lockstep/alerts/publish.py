@@ -25,7 +25,7 @@ def analyse_store(
     Args:
         store: the store of the results.
         thresholds: how large a change must be to be reported.
-        repo: a folder in the git repository that knows the commits between two commits.
+        repo: a folder in the git repository whose commits are measured.
         packages: folders of the packages under test, relative to the repository's root.
     """
     results, cache = store.current(), AnalysisCache(store.cache)
@@ -36,7 +36,7 @@ def analyse_store(
 
 
 def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key: str) -> None:
-    """Write the changes and the open alerts of each machine.
+    """Write the files from which pages read the changes and the open alerts of each machine.
 
     Args:
         result: the analysis of all machines, made with the same ``cache``.

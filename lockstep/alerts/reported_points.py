@@ -1,4 +1,4 @@
-"""The reports of every series of a machine, in columns, and their extension by further commits."""
+"""Keep what every series of a machine reported, in columns, and add the reports of new commits."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _COLUMNS = ("number", "name", "ours", "row", "version", "paired", "baseline", "s
 
 @dataclass(frozen=True, eq=False)
 class SeriesReports:
-    """The series of a machine, in the order of the store. Arrays have one entry per series.
+    """What the series of a machine reported, in the order of the store. Each array has one entry per series.
 
     Attributes:
         texts: the texts that ``version``, ``baseline`` and the spans refer to by index.
         number: number of each series, see ``Results.number``.
         name: name of each series.
-        ours: whether a measurement of one of our suites gives the numbers.
+        ours: whether the series belongs to a Lockstep suite.
         row: row in the detector that has the series' newest numbers; −1 if the series is not followed.
         version: benchmark version of the newest number; −1 if the series never had a number.
         paired: whether the paired ratio is followed instead of the number.
         baseline: baseline of the newest point.
-        span: the newest equal reports [series, 4], see ``Span``.
-        earlier: older spans of the series that have some, by the series' index.
+        span: the newest span of equal reports [series, 4], see ``Span``.
+        earlier: the older spans, by the index of the series. Series with one span are left out.
     """
 
     texts: Sequence[str]
@@ -66,7 +66,7 @@ class SeriesReports:
     def of(
         cls, results: Results, trends: Sequence[Trend], series: Mapping[str, Followed], baseline_of: Mapping[int, str]
     ) -> SeriesReports:
-        """Return the reports of whole series.
+        """Return the reports of all points of the series.
 
         Args:
             results: the results that hold the series.
@@ -81,7 +81,8 @@ class SeriesReports:
         columns: dict[str, list[Any]] = defaultdict(list)
         earlier: dict[int, Sequence[Span]] = {}
         for place, trend in enumerate(trends):
-            # The newest by commit, not by first appearance: a benchmark version may come back.
+            # Take the version of the newest commit, not the version that appeared last, because a benchmark may return
+            # to an earlier version.
             newest = max(by_version(trend), key=lambda one: int(one.commit[-1]), default=None)
             version = -1 if newest is None else int(newest.version[0])
             row = rows.get((trend.series, version), -1)
@@ -104,12 +105,12 @@ class SeriesReports:
 
     @property
     def baselines(self) -> Mapping[str, str]:
-        """The baseline of each of our suites in the newest records."""
+        """The baseline of each Lockstep suite, by the newest points."""
         own = zip(np.flatnonzero(self.ours).tolist(), self.baseline[self.ours].tolist(), strict=True)
         return common_baselines((self.name[place].suite, self.texts[text]) for place, text in own)
 
     def reports(self) -> list[Reports]:
-        """Return the reports for ``lockstep.alerts.freshness``. A ratio and its time count once."""
+        """Return the reports for ``lockstep.alerts.freshness``. A ratio and its time count as one series."""
         found = []
         for place, (name, span) in enumerate(zip(self.name, self.span.tolist(), strict=True)):
             if self.ours[place] and name.quantity in PAIRED.values():
@@ -122,7 +123,7 @@ class SeriesReports:
         return found
 
     def measured(self, new: Numbers) -> dict[str, list[int]]:
-        """Return the positions of the commits that measured some series, by family."""
+        """Return the positions of the new commits at which a series of the family was measured, by family."""
         found: dict[str, set[int]] = defaultdict(set)
         places = {number: place for place, number in enumerate(self.number.tolist())}
         for number, commit in zip(new.series.tolist(), new.commit.tolist(), strict=True):
@@ -130,15 +131,15 @@ class SeriesReports:
         return {family: sorted(at) for family, at in found.items()}
 
     def added(self, new: Numbers, results: Results) -> tuple[SeriesReports, list[Points]] | None:
-        """Return the reports with further commits, and the points that these commits add to the detector.
+        """Return the reports after new commits, and the points that these commits add to the detector.
 
         Args:
             new: all points of the commits.
             results: the results that hold the points.
 
         Returns:
-            ``None`` if the commits do more than continue the followed series: they bring a new series, another
-            benchmark version or baseline, or an unpaired ratio.
+            ``None`` if the commits do more than continue the followed series: they add a series, change a benchmark
+            version or a baseline, or hold a ratio without paired rounds.
         """
         texts = _TextTable(self.texts)
         of_version = np.array([texts.place(one) for one in results.versions], dtype=np.int64)
@@ -176,8 +177,9 @@ class SeriesReports:
         return Points(self.row[place], trend.values, trend.errors)
 
     def _ignored(self, places: Ints) -> bool:
-        """Return whether all of these series are never followed: times that have a ratio, and a baseline's
-        ratio.
+        """Return whether the detector follows none of these series.
+
+        It does not follow a time that has a ratio, and the ratio of a baseline.
         """
         baselines = self.baselines if len(places) else {}
         names = [self.name[place] for place in places.tolist()]
@@ -208,18 +210,18 @@ class SeriesReports:
         """Return the reports that ``to_json`` converted.
 
         Raises:
-            KeyError, TypeError, ValueError: the content has another form.
+            KeyError, TypeError, ValueError: the content does not have the form that ``to_json`` gives.
         """
         columns = {name: content[name] for name in _COLUMNS}
         columns["name"] = [SeriesName(*one) for one in content["name"]]
         found = cls(content["texts"], **_arrays(columns), earlier=dict(content["earlier"]))
         if {len(one) for one in columns.values()} - {len(found)}:
-            raise ValueError("columns are not of one length")
+            raise ValueError("the columns differ in length")
         return found
 
 
 class _TextTable:
-    """Texts by index, each stored once."""
+    """Numbers texts, so that arrays can refer to a text by its index."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self._places = {text: place for place, text in enumerate(known)}
@@ -244,8 +246,9 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spans(trend: Trend, of_version: Sequence[int]) -> list[Span]:
-    """Return the reports of a series, with equal neighbours merged. ``of_version`` maps a version to its text's
-    index.
+    """Return the reports of a series as spans, each of which stands for consecutive equal reports.
+
+    ``of_version`` maps the index of a version to the index of its text.
     """
     state, version = _OF_STATE[trend.state], trend.version.astype(np.int64)
     turns = np.flatnonzero((np.diff(state) != 0) | (np.diff(version) != 0))

@@ -1,4 +1,4 @@
-"""Commands that measure the change of an alert, or the number of a series at a commit, again."""
+"""Return the commands that measure the change of an alert again, or the number of a series at a commit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from lockstep.record.reproduce import Measured, Subject, between
 
 
 def subject(name: SeriesName) -> Subject:
-    """Return the series of an alert in the form that commands use."""
+    """Return the series of an alert in the form from which ``lockstep.record.reproduce`` makes a command."""
     return Subject(name.suite, name.variant, name.case, name.l2, name.quantity, name.machine)
 
 
 def measured(run: Run) -> Measured:
-    """Return the conditions of measurement of a result file."""
+    """Return the conditions under which a result file was measured, which a command has to repeat."""
     device = run.host.get("gpu", "") or run.strings.get("gpu", "") or run.strings.get("cpu", "")
     return Measured(run.commit, run.harness, run.clock_state, run.environment, device, run.toolchain)
 

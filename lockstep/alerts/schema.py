@@ -28,8 +28,8 @@ METADATA = MetaData(
     }
 )
 
-#: One row per alert. ``content`` is the ``Alert`` of the newest analysis; times are ms since 1970, UTC. ``owner``,
-#: ``since``, ``size`` and ``search`` are derived from ``content``, see ``lockstep.alerts.listing``.
+#: One row per alert. ``content`` is the ``Alert`` of the newest analysis, as JSON. Times are in ms since 1970, UTC.
+#: ``owner``, ``since``, ``size`` and ``search`` follow from ``content``, see ``lockstep.alerts.listing``.
 ALERT = Table(
     "alert",
     METADATA,
@@ -52,11 +52,12 @@ ALERT = Table(
 )
 Index("ix_alert_place", ALERT.c.machine, ALERT.c.family)
 Index("ix_alert_changed_at", ALERT.c.changed_at)
-# Lists are filtered, ordered and counted from this index alone: a row of the table holds kilobytes of content.
+# Lists are filtered, ordered and counted from this index alone. That is faster than reading the table, whose rows hold
+# kilobytes of content.
 _LISTED = (*("state", "machine", "family", "owner", "topic", "since", "opened_at", "size"), "id")
 Index("ix_alert_list", *(ALERT.c[name] for name in _LISTED))
 
-#: One row in total: ``number`` grows whenever an alert or its log changes.
+#: A single row, whose ``number`` grows whenever an alert or its log changes.
 CLOCK = Table(
     "alert_clock",
     METADATA,
@@ -64,7 +65,7 @@ CLOCK = Table(
     Column("number", BigInteger, nullable=False),
 )
 
-#: One row per change of a series: each change belongs to one alert.
+#: One row per change of a series, with the one alert that the change belongs to.
 MEMBER = Table(
     "alert_member",
     METADATA,
@@ -73,7 +74,7 @@ MEMBER = Table(
     Column("key_hash", String(32), nullable=False, unique=True),
 )
 
-#: Log of actions by people and by the data. Rows are added and never changed (triggers refuse changes).
+#: Log of actions by people and by the data. Rows are only added: triggers refuse to change or delete them.
 EVENT = Table(
     "alert_event",
     METADATA,
@@ -86,7 +87,7 @@ EVENT = Table(
     Column("note", Text, nullable=False),
 )
 
-#: Messages to send, one per receiver and event (or digest). ``receiver`` is a hash, since addresses hold secrets.
+#: Messages to send, one per receiver and event (or digest). ``receiver`` is a hash, because addresses hold secrets.
 OUTBOX = Table(
     "outbox",
     METADATA,

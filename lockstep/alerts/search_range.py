@@ -1,4 +1,4 @@
-"""The commits that a bisection searches: the alert's range, and ranges with an end farther out."""
+"""Give a bisection the commits to search: the range of an alert, and wider ranges if an end does not fit."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lockstep.history.snapshot import Results
 
 
 class UnknownRange(ValueError):
-    """The commits of a range are not known. The message says why and what to do."""
+    """The repository does not know the commits of a range. The message says why and what to do."""
 
 
 class RangeWidener:
     """Widens the range of an alert for ``lockstep.alerts.bisection.bisect``.
 
-    The range of an alert is the intersection of its series' ranges. Each of these holds the culprit with 95 %
-    probability, so the intersection may be too narrow. The range of the measured series is tried next. The history
-    gives no reason to search commits farther out.
+    The range of an alert is the intersection of its series' ranges. Each of these ranges contains the culprit with 95 %
+    probability, so the intersection may miss it. The wider range is that of the measured series. The history gives no
+    reason to search farther out, so that is done only on request (``beyond``).
 
     Args:
         ranges: the commit ranges of the repository.
         results: the results, which name the measured commits.
         alert: the alert whose range is searched.
         member: the alert's series that is measured.
-        beyond: whether to extend the series' own range to the measured commits 1, 2, 4 … farther out.
+        beyond: whether to widen the range beyond the series' own range, by 1, 2, 4 … measured commits.
     """
 
     def __init__(self, ranges: Ranges, results: Results, alert: Alert, member: Member, beyond: bool) -> None:
@@ -38,7 +38,7 @@ class RangeWidener:
         self._far = 1
 
     def first(self) -> SearchRange:
-        """Return the alert's range.
+        """Return the range of the alert, with which a search begins.
 
         Raises:
             UnknownRange: the repository does not know the commits of the alert's range.
@@ -46,8 +46,9 @@ class RangeWidener:
         return self._span(self._alert.before, self._alert.after, self._alert.suspects)
 
     def __call__(self, span: SearchRange, end: End) -> SearchRange | None:
-        """Return the range with this end farther out; ``None`` if there is no wider range, or the repository does
-        not know it.
+        """Return a range whose given end lies farther out.
+
+        ``None`` if there is no wider range, or if the repository does not know its commits.
         """
         commit = self._next(span.good if end == "good" else span.bad, end)
         try:

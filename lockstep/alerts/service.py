@@ -1,4 +1,4 @@
-"""The alerts, and the runner that updates them, for the pages."""
+"""Give the pages the alerts and the state of the analysis that updates them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class AlertService:
     site: str = ""
 
     def request_analysis(self, results: Results) -> str:
-        """Start an analysis of new results. Return a notice for readers until the analysis is done; "" if none is
-        needed.
+        """Start an analysis if there are new results, and return at once.
+
+        Returns a notice for the readers of a page while the analysis runs or if it fails; otherwise "".
         """
         if self.runner is None:
             return ""
@@ -34,5 +35,8 @@ class AlertService:
 
     @property
     def trouble(self) -> str:
-        """Return why the analysis fails or is stale; "" if it works, or if another process analyses."""
+        """Notice that the analysis fails or that its findings are stale; "" if neither is known.
+
+        Without a runner, nothing is known.
+        """
         return self.runner.status.text if self.runner else ""

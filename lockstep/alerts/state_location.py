@@ -1,4 +1,4 @@
-"""The location of the alerts' database, without opening the database."""
+"""Name the place of the alert database without importing what opens it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STATE = "LOCKSTEP_STATE"
 
 
 def default_state(results: Path) -> Path:
-    """Return the database file of a results folder, in the user's data folder."""
+    """Return the path of the SQLite file that holds the alerts of a results folder, in the user's data folder."""
     root = results.resolve()
     folder = platformdirs.user_data_path("lockstep", appauthor=False)
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]

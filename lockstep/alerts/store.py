@@ -1,4 +1,4 @@
-"""Store alerts, recognise them in later analyses, apply actions to them, and log both."""
+"""Store alerts, update them from later analyses, apply the actions of people, and log every change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lockstep.alerts.transitions import DATA
 
 
 class AlertStore:
-    """The alerts in a database. Several processes may use the database, and each may be killed at any moment."""
+    """Reads and changes the alerts in a database. Several processes may use it, and may be killed at any moment."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -43,8 +43,9 @@ class AlertStore:
         return self._read(query.order_by(ALERT.c.id.desc()))
 
     def part(self, choice: Choice, most: int, below: int | None = None) -> list[Tracked]:
-        """Return at most ``most`` selected alerts, newest first, with numbers below ``below`` (``None``: any
-        number).
+        """Return at most ``most`` of the alerts that ``choice`` selects, newest first.
+
+        Only alerts with numbers below ``below`` are returned; ``None`` for any number.
         """
         query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(most)
         return self._read(query if below is None else query.where(ALERT.c.id < below))
@@ -54,7 +55,7 @@ class AlertStore:
         return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(most))
 
     def page(self, choice: Choice, order: Order = "urgent", start: int = 0, most: int = 100) -> Page:
-        """Return ``most`` selected alerts from index ``start`` on, and the number of all selected alerts."""
+        """Return at most ``most`` selected alerts from index ``start`` on, and the number of all selected alerts."""
         with self.database.read() as connection:
             return read_page(connection, choice, order, start, most)
 
@@ -64,7 +65,7 @@ class AlertStore:
             return read_names(connection)
 
     def open_on(self, machine: str, most: int) -> OpenAlerts:
-        """Return the machine's open alerts: the ``most`` most urgent in full, and counts of all."""
+        """Return the ``most`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
         with self.database.read() as connection:
             return read_open(connection, machine, most)
 
@@ -85,7 +86,7 @@ class AlertStore:
             return count_by(connection, "state", "topic")
 
     def count(self, choice: Choice) -> tuple[int, int]:
-        """Return the number of selected alerts, and the number of those about a slowdown."""
+        """Return how many alerts ``choice`` selects, and how many of them report a slowdown."""
         found = self.page(choice, most=0)
         return found.total, found.slower
 
@@ -143,7 +144,7 @@ class AlertStore:
             _tick(connection)
 
     def sync(self, current: CurrentAlerts, today: datetime.date | None = None) -> Synced:
-        """Update the alerts from an analysis: open, update, resolve, reopen, end mutes."""
+        """Update the stored alerts from an analysis: open, update, resolve and reopen alerts, and end mutes."""
         with self.database.write() as connection:
             sync = Sync(connection, current, today or today_utc())
             done = sync.run()

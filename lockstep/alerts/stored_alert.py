@@ -1,4 +1,4 @@
-"""An alert in the database: its row, its state, its log."""
+"""Read an alert from the database, apply actions to it, and write its log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tracked:
 
     Attributes:
         id: the alert's number.
-        fingerprint: the alert's identity.
+        fingerprint: see ``Alert.fingerprint``.
         alert: the alert as the newest analysis reports it.
         state: see ``lockstep.alerts.lifecycle``.
         ending: see ``lockstep.alerts.lifecycle``; "" unless the alert is resolved.
@@ -94,7 +94,7 @@ def write_log(connection: Connection, number: int, who: str, what: str, state: s
 
 
 def log_line(who: str, what: str, state: str, note: str) -> dict[str, Any]:
-    """Return the columns of a line of an alert's log at the current time, without the alert's number."""
+    """Return a line of an alert's log by column, with the current time and without the number of the alert."""
     return {"at": now_ms(), "who": who, "what": what, "state": state, "note": note}
 
 
@@ -111,7 +111,7 @@ def read_alert(connection: Connection, number: int) -> Tracked:
 
 
 def tracked(row: Row[Any]) -> Tracked:
-    """Return the alert of a row of ``ALERT``."""
+    """Return the alert that a row of the table ``ALERT`` holds."""
     return Tracked(
         row.id,
         row.fingerprint,

@@ -26,16 +26,16 @@ from lockstep.alerts.stored_alert import log_line, now_ms, perform, tracked, wri
 from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
 from lockstep.record.quantity import APART
 
-#: Note of an archived alert.
+#: Note in the log of an alert that is archived because its machine is silent.
 _SILENT = "archived under the alert that its machine is silent"
 
 
 @dataclass(frozen=True)
 class CurrentAlerts:
-    """The alerts of an analysis.
+    """What ``Sync`` needs from an analysis to update the stored alerts.
 
     Attributes:
-        alerts: each change and each freshness alert once.
+        alerts: all alerts of the analysis. Each change belongs to one alert.
         commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
         dead: machines that stopped while other machines continued. Their open alerts are archived until they report
             again.
@@ -48,7 +48,7 @@ class CurrentAlerts:
 
 @dataclass(frozen=True)
 class Synced:
-    """Numbers of the alerts that ``sync`` opened, reopened and resolved. Opened alerts are to be sent."""
+    """The numbers of the alerts that ``sync`` opened, reopened and resolved."""
 
     opened: tuple[int, ...] = ()
     reopened: tuple[int, ...] = ()
@@ -63,7 +63,7 @@ class _Outcome:
 
 
 class Sync:
-    """One transaction of ``AlertStore.sync``."""
+    """Updates the stored alerts from one analysis, within one transaction of the database."""
 
     def __init__(self, connection: Connection, current: CurrentAlerts, today: datetime.date) -> None:
         self.connection = connection
@@ -72,7 +72,7 @@ class Sync:
         self.outcome = _Outcome()
         self.known: dict[int, Row[Any]] = {}
         self._new = NewAlerts()
-        #: Alert of each change that has a new name. ``owner`` may hold that name for another change.
+        #: The alert of each change that has a new name. In ``owner``, the same name may still belong to another change.
         self.moved: dict[str, int] = {}
         self._same: dict[str, int] = {}
         self._near: dict[tuple[str, str, str, str], int] = {}
@@ -120,14 +120,14 @@ class Sync:
         return Synced(*(tuple(sorted(one)) for one in vars(self.outcome).values()))
 
     def _take_over(self) -> None:
-        """Find the alerts of changes whose name differs from the last analysis."""
+        """Find the stored alerts of changes that this analysis reports under new names."""
         keys = {member.key for alert in self.current.alerts for member in alert.members}
         new = [key for key in keys if _hash(key) not in self.owner]
         if new and self.known:
             places = {machine: self._places_of(machine) for machine in self.current.commits}
             moved = owners(self.known.values(), self.current.alerts, new, places)
             self.moved = {_hash(key): number for key, number in moved.items()}
-            # From now on this name belongs to this change, even if it belonged to another.
+            # From now on the name belongs to this change, even if it belonged to another change before.
             for key, number in self.moved.items():
                 if self.owner.get(key, number) != number:
                     self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
@@ -155,8 +155,9 @@ class Sync:
         return [(number, replace(alert, members=tuple(members))) for number, members in shares.items()]
 
     def _overlapping(self, alert: Alert) -> int | None:
-        """Return the oldest alert of the same place and topic whose range shares a commit; ``None`` if there is
-        none.
+        """Return the number of the oldest stored alert that a new alert joins; ``None`` if there is none.
+
+        It has the same machine, family and topic, and its range shares a commit with the range of the new alert.
         """
         place = _place_of(alert)
         near = (self._near.get((*place, commit)) for commit in alert.commits)
@@ -191,7 +192,7 @@ class Sync:
     def _update(self, row: Row[Any], alert: Alert) -> None:
         more, content = self._claim(row.id, alert), to_json(alert)
         if content != row.content:
-            # The topic stays "faster" while the slowdowns need no action, so that their return is reported.
+            # Keep the topic "faster" while the slowdowns need no action, so that a slowdown that returns is reported.
             topic = row.topic if row.state == "resolved" and needs_no_action(alert) else alert.topic
             new = {"topic": topic, **columns_of(alert), "content": content}
             self._revised.append({"number": row.id} | {f"new_{name}": value for name, value in new.items()})
@@ -202,7 +203,7 @@ class Sync:
         self._live(row, alert)
 
     def _live(self, row: Row[Any], alert: Alert) -> None:
-        """Apply the effects of the data and the calendar to an alert that the analysis still finds."""
+        """Resolve or reopen an alert that the analysis still finds, as its newest data and the current day require."""
         over = self._is_over(row)
         if row.state == "resolved":
             if not self._is_archived(alert):
@@ -221,7 +222,7 @@ class Sync:
             self._reopen(row, f"its mute ended on {row.muted_until}")
 
     def _is_archived(self, alert: Alert) -> bool:
-        """Return whether the alert's machine is dead. A dead machine has one open alert, "silent"."""
+        """Return whether the alert is archived because its machine is dead. Only the alert "silent" then stays open."""
         return alert.machine in self.current.dead and alert.topic != "silent"
 
     def _is_over(self, row: Row[Any]) -> bool:
@@ -293,7 +294,7 @@ def _place_of(alert: Alert) -> tuple[str, str, str]:
 
 
 def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
-    """Return the key of alerts that a new change may join.
+    """Return the key that two alerts must share for the changes of one to join the other.
 
     Changes of checks, of host times, of compile times and of device times have four different keys.
     """

@@ -12,7 +12,7 @@ from lockstep.alerts.stored_alert import Tracked
 
 
 class Sized(Protocol):
-    """A change with a size: a ``Step``, a ``Member`` or a ``Finding``."""
+    """The fields of a change that this module formats: of a ``Step``, a ``Member`` or a ``Finding``."""
 
     @property
     def size(self) -> float:
@@ -28,7 +28,7 @@ class Sized(Protocol):
 
     @property
     def unsettled(self) -> bool:
-        """Whether the points after the change agree on no level."""
+        """Whether the points after the change scatter too much to give one level."""
 
     @property
     def old(self) -> float | None:
@@ -51,19 +51,19 @@ _TOPICS: dict[Topic, str] = {
 
 
 def change(log: float) -> str:
-    """Return ``+5.1 %`` for a log factor, with a typographic minus."""
+    """Format a log factor as a percentage: ``+5.1 %``, or ``−5.1 %`` with a typographic minus."""
     return f"{100 * math.expm1(log):+z.1f} %".replace("-", "−")
 
 
 def span(low: float, high: float) -> str:
-    """Return ``+4.7 … +5.5 %`` for the ends of an interval of log factors."""
+    """Format an interval of log factors as percentages: ``+4.7 … +5.5 %``."""
     return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
 def amount(sized: Sized) -> str:
-    """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` if the later points agree on no level.
+    """Format the size of a change: ``+5.1 %``.
 
-    For an exact quantity, return ``numbers``.
+    An unsettled change gives ``unsettled, between −2.0 % and +30.0 %``, and an exact quantity gives ``numbers``.
     """
     if sized.unsettled:
         return f"unsettled, between {change(sized.low)} and {change(sized.high)}"
@@ -71,7 +71,7 @@ def amount(sized: Sized) -> str:
 
 
 def numbers(sized: Sized) -> str:
-    """Return ``128 → 255 (+99.2 %)`` for an exact quantity, and "" for other quantities.
+    """Format the two numbers of an exact quantity: ``128 → 255 (+99.2 %)``; "" for other quantities.
 
     The percentage is left out if a number is zero.
     """
@@ -86,12 +86,12 @@ def _count(number: float) -> str:
 
 
 def where(alert: Alert) -> str:
-    """Return ``linear on h200``."""
+    """Return the family and the machine of an alert for a sentence: ``linear on h200``."""
     return f"{alert.family} on {alert.machine}" if alert.family else alert.machine
 
 
 def headline(alert: Alert) -> str:
-    """Return one line: topic, place, size and commit."""
+    """Summarise an alert in one line: where, what happened, by how much, and in which commits."""
     if alert.topic == "silent":
         return alert.text
     if not alert.members:
@@ -109,8 +109,9 @@ def headline(alert: Alert) -> str:
 
 
 def topics(alert: Alert) -> tuple[str, str]:
-    """Return the direction of an alert's worst series, and the opposite. A time is "slower", any other quantity
-    "worse".
+    """Return the word for an alert's direction and its opposite, such as "slower" and "faster".
+
+    If the worst series is not a time, the words are "worse" and "better".
     """
     words = ("slower", "faster") if alert.members[0].series.timed else ("worse", "better")
     return words if alert.topic == "slower" else (words[1], words[0])
@@ -132,7 +133,7 @@ def archive(tracked: Tracked, archived: Mapping[str, int]) -> str:
 
 
 def status(tracked: Tracked) -> str:
-    """Return ``muted until 2027-01-31``, ``resolved (fixed)`` or ``new``."""
+    """Format the state of an alert: ``muted until 2027-01-31``, ``resolved (fixed)`` or ``new``."""
     if tracked.state == "muted":
         return f"muted until {tracked.muted_until}"
     return f"resolved ({tracked.ending})" if tracked.state == "resolved" else tracked.state
@@ -140,21 +141,22 @@ def status(tracked: Tracked) -> str:
 
 #: How to make an unknown range known, by ``Alert.unknown``. ``{0}`` and ``{1}`` are the two ends.
 _REMEDIES: Mapping[Unknown, str] = {
-    "no repository": "name the git repository by --repo FOLDER",
+    "no repository": "name the git repository with --repo FOLDER",
     "shallow": "`git fetch --unshallow` completes the clone",
-    "missing": "`git fetch` it, or name the repository that has it by --repo FOLDER",
-    "branches": "`git log --oneline --left-right {0}...{1}` lists what differs",
+    "missing": "get the commits with `git fetch`, or name the repository that has them with --repo FOLDER",
+    "branches": "`git log --oneline --left-right {0}...{1}` lists the commits that differ",
 }
 
 
 def remedy(unknown: Unknown, before: str, after: str) -> str:
-    """Return how to make the range between two commits known; "" if the range is known."""
+    """Return what a reader can do about an unknown range between two commits; "" if the range is known."""
     return _REMEDIES[unknown].format(before[:12], after[:12]) if unknown else ""
 
 
 def culprits(alert: Alert) -> str:
-    """Return the culprit, or the number of possible culprits. For an unknown range, return its ends and how to make
-    it known.
+    """Say which commit is the culprit, or how many commits may be.
+
+    For an unknown range, the text names its ends and says what a reader can do.
     """
     before, after = alert.before[:12], alert.after[:12]
     span = f"{before}..{after}" if before else f"up to {after}"
@@ -177,7 +179,7 @@ def culprits(alert: Alert) -> str:
 
 
 def search_command(tracked: Tracked) -> str:
-    """Return the command that finds the commit; "" if the commit is known, or the range cannot be searched."""
+    """Return the command that finds the culprit; "" if the culprit is known, or the range cannot be searched."""
     if len(tracked.alert.suspects) < 2:
         return ""
     if tracked.alert.members[0].series.checked or tracked.alert.members[0].series.cost:

@@ -1,4 +1,4 @@
-"""Decide how the data, the thresholds file and the calendar change an alert's state. No database is used."""
+"""Decide how the data, the thresholds file and the current day change an alert's state, without using the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FINAL_ENDINGS = ("intended", "recorded")
 
 
 def merged(parts: Sequence[Alert]) -> Alert:
-    """Merge groups of changes that belong to one known alert."""
+    """Merge alerts of an analysis whose changes belong to the same stored alert."""
     first, *others = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
     if not others:
         return first
@@ -34,12 +34,12 @@ def merged(parts: Sequence[Alert]) -> Alert:
 
 
 def needs_no_action(alert: Alert) -> bool:
-    """Return whether the slowdowns need no action because they are undone, waived, or old."""
+    """Return whether the slowdowns of an alert need no action because they are undone, waived or old."""
     return alert.gone or alert.old or alert.waiver is not None
 
 
 def first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
-    """Return state, ending, actor and note of a new alert."""
+    """Return the state, ending, actor and note with which a new alert is stored."""
     if alert.topic in _RECORDED:
         return "resolved", "recorded", DATA, "recorded; no action needed"
     if alert.old:

@@ -95,7 +95,7 @@ def abroad(request, origin, tmp_path):
             "Other",
         )
     measure(folder, commits)
-    remedy = {"shallow": "git fetch --unshallow", "no repository": "--repo FOLDER", "missing": "`git fetch` it"}
+    remedy = {"shallow": "git fetch --unshallow", "no repository": "--repo FOLDER", "missing": "`git fetch`"}
     return folder, request.param, remedy[request.param]
 
 
