@@ -1,8 +1,8 @@
 """Read asv's result file of one machine, commit and environment as columns of points.
 
-The file layout is the one that ``asv.results.Results.save`` of asv 0.6.6 writes (``api_version`` 2). This module
-loads every file that asv's own loader loads. This module does not call asv's loader. asv's loader lets any exception
-escape (TypeError, AttributeError …) and makes a Python object of every number.
+The file has the layout that ``asv.results.Results.save`` of asv 0.6.6 writes (``api_version`` 2). This module reads
+every file that asv's own loader reads, but does not call that loader. For a faulty file, asv's loader raises any
+exception (TypeError, AttributeError …), and it makes a Python object of every number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from lockstep.history.series_ids import Ids, SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
 from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
 
-#: The limit of parameter combinations in a benchmark, and of points in a file. More is a mistake or an attack.
+#: Maximum number of parameter combinations in a benchmark, and of points in a file. A file with more of them is a
+#: mistake or an attack.
 MOST_SERIES = 100_000
 MOST_POINTS = 200_000
 
@@ -46,7 +47,10 @@ _STATS = {
 
 @dataclass(frozen=True)
 class AsvFile:
-    """The content of one result file. ``versions`` maps each number in the column "version" to the version's text."""
+    """The content of one asv result file.
+
+    ``versions`` maps each number in the column "version" to the text of the benchmark version.
+    """
 
     head: Head
     points: FilePoints
@@ -55,9 +59,9 @@ class AsvFile:
 
 
 def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
-    """Read a result file. Accept every file that asv's own loader accepts.
+    """Return the content of a result file, if asv's own loader would accept the file.
 
-    Faulty values of a benchmark are left out or mended. ``complaints`` lists the faults.
+    Faulty values of a benchmark are left out or mended, and ``complaints`` lists the faults.
 
     Args:
         path: the path of the result file.
@@ -65,7 +69,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
         folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
 
     Raises:
-        Unreadable: the file as a whole is not an asv result.
+        Unreadable: the file is not an asv result.
         OSError: the file cannot be opened.
     """
     data, complaints = updated(read_json(path))
@@ -90,14 +94,14 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
 
 
 def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
-    """Return the values keyed by column name. Surplus values are ignored, as asv ignores them."""
+    """Return the values by column name. Values beyond the last column are ignored, as in asv."""
     if not isinstance(values, list):
         raise Unreadable("is not a list of columns")
     return dict(zip(map(str, columns), values, strict=False))
 
 
 class _Gathered:
-    """Columns of a file's benchmarks: lists while benchmarks are added, arrays in ``points``."""
+    """Collects the points of a file's benchmarks, and joins them into columns at the end."""
 
     def __init__(self) -> None:
         self.versions: dict[int, str] = {}
@@ -110,7 +114,9 @@ class _Gathered:
         self._sampled = False
 
     def add(self, benchmark: str, column: Mapping[str, Any], ids: SeriesIds) -> list[str]:
-        """Add one whole benchmark, or raise an error. Return a description of each value that was mended.
+        """Add the points of a benchmark. Return a description of each value that was mended.
+
+        If an error is raised, nothing was added.
 
         Raises:
             Unreadable: the parameters are not a list of lists, or the benchmark or the file has too many numbers.
@@ -130,7 +136,7 @@ class _Gathered:
         numbers = ids.of(benchmark, axes)
         last = _last_of_each(numbers)
         if last is not None:
-            # asv makes a dictionary of the combinations. Of equal combinations asv keeps the last.
+            # asv keeps the last of equal combinations, because it makes a dictionary of them.
             mended.append("has a parameter with the same value twice; the last one counts")
             numbers, values, samples = numbers[last], [values[at] for at in last], [samples[at] for at in last]
             stats = {part: [listed[at] for at in last] for part, listed in stats.items()}
@@ -156,7 +162,7 @@ class _Gathered:
         sizes = np.array(self._sizes, dtype=np.int64)
         version, started, positive, exact = zip(*self._of_benchmark, strict=True) if self._of_benchmark else 4 * ((),)
         value, state, reasons = _states(self._values, np.repeat(np.array(positive, dtype=bool), sizes))
-        # An exact quantity needs no record: the number says everything.
+        # An exact quantity needs no provenance record, because its number has no conditions.
         state[np.repeat(np.array(exact, dtype=bool), sizes) & (state == _BARE)] = _OK
         columns: dict[str, Any] = {
             "series": np.concatenate(self._ids) if self._ids else np.empty(0, np.int64),
@@ -182,7 +188,7 @@ def _something(value: Any) -> bool:
 
 
 def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
-    """Return a column's values. asv leaves out a column that holds only null."""
+    """Return the values of a column; an empty list if the column is absent, because asv omits a column of nulls."""
     values = column.get(part)
     if values is not None and not isinstance(values, list):
         raise Unreadable(f"has a {part} that is not a list", "has a column that is not a list")
@@ -190,9 +196,9 @@ def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
 
 
 def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
-    """Return one value per combination of parameters, and a note if the number of values was wrong.
+    """Return exactly one value per combination of parameters, and a note if the number of values was wrong.
 
-    Missing values become null and surplus values are dropped, as in asv.
+    Missing values become null, and surplus values are dropped, as in asv.
     """
     if not values or len(values) == size:
         return values or [None] * size, []
@@ -201,14 +207,14 @@ def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
 
 
 def _last_of_each(numbers: Ids) -> list[int] | None:
-    """Return the index of the last occurrence of each number, ascending; ``None`` if all numbers differ."""
+    """Return the index of the last occurrence of each number, in ascending order; ``None`` if all numbers differ."""
     if len(np.unique(numbers)) == len(numbers):
         return None
     return sorted({number: place for place, number in enumerate(numbers.tolist())}.values())
 
 
 def numbers(values: list[Any]) -> Floats:
-    """Return finite numbers within the allowed range as floats, and NaN for all other values."""
+    """Return the values as floats, with NaN for values that are not finite numbers within the allowed range."""
     if set(map(type, values)) <= _NUMBERS:
         try:
             found = np.array(values, dtype=np.float64)
@@ -222,8 +228,9 @@ def numbers(values: list[Any]) -> Floats:
 
 
 def _states(values: list[Any], positive: Any) -> tuple[Floats, Any, list[str]]:
-    """Return the values, their states, and the reasons for invalid values. asv writes NaN for skipped, null for
-    failed.
+    """Return the values, their state codes, and the reason for each invalid value.
+
+    NaN means that asv skipped the benchmark, and null that the benchmark failed.
     """
     found = numbers(values)
     found[positive & (found <= 0)] = np.nan
@@ -246,14 +253,14 @@ def _counts(found: Floats) -> Any:
 
 
 def interval(value: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return both ends of each interval; NaN where the interval does not hold the value."""
-    # A comparison with NaN is false. So an interval with one unknown end becomes unknown.
+    """Return both ends of each interval, with NaN for intervals that do not contain their value."""
+    # An interval with one unknown end also becomes NaN, because a comparison with NaN is false.
     good = (low <= value) & (value <= high)
     return np.where(good, low, np.nan), np.where(good, high, np.nan)
 
 
 def sampled(values: Any) -> list[float]:
-    """Return at most ``MOST_SAMPLES`` numbers of a list, evenly spaced. Values that are not numbers are left out."""
+    """Return at most ``MOST_SAMPLES`` of the numbers in a list, at even steps. Other values are left out."""
     if not isinstance(values, list):
         return []
     kept = values if len(values) <= MOST_SAMPLES else values[:: -(-len(values) // MOST_SAMPLES)]

@@ -1,8 +1,8 @@
 """Read the fields that all points of an asv result file share: commit, date, machine, environment.
 
 asv's own loader (``asv.results.Results.load`` of asv 0.6.6) requires a few keys and hardly checks their values. This
-module accepts every file that asv's loader accepts. A value in a form that asv itself never writes is read if possible,
-and a note names it.
+module accepts every file that asv's loader accepts. If a value has a form that asv itself never writes, the value is
+read if possible, and a note names it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from typing import Any
 from lockstep.history.problems import Complaint
 from lockstep.history.validation import LATEST_TIME, Unreadable, finite, short_name
 
-#: A hash, or the text given to ``asv run --set-commit-hash``. The text becomes part of addresses, so no slash.
+#: A hash, or the text given to ``asv run --set-commit-hash``. A slash is not allowed, because the text becomes part of
+#: page addresses.
 _COMMIT = re.compile(r"[0-9A-Za-z][0-9A-Za-z._+-]{0,99}")
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 _NOT_NAMED = "is not named after its commit, as asv names its files"
 _OTHER_FOLDER = "lies in a folder that is not named after its machine; the folder's name is shown"
-_OTHER_MACHINE = "is of another machine than the machine.json beside it: asv itself skips the file"
-_OLD_FORMAT = "is in version 1 of asv's format; it was converted while it was read, `asv update` converts the file"
-_SHORT_HASH = "has no full hash as commit_hash: git is not asked about the commit"
-_NO_DATE = "has no date in milliseconds; the time of its newest measurement is taken"
+_OTHER_MACHINE = "names another machine than the machine.json beside it, so asv itself skips the file"
+_OLD_FORMAT = "is in version 1 of asv's format; it was converted in memory, and `asv update` converts the file"
+_SHORT_HASH = "has no full hash as commit_hash, so git is not asked about the commit"
+_NO_DATE = "has no date in milliseconds, so the time of its newest measurement is used"
 
 
 @dataclass(frozen=True)
 class Head:
-    """Fields that all points of a file share.
+    """The fields of a result file that all of its points share.
 
     Attributes:
         machine: asv's name of the machine, from ``params``.
@@ -52,16 +53,16 @@ class Head:
 
 
 def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
-    """Return a result file's content in version 2 of asv's format, and a note if asv converted the content.
+    """Return the content of a result file in version 2 of asv's format, and a note if it had to be converted.
 
     Raises:
-        Unreadable: asv does not know the version of the content.
+        Unreadable: the content is neither in version 1 nor in version 2, or asv cannot convert it.
     """
     if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") not in (1, 2):
         raise Unreadable("is not an asv result of version 1 or 2")
     if data["version"] == 2:
         return data, []
-    from asv.results import Results  # rarely needed, and the import takes half a second
+    from asv.results import Results  # imported here, because it is rarely needed and takes half a second to import
 
     try:
         return Results.update_to_2(data), [Complaint(_OLD_FORMAT, weight="note")]
@@ -73,7 +74,7 @@ def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
 
 
 def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Head, list[Complaint]]:
-    """Return the head, and a note for each difference from the form that asv writes.
+    """Return the fields that all points of a file share, and a note for each difference from the form that asv writes.
 
     Args:
         data: the content of the result file.
@@ -112,7 +113,10 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
 
 
 def texts(values: Any) -> dict[str, str]:
-    """Return the printable texts and whole numbers of an object, as texts. Other values cannot be compared as facts."""
+    """Return the printable texts and whole numbers of an object, as texts.
+
+    Other values are left out, because they cannot be compared as facts.
+    """
     if not isinstance(values, dict):
         return {}
     plain = {key: _text(value) for key, value in list(values.items())[:200] if isinstance(value, str | int)}

@@ -1,4 +1,4 @@
-"""Read ``benchmarks.json``: units, kinds and parameter names."""
+"""Read the units, kinds and parameter names of benchmarks from asv's table ``benchmarks.json``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = {"mem": "memory", "peakmem": "peakmemory"}
 
 
 def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the needed fields of each benchmark in the table. Entries that are not objects are left out.
+    """Return the fields that Lockstep needs of each benchmark in the table. Entries that are not objects are left out.
 
     Raises:
         Unreadable: the file is not a JSON object.
@@ -49,7 +49,7 @@ def _is_name(text: str) -> bool:
 
 
 def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
-    """Return a benchmark from the table's entry, or from the benchmark's name alone if there is no entry."""
+    """Return the benchmark that an entry of the table describes; without an entry, the name alone decides."""
     entry = entry or {}
     ours = SUITE_BENCHMARK.fullmatch(name)
     own = "" if ours is None else type_of(ours["quantity"])
@@ -66,7 +66,7 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
             entry.get("quantity", ours["quantity"]),
         )
     prefix = last.partition("_")[0].lower()
-    # Tables repeat these texts for every benchmark, and a table may hold tens of thousands of benchmarks.
+    # Intern the texts, because a table may repeat them for tens of thousands of benchmarks.
     return Benchmark(
         name,
         sys.intern(entry.get("unit", _UNITS.get(prefix, ""))),
@@ -78,5 +78,5 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
 
 
 def as_text(table: Mapping[str, Any]) -> str:
-    """Return the table as JSON text, for the cache."""
+    """Return the table as the JSON text that the cache stores."""
     return json.dumps(table, separators=(",", ":"))

@@ -1,7 +1,7 @@
-"""The cache's manifest in SQLite. The manifest lists the files that were read and the parts that hold their points.
+"""Store in SQLite which result files were read, and which parquet files ("parts") of the cache hold their points.
 
-The whole manifest can be rebuilt from the results folder. One transaction adds a part and the part's runs. So a
-process may be killed at any moment: finished parts stay, and unfinished files are read again.
+The manifest can be rebuilt from the results folder. A part and its runs are added in one transaction. So if a process
+is killed, finished parts stay and the other files are read again.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class RunRow:
     """A result file that was read.
 
     Attributes:
-        id: the number that the file's points carry. Numbers are never reused. When a file changes, its old points
-            belong to no run and are ignored.
-        facts, controls: JSON texts. Runs with equal facts have the same text.
+        id: the number that the file's points carry. When a file changes, it gets a new number. Its old points then
+            belong to no run and are ignored, because numbers are never reused.
+        facts, controls: conditions of the measurement as JSON texts. Equal facts give equal texts.
         layout: digest of the series numbers in the file.
         points: the number of points in the file.
         content: digest of the file's numbers and times. Files with equal digests are copies.
@@ -82,7 +82,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Part:
-    """A parquet file of points from one folder. ``size`` is in bytes."""
+    """A parquet file of the cache with points from one folder of the results. ``size`` is in bytes."""
 
     name: str
     folder: str
@@ -92,7 +92,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Intake:
-    """The data read from several files. At most one part holds the points."""
+    """The data read from several result files, whose points are in at most one part."""
 
     part: Part | None
     files: Mapping[str, Stamp]
@@ -104,7 +104,7 @@ class Intake:
 
 
 class Catalog:
-    """The manifest. Every call opens its own connection, so threads and processes may share a catalog."""
+    """The manifest of the cache. Threads and processes may share it, because every call opens its own connection."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -120,7 +120,7 @@ class Catalog:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Run a write transaction, which also increments the generation. Readers see all of its changes or none."""
+        """Run a transaction that writes and increments the generation. Readers see all of its changes or none."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -134,13 +134,13 @@ class Catalog:
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
-        """Give a view of the manifest at one moment."""
+        """Open a view that shows the manifest at one moment, even if other processes write meanwhile."""
         with self._connection() as connection:
             connection.execute("BEGIN")
             yield Reading(connection)
 
     def take(self, intake: Intake) -> None:
-        """Replace everything known about the intake's files."""
+        """Store what was read from some files, in place of what was known about them."""
         with self._writing() as connection:
             _forget(connection, intake.files)
             if intake.part:
@@ -164,12 +164,12 @@ class Catalog:
             connection.executemany("INSERT OR IGNORE INTO version VALUES (?, ?)", intake.versions.items())
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Drop files that no longer exist. Their points stay in the parts until a merge, and are ignored."""
+        """Remove files that no longer exist. Their points stay in the parts until a merge, and are ignored."""
         with self._writing() as connection:
             _forget(connection, paths)
 
     def merge(self, old: Sequence[Part], new: Part | None) -> None:
-        """Replace several parts by one."""
+        """Record that a merge replaced several parts by one part; ``None`` if no point was left."""
         with self._writing() as connection:
             for part in old:
                 connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
@@ -179,14 +179,14 @@ class Catalog:
                 connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(new))
 
     def drop_part(self, part: Part) -> None:
-        """Drop a damaged part and all files in the part, so that the files are read again."""
+        """Remove a damaged part and the files whose points it holds, so that the files are read again."""
         with self._writing() as connection:
             paths = [path for (path,) in connection.execute("SELECT path FROM run WHERE part = ?", (part.name,))]
             _forget(connection, paths)
             connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
 
     def set_history(self, state: str, commits: Iterable[tuple[str, str]]) -> None:
-        """Store the order of commits (hash and subject), and the state from which the order was computed."""
+        """Store the commits (hash and subject) in their order, and the state from which the order was computed."""
         with self._writing() as connection:
             connection.execute("DELETE FROM history")
             rows = [(commit, place, subject) for place, (commit, subject) in enumerate(commits)]
@@ -194,7 +194,7 @@ class Catalog:
             _say(connection, "history", state)
 
     def say(self, values: Mapping[str, str]) -> None:
-        """Store texts by key; see ``Reading.said``."""
+        """Store texts by key, for ``Reading.said``."""
         with self._writing() as connection:
             for key, text in values.items():
                 _say(connection, key, text)
@@ -207,11 +207,14 @@ class Reading:
         self._connection = connection
 
     def said(self, key: str) -> str:
-        """Return a stored text; "" if there is none. The text "generation" changes whenever the manifest changes."""
+        """Return the text that ``Catalog.say`` stored; "" if there is none.
+
+        The text "generation" changes whenever the manifest changes.
+        """
         return _said(self._connection, key) or ""
 
     def files(self) -> dict[str, Stamp]:
-        """Return the known files, readable or not, with their stamps at the time of reading."""
+        """Return the stamp that each known file, readable or not, had when it was read."""
         rows = self._connection.execute("SELECT path, mtime, size, beside_mtime, beside_size FROM file")
         return {path: (mtime, size, other, beside) for path, mtime, size, other, beside in rows}
 
@@ -221,12 +224,12 @@ class Reading:
         return [RunRow(*row) for row in self._connection.execute(f"SELECT {columns} FROM run ORDER BY path")]
 
     def next_run(self) -> int:
-        """Return a number above the number of every run, past or present."""
+        """Return a number that is greater than the number of every run that ever existed."""
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run'").fetchone()
         return (row[0] if row else 0) + 1
 
     def commits(self) -> dict[str, int]:
-        """Return the date (ms since 1970) of every commit by hash. If files disagree on a date, the earliest counts."""
+        """Return the date of every commit, in ms since 1970, by hash. If files disagree, the earliest date counts."""
         return dict(self._connection.execute('SELECT "commit", min(date) FROM run GROUP BY 1'))
 
     def parts(self) -> list[Part]:
@@ -236,7 +239,7 @@ class Reading:
         ]
 
     def live_rows(self) -> dict[str, int]:
-        """Return the number of points in use for each part that has such points."""
+        """Return the number of points in use by part, without parts that have none."""
         return dict(self._connection.execute("SELECT part, sum(points) FROM run GROUP BY part"))
 
     def problems(self) -> list[Problem]:
@@ -245,7 +248,7 @@ class Reading:
         return [Problem(*row) for row in rows]
 
     def layouts(self) -> dict[str, bytes]:
-        """Return the series numbers (int64) of each layout."""
+        """Return the series numbers (the bytes of int64 numbers) of each layout, by the layout's digest."""
         return dict(self._connection.execute("SELECT id, series FROM layout"))
 
     def series(self) -> dict[int, tuple[str, tuple[str, ...]]]:
@@ -255,7 +258,7 @@ class Reading:
         return {number: (benchmark, values(text)) for number, benchmark, text in rows}
 
     def versions(self) -> dict[int, str]:
-        """Return the text of each version by number."""
+        """Return the text of each benchmark version, by the version's number."""
         return dict(self._connection.execute("SELECT id, text FROM version"))
 
     def history(self) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""Digest of the code that makes a cache. A change of that code starts a new cache.
+"""Compute a digest of the code that makes a cache, so that a change of this code starts a new cache.
 
-A list of files kept by hand becomes wrong when a listed file imports another helper. So the digest covers the modules
-that make the cache, and all modules of this distribution that they import, directly or indirectly.
+The digest covers the modules that make the cache and all modules of this distribution that they import, directly or
+indirectly. A list of files in the source would become wrong when a listed file imports another module.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-#: Packages whose imports are followed. Imports of libraries are not.
+#: Packages of this distribution. Imports from other packages are not followed.
 _PACKAGES = ("dashboard", "lockstep")
 
-#: ``from a.b import c, d`` and ``import a.b``, also within functions. Names may span several lines in parentheses.
+#: Matches ``from a.b import c, d`` and ``import a.b``, also within functions. Names in parentheses may span lines.
 _IMPORT = re.compile(
     rf"^[ \t]*(?:from[ \t]+((?:{'|'.join(_PACKAGES)})[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)"
     rf"|import[ \t]+((?:{'|'.join(_PACKAGES)})[\w.]*))",
@@ -50,7 +50,7 @@ def code_files(modules: Sequence[str], root: Path = _ROOT) -> list[Path]:
 
 
 def _files(module: str, root: Path) -> Iterator[Path]:
-    """Yield the file of a module and the files of the packages around the module; nothing for an unknown name."""
+    """Yield the file of a module and the ``__init__.py`` files of its packages; nothing for an unknown name."""
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         base = root.joinpath(*parts[:depth])

@@ -1,4 +1,4 @@
-"""The columns of a stored point, and the table that holds the points of several files."""
+"""Define the columns of a stored point, and make a table from the points of several files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
 
-#: The greatest number of samples that a point stores.
+#: Maximum number of samples that a point stores.
 MOST_SAMPLES = 100
 
 #: NumPy type of each kind of number column.
@@ -24,8 +24,8 @@ DTYPES: Mapping[Kind, Any] = {
     "time": np.int64,
     "number": np.float64,
 }
-#: Every column of a part. Unknown numbers are NaN, unknown counts and times 0, unknown texts "". A column that no file
-#: of the part has is null.
+#: Every column of a part, with its kind. Unknown numbers are NaN, unknown counts and times 0, and unknown texts "". If
+#: no file of the part has a column, all of its values are null.
 COLUMNS: Mapping[str, Kind] = {
     "series": "key",
     "run": "count",
@@ -64,15 +64,15 @@ COLUMNS: Mapping[str, Kind] = {
     "code": "text",
 }
 
-#: Values that stand for "unknown", for files without a column of that kind.
+#: The value that stands for "unknown" in a column of each kind.
 BLANKS: Mapping[Kind, Any] = {"key": 0, "code": 0, "count": 0, "time": 0, "number": np.nan, "text": "", "samples": ()}
 
 
 @dataclass(frozen=True)
 class FilePoints:
-    """Points of one file, as columns of equal length. A column without values may be left out.
+    """The points of one file, as columns of equal length. A column without values may be absent.
 
-    Numeric columns are arrays of the column's type; "text" and "samples" columns are lists.
+    Columns of numbers are arrays of the type in ``DTYPES``; columns of the kinds "text" and "samples" are lists.
     """
 
     columns: Mapping[str, Any]
@@ -82,15 +82,15 @@ class FilePoints:
 
 
 def blank(kind: Kind, length: int) -> Any:
-    """Return a column of unknown values."""
+    """Return a column of this kind in which every value is unknown."""
     if kind in ("text", "samples"):
         return [BLANKS[kind]] * length
     return np.full(length, BLANKS[kind], dtype=DTYPES[kind])
 
 
 def as_table(files: Sequence[FilePoints]) -> pa.Table:
-    """Return the points of several files as one table. The table is sorted by series, since queries ask for series."""
-    # Only writers need pyarrow, and pyarrow takes 25 MB of a reading process.
+    """Return the points of several files as one table, sorted by series because queries select series."""
+    # Imported here, because only writers need pyarrow, which takes 25 MB of memory.
     import pyarrow as pa
 
     types: Mapping[Kind, pa.DataType] = {
@@ -107,7 +107,7 @@ def as_table(files: Sequence[FilePoints]) -> pa.Table:
     for name, kind in COLUMNS.items():
         if any(name in one.columns for one in files):
             values = _joined(name, kind, files)
-            # Arrow's own ``take`` is avoided: it imports all of Arrow's functions, which takes longer than reading a
+            # Do not use Arrow's own ``take``: it imports all of Arrow's functions, which takes longer than to read a
             # few files.
             ordered = [values[at] for at in order.tolist()] if kind in ("text", "samples") else values[order]
             arrays.append(pa.array(ordered, type=types[kind]))

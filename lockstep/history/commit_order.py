@@ -1,4 +1,4 @@
-"""The order of commits: git's order if a repository is available, otherwise by date."""
+"""Put commits into the order of git's history, or into the order of their dates if git does not know them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
     """Return the commits with their subjects, oldest first and parents before children.
 
     Args:
-        dates: full hash to date in ms since 1970.
-        repo: a folder in a git repository. For any other folder, subjects are empty and the order is by date.
+        dates: date of each commit in ms since 1970, by full hash.
+        repo: a folder in the commits' git repository. In any other folder, subjects are "" and the dates give the
+            order.
     """
     known = _git_log(sorted(dates), repo)
     placed: list[tuple[int, int, int, Commit]] = []
     reached = 0
     for index, (commit, subject) in enumerate(known):
-        # A rebased or skewed date must not put a child before its parent, hence the running maximum.
+        # Take the running maximum, so that a wrong date (after a rebase, say) does not put a child before its parent.
         reached = max(reached, dates[commit])
         placed.append((reached, 0, index, Commit(commit, dates[commit], subject)))
     strangers = sorted((dates[commit], commit) for commit in dates.keys() - dict(known).keys())
@@ -33,9 +34,10 @@ def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
 
 
 def repository_state(repo: Path) -> str:
-    """Return the repository's current commit and the commits at which a shallow clone ends; "" without a repository.
+    """Return a text that changes whenever the repository may know more commits; "" without a repository.
 
-    The end of a shallow clone matters because ``git fetch --unshallow`` adds older commits without moving the head.
+    The text holds the current commit and the commits at which a shallow clone ends, because ``git fetch --unshallow``
+    adds older commits and leaves the current commit as it is.
     """
     lines = Git(repo, _TIMEOUT_S).try_lines("rev-parse", "HEAD", "--git-path", "shallow")
     head, path, *_ = [*(lines or []), "", ""]
@@ -47,16 +49,16 @@ def repository_state(repo: Path) -> str:
 
 
 def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:
-    """Return hash and subject of the ``hashes`` that the repository knows, parents first."""
+    """Return the hash and the subject of those ``hashes`` that the repository knows, parents before children."""
     git = Git(repo, _TIMEOUT_S)
-    # ``git log`` refuses the whole list if a single hash is unknown.
-    # Git would resolve a name that is not a hash, and "HEAD" is another commit every day.
+    # First find the known hashes, because ``git log`` refuses the whole list if a single hash is unknown. Ask only
+    # for full hashes: git would resolve a name such as "HEAD", which is another commit every day.
     full = [text for text in hashes if FULL_HASH.fullmatch(text)]
     objects = (line.split(" ") for line in git.try_lines("cat-file", "--batch-check", given=full) or ())
     known = [part[0] for part in objects if len(part) == 3 and part[1] == "commit"]
     if not known:
         return []
-    # If the user has set log.showSignature, git would mix gpg's output into the lines.
+    # Without this setting, a user's log.showSignature would add gpg's output to the lines.
     log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--reverse", "--format=%H %s")
     lines = (line.partition(" ") for line in git.try_lines(*log, given=known) or ())
     wanted = set(known)

@@ -1,4 +1,4 @@
-"""Display names: parameter values, and the sort order of texts that contain numbers."""
+"""Show the parameters of benchmarks without Python's quotes, and sort texts that contain numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def natural(text: str) -> tuple[tuple[int, float, str], ...]:
 
 
 def axes(benchmark: Benchmark, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters' names and values. Names that do not fit the values are replaced by asv's ``param1`` …."""
+    """Return the name and the value of each parameter, for people.
+
+    If the benchmark has another number of names than values, the names are asv's ``param1``, ``param2`` ….
+    """
     names: Iterable[str] = benchmark.parameters
     if len(benchmark.parameters) != len(values):
         names = (f"param{place}" for place in range(1, len(values) + 1))
@@ -26,8 +29,9 @@ def axes(benchmark: Benchmark, values: Sequence[str]) -> tuple[tuple[str, str], 
 
 @lru_cache(maxsize=100_000)
 def plain(value: str) -> str:
-    """Return asv's repr of a parameter without quotes. Quotes stay if the text would look like another value without
-    them.
+    """Return the value of a parameter for people: asv's repr without its quotes.
+
+    The quotes stay if the text would look like another value without them, for example ``'1'`` like the number 1.
     """
     if value[:1] not in ("'", '"'):
         return value

@@ -1,4 +1,4 @@
-"""Read new and changed files into parts. Many files are read on all cores."""
+"""Read new and changed result files into parts of the cache. All cores share the work if there are many files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from lockstep.history.series_ids import SeriesIds
 from lockstep.history.validation import Unreadable, read_json
 from lockstep.processes.children import pool
 
-#: Bytes of files that become one part. More bytes would not fit in memory; fewer would make too many parts.
+#: Bytes of result files that become one part. Larger batches may not fit in memory, and smaller ones make too many
+#: parts.
 _BATCH = 16 * 2**20
 _LARGEST_BATCH = 64 * 2**20
 
-#: The number of parts for a folder that is read at once. A merge follows only after more parts have been added.
+#: Number of parts into which a whole folder is read. It leaves room for more parts before a merge is due.
 _PARTS = MOST_PARTS // 2
 
-#: Below this number of bytes this process reads alone, because starting other processes would take as long.
+#: Bytes of files up to which this process reads alone, because other processes would take as long to start.
 _ALONE = 8 * 2**20
 
 _IDS = SeriesIds()
@@ -40,7 +41,7 @@ _IDS = SeriesIds()
 
 @dataclass(frozen=True)
 class Batch:
-    """Files of one folder for one process to read; ``runs`` are the run numbers to assign to the files."""
+    """Files of one folder that a process reads into one part. ``runs`` are the run numbers of the files."""
 
     root: Path
     parts: Path
@@ -50,7 +51,7 @@ class Batch:
 
 
 def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: int) -> list[Batch]:
-    """Return the changed files in batches. A batch holds files of one folder and fits in memory."""
+    """Divide the changed files into batches, each of files from one folder and small enough for memory."""
     found: list[Batch] = []
     files: dict[str, Stamp] = {}
     weight, folder = 0, ""
@@ -78,21 +79,25 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
 
 
 def _folder(root: Path, path: str) -> str:
-    """Return a file's folder relative to the results folder, or the results folder's name for a file at the top."""
+    """Return the folder of a file, relative to the results folder.
+
+    If the file is directly in the results folder, the name of the results folder.
+    """
     return path.rpartition("/")[0] or root.name
 
 
 def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
-    """Read the batches and yield each result when the batch is finished.
+    """Read the batches, and yield the data of each batch as soon as it is read.
 
-    Large amounts are read in other processes: a process that serves pages would never return a large file's memory.
+    If there is much to read, other processes read it, because a process that serves pages would never return the
+    memory.
     """
     size = sum(stamp[1] + stamp[3] for batch in work for stamp in batch.files.values())
     if size < _ALONE:
         yield from map(read_batch, work)
         return
     cores = min(len(os.sched_getaffinity(0)), len(work))
-    # Spawned, not forked: this process may have threads, and serves pages meanwhile.
+    # Spawn the processes instead of forking, because this process may have threads and serves pages meanwhile.
     with pool(cores, "spawn") as workers:
         for done in as_completed([workers.submit(read_batch, batch) for batch in work]):
             yield done.result()
@@ -134,7 +139,7 @@ def read_batch(batch: Batch) -> Intake:
 
 
 def _machine_in(folder: Path) -> str:
-    """Return the machine that the folder's ``machine.json`` names; "" if no machine is named."""
+    """Return the machine that the folder's ``machine.json`` names; "" if it names none."""
     try:
         machine = read_json(folder / "machine.json")["machine"]
     except (Unreadable, OSError, KeyError, TypeError, IndexError):
@@ -145,7 +150,7 @@ def _machine_in(folder: Path) -> str:
 def _read(
     path: Path, where: str, stamp: Stamp, folders_machine: str
 ) -> tuple[AsvFile, dict[str, Any], Sequence[Problem]]:
-    """Return a result file's content, the run's facts from the provenance, and the problems of both files."""
+    """Return the content of a result file, the facts from its provenance file, and the problems of both files."""
     asv = read_asv(path, _IDS, folders_machine)
     problems = [_problem(where, one) for one in asv.complaints]
     facts: dict[str, Any] = {}

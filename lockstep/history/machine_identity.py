@@ -1,4 +1,4 @@
-"""Decide which results belong to one machine. Results of different hardware or parallel environments never mix."""
+"""Decide which results belong to one machine, so that numbers of different hardware or environments are not mixed."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 
 from lockstep.history.model import Run
 
-#: Key for asv's name of a machine among the machine's strings.
+#: Key under which asv's name of a machine is compared together with the machine's strings.
 _NAMED = ""
 
-#: asv's string that changes by some kilobytes after a reboot.
+#: Strings that do not identify a machine: the size of the memory changes by some kilobytes after a reboot.
 _UNSTEADY = ("ram",)
 
 
 @dataclass
 class _Group:
-    """Runs of one folder whose machine strings agree, oldest commit first."""
+    """Runs of one folder that share their machine strings, oldest commit first."""
 
     strings: dict[str, str] = field(default_factory=dict)
     runs: list[int] = field(default_factory=list)
 
 
 def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int]) -> list[str]:
-    """Return the machine name of each run.
+    """Return the name of the machine to which each run belongs.
 
-    The oldest results of a folder keep the folder's name. So a second operating system, processor or environment that
-    appears later does not rename older results.
+    The machine of the oldest results in a folder has the folder's name. So a second operating system, processor or
+    environment that appears later does not rename older results.
 
     Args:
         runs: the runs; the field ``machine`` of a run is not read.
@@ -58,10 +58,10 @@ def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
     for index in indices:
         run = runs[index]
         strings = {key: _steady(key, text) for key, text in run.strings.items() if key not in _UNSTEADY}
-        # A folder may hold files of two machines with equal hardware. asv tells the machines apart by name.
+        # If a folder holds files of two machines with equal hardware, only asv's name tells the machines apart.
         strings |= {_NAMED: run.named} if run.named else {}
         for group in groups:
-            # A string that only newer runs have does not make another machine.
+            # A string that older runs lack does not make another machine.
             if all(group.strings.get(key, text) == text for key, text in strings.items()):
                 break
         else:
@@ -73,15 +73,18 @@ def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
 
 
 def _steady(key: str, text: str) -> str:
-    """Return the system and the first two parts of its version: a security update does not make another machine."""
+    """Return a machine string without the part that changes from time to time, so that the machine stays the same.
+
+    A security update, for example, changes the third part of the operating system's version.
+    """
     found = re.match(r"\D*\d+(\.\d+)?", text) if key == "os" else None
     return found.group() if found else text
 
 
 def _lanes(runs: Sequence[Run], indices: Sequence[int], places: Mapping[str, int]) -> list[tuple[list[int], str]]:
-    """Group runs whose environments followed one another. Return each group with the name of its first environment.
+    """Group the runs of environments that replaced one another. Return each group with its first environment's name.
 
-    An environment continues another if all of its commits are later than all commits of the other environment.
+    An environment replaced another if all of its commits are later than all commits of the other.
     """
     of_environment: dict[str, list[int]] = defaultdict(list)
     for index in indices:

@@ -1,4 +1,4 @@
-"""The data classes of the store: the content of a results folder as frozen values."""
+"""Define the data classes of the store, which describe machines, commits, runs, benchmarks, series and points."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from lockstep.record.quantity import COST_TYPE, EXACT_TYPE
 
-#: "ok"; "na" (not supported here); "failed"; "bare" (asv's number without a provenance record).
+#: What a point holds: a number ("ok"), a number of asv without a provenance record ("bare"), or no number because the
+#: case is not supported ("na") or because it failed ("failed").
 State = Literal["ok", "na", "failed", "bare"]
 
 #: States in the order of their codes in arrays: ``STATES[trend.state[i]]``.
 STATES: tuple[State, ...] = ("ok", "na", "failed", "bare")
 
-#: Which number of a row a series gives: the latency, the speedup, or the value of another project's benchmark.
+#: Which number of a stored row a series shows: the latency, the speedup, or the value of another project's benchmark.
 Part = Literal["latency", "speedup", "value"]
 
 Floats = NDArray[np.float64]
@@ -27,16 +28,17 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine: one folder, one set of hardware strings, one line of environments.
+    """A machine whose numbers are comparable over time.
 
-    A folder with results of two operating systems or processors is two machines. The older machine keeps the folder's
-    name, the newer machine is called ``folder (what differs)``. Two environments measured side by side are two machines
-    as well. An environment that starts after another has ended continues the same machine.
+    All of its results have the same folder and the same hardware. If a folder holds results of two operating systems or
+    processors, they are two machines. The older one has the folder's name, and the newer one is called ``folder (what
+    differs)``. Two environments that are measured side by side are also two machines. An environment that begins after
+    another has ended belongs to the same machine.
 
     Attributes:
         name: unique among the store's machines.
         folder: asv's name of the machine, which is the name of the machine's folder in the results.
-        environments: asv's environment names, the oldest first. Each commit has one environment.
+        environments: asv's environment names, the oldest first. Each commit was measured in one of them.
         strings: asv's machine strings of the machine's newest run: os, cpu, arch, num_cpu, ram, gpu …
         clock_state: clock state of the newest run: "locked@1500", "unlocked", "cpu" …; "" in other projects' results.
         last_date: the date of the machine's newest commit, ms since 1970.
@@ -52,7 +54,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that has results. ``date`` is in ms since 1970; ``subject`` is "" if no repository is available."""
+    """A commit that has results. ``date`` is in ms since 1970; ``subject`` is "" if git does not know the commit."""
 
     hash: str
     date: int
@@ -66,12 +68,12 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control of a run.
+    """A measurement of a control, a fixed operation that shows how fast the machine itself was during a run.
 
     Attributes:
         seconds: median time of a call.
         spread: robust spread, relative to the median.
-        rate: B/s or FLOP/s.
+        rate: bytes or floating-point operations per second.
     """
 
     seconds: float | None
@@ -81,7 +83,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Run:
-    """One result file: a machine at a commit in an environment, with the conditions of the measurement.
+    """One measurement of a commit on a machine, with its conditions. A result file holds one run.
 
     Attributes:
         machine: a ``Machine.name``.
@@ -89,9 +91,9 @@ class Run:
         date: the date of the commit, ms since 1970.
         environment: asv's name of the environment.
         path: the path of the file, relative to the results folder.
-        repeats: paths of older files of the same machine, commit and environment, the oldest first. If there are
-            repeats, points are means over all files, and ``path`` is the newest file.
-        named: the machine that the file names; may differ from the folder's name, which the results use.
+        repeats: paths of older files of the same machine, commit and environment, the oldest first. If there are any,
+            points are means over all files, and ``path`` is the newest file.
+        named: the machine that the file names. It may differ from the name of the folder, which Lockstep uses.
         python: Python's version, as asv writes it.
         requirements: version of each package, as asv writes it.
         strings: asv's machine strings.
@@ -122,9 +124,7 @@ class Run:
 
     @cached_property
     def toolchain(self) -> Mapping[str, str]:
-        """Versions of the software that a number depends on, apart from the commit: python, torch, triton, cuda, driver
-        …
-        """
+        """Versions of the software on which a number depends besides the commit: python, torch, triton, cuda …"""
         parts = {
             name: self.host[name] for name in ("python", "torch", "triton", "cuda", "driver") if self.host.get(name)
         }
@@ -133,16 +133,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A benchmark as asv names it. All numbers of a benchmark have one unit.
+    """A benchmark under asv's name. All of its numbers have the same unit.
 
     Attributes:
         name: asv's name of the benchmark.
         unit: "seconds", "bytes", "x" (a ratio), or the unit that a ``track_*`` states; "" if unknown.
-        kind: asv's type: "time", "track", "memory", "peakmemory", "timeraw", "lockstep", "cost", "exact"; "" if
-            unknown.
+        kind: type that asv's table states: "time", "track", "memory", "peakmemory", "timeraw", "lockstep", "cost",
+            "exact"; "" if unknown.
         parameters: names of the parameters, in order.
-        suite: our suite, or the module and class of another project's benchmark.
-        quantity: the quantity of our suite, see ``lockstep.record.quantity``; otherwise the last part of the name.
+        suite: the Lockstep suite, or the module and class of another project's benchmark.
+        quantity: the quantity of a Lockstep suite, see ``lockstep.record.quantity``; otherwise the last part of the
+            name.
     """
 
     name: str
@@ -154,71 +155,65 @@ class Benchmark:
 
     @property
     def ours(self) -> bool:
-        """Whether the benchmark is the latency or the speedup of a lockstep suite."""
+        """Whether the benchmark is the latency or the speedup of a Lockstep suite."""
         return self.kind == "lockstep"
 
     @property
     def exact(self) -> bool:
-        """Whether the benchmark is an exact quantity of a lockstep suite. Any difference of exact quantities is a
-        change.
-        """
+        """Whether the benchmark is a quantity of a Lockstep suite without noise, so every difference is a change."""
         return self.kind == EXACT_TYPE
 
     @property
     def cost(self) -> bool:
-        """Whether the benchmark is a measured quantity of a lockstep suite besides latency and speedup."""
+        """Whether the benchmark is a measured quantity of a Lockstep suite other than latency and speedup."""
         return self.kind == COST_TYPE
 
     @property
     def measured(self) -> bool:
-        """Whether a measurement of a lockstep suite gives its numbers: a latency, a speedup or a cost."""
+        """Whether a Lockstep suite measures the benchmark: a latency, a speedup or a cost."""
         return self.ours or self.cost
 
     @property
     def of_suite(self) -> bool:
-        """Whether the benchmark is of a lockstep suite, in any quantity."""
+        """Whether the benchmark is any quantity of a Lockstep suite."""
         return self.measured or self.exact
 
     @property
     def is_ratio(self) -> bool:
-        """Whether the benchmark is the speedup of a lockstep suite. Points of the suite's latency carry the same
-        ratio.
-        """
+        """Whether the benchmark is the speedup of a Lockstep suite, whose points also store the latency."""
         return self.ours and self.quantity == "speedup"
 
     @property
     def part(self) -> Part:
-        """Which number of a row the benchmark gives. A row of a lockstep suite has two benchmarks: latency and
-        speedup.
-        """
+        """Which number of a stored row belongs to the benchmark, because latency and speedup share a row."""
         if self.ours:
             return "speedup" if self.is_ratio else "latency"
         return "latency" if self.unit == "seconds" and not self.cost else "value"
 
     @property
     def key_suite(self) -> str:
-        """The suite for series keys: our suite for latency and speedup, otherwise the full name of the benchmark."""
+        """The suite in a ``SeriesKey``: the Lockstep suite of a latency or speedup, else the benchmark's full name."""
         return self.suite if self.ours else self.name
 
     @property
     def family(self) -> str:
-        """The family of our suite (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
+        """The family of a Lockstep suite (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
         return self.suite.partition(".")[0] if self.of_suite else self.suite
 
     @property
     def higher_is_better(self) -> bool:
-        """True for speedups and rates (``GB/s``). asv itself always treats lower as better."""
+        """Whether a higher number is better, as for a speedup or a rate (``GB/s``). For asv itself, lower is better."""
         return self.quantity == "speedup" or self.unit == "x" or self.unit.lower().endswith(("/s", "per second"))
 
 
 class SeriesKey(NamedTuple):
-    """Identity of a series on one machine, used by pages, comparisons and addresses.
+    """Key by which pages, comparisons and addresses name a series.
 
-    A suite of ours stores a latency and a speedup for each series; both have the same key.
+    The latency and the speedup of a variant in a case have the same key.
 
     Attributes:
         machine: a ``Machine.name``.
-        suite: our suite, or the full name of another project's benchmark.
+        suite: the Lockstep suite, or the full name of another project's benchmark.
         variant: as the suite names it; "" if there is none.
         case: as the suite names it, joined with all other parameters; "" if there is none.
         l2: the cache state, as the suite names it; "" if there is none.
@@ -231,13 +226,13 @@ class SeriesKey(NamedTuple):
     l2: str = ""
 
     def of(self, variant: str) -> SeriesKey:
-        """Return the key of another variant of the same case."""
+        """Return the key of another variant in the same case."""
         return self._replace(variant=variant)
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A benchmark with one value for each parameter, on one machine. A series is followed over the commits.
+    """What is followed over the commits: a benchmark with one value for each parameter, on one machine.
 
     Attributes:
         machine: a ``Machine.name``.
@@ -256,13 +251,13 @@ class Series:
 
     @property
     def text(self) -> str:
-        """The parameters in words: ``size=100, dtype=float32``."""
+        """The parameters for people: ``size=100, dtype=float32``."""
         return ", ".join(f"{name}={value}" for name, value in self.axes)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trend:
-    """One series over the commits that measured it: arrays of equal length, oldest commit first.
+    """The points of a series as arrays of equal length, oldest commit first.
 
     Attributes:
         series: the series.
@@ -270,15 +265,16 @@ class Trend:
         commit: index of each point's commit in ``Results.commits(series.machine)``, ascending.
         run: index of each point's run in ``Results.runs``. The run has the environment, toolchain, controls and date.
         value: in the benchmark's unit; NaN where the state is "na" or "failed".
-        low, high: our 95 % interval or asv's 99 % interval; NaN if unknown.
-        error: standard error of log(value), from the interval; NaN if unknown. The error of a speedup is paired.
-        log_ratio: log(baseline / variant) from pairs; NaN in other projects. A suite's latency and speedup both have
-            it.
+        low, high: Lockstep's 95 % interval or asv's 99 % interval; NaN if unknown.
+        error: standard error of log(value), from the interval; NaN if unknown. The error of a speedup comes from paired
+            rounds.
+        log_ratio: log(baseline / variant) from paired rounds, for the latency and the speedup of a suite; NaN in other
+            projects.
         ratio_error: standard error of ``log_ratio``; NaN if unknown.
         mde: smallest relative change that the measurement can detect; NaN if unknown.
         state: state codes, see ``STATES``.
-        version: code of the benchmark's version. Points of different codes are not comparable.
-            ``Results.versions[code]`` is the version's text.
+        version: code of the benchmark's version, whose text is ``Results.versions[code]``. Points of different versions
+            are not comparable.
         number: calls per sample (asv's stats_number); 0 if unknown.
         repeat: samples per point (asv's stats_repeat); 0 if unknown.
     """
@@ -305,23 +301,24 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One series at one commit, with all stored facts. Numbers are as in ``Trend``, with ``None`` for NaN.
+    """A series at one commit, with all stored facts. An attribute of ``Trend`` has the same meaning here, with ``None``
+    for NaN.
 
     Attributes:
         series: the series of the point.
         commit: index into ``Results.commits(series.machine)``.
         run: the run of the point.
         reason: why the state is "na" or "failed".
-        note: a caution for readers of the number.
+        note: a caution that readers of the number should see.
         samples: at most 100 samples, in the benchmark's unit.
         q25, q75: quartiles, if asv stored them.
         flops, bytes: the cost of the task; 0 if unknown.
-        floor_s: seconds that the task takes at the rates of the machine's controls.
+        floor_s: seconds that the task would take at the rates of the machine's controls.
         bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
-        baseline: variant that the ratio refers to.
+        baseline: the variant whose time is divided by this variant's time in the ratio.
         epochs: sets of fresh buffers behind the ratio; 0 if unknown.
         sm_mhz, sm_mhz_low, temperature_c, power_w, clock_reasons: the state of the GPU during the measurement.
-        check_error, worst_row: error of the check relative to the reference's norm, in total and in the worst row.
+        check_error, worst_row: error against the reference, relative to its norm, in total and in the worst row.
         deterministic: 1 if two calls on the same inputs gave the same bits, 0 if not.
         code: machine-code facts as JSON text; "" if the record has none.
         measured_at: ms since 1970; 0 if unknown.

@@ -1,4 +1,4 @@
-"""Parts: parquet files of points, sorted by series. A part is written whole or not at all."""
+"""Write, merge and delete the parts of a cache: parquet files of points, sorted by series."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Rows in a row group. A series of 2000 points touches one group or two.
+#: Rows in a row group of parquet. So a query for a series of 2000 points reads only one or two groups.
 _GROUP = 32_768
 
-#: Limit of parts in a folder before a merge. Every part costs a query about a millisecond.
+#: Number of parts of a folder above which they are merged. Each part adds about a millisecond to a query.
 MOST_PARTS = 12
 
-#: Rows that a merge holds in memory.
+#: Maximum number of rows that a merge holds in memory.
 _MERGED_AT_ONCE = 500_000
 
-#: Seconds before an unused part is deleted, because another process may still read the part.
+#: Seconds after which an unused part is deleted. Until then another process may still read the part.
 _GRACE = 600.0
 
-# Columns worth a dictionary. The other columns hold nearly as many different values as rows.
+# Columns that are stored with a dictionary of their values. Other columns have nearly as many different values as rows.
 _DICTIONARY = [name for name, kind in COLUMNS.items() if kind in ("text", "key", "count", "time", "code")]
 
 
 def write_part(table: pa.Table, parts: Path, folder: str) -> Part:
-    """Write the points of a folder, already sorted by series, as a new part."""
+    """Write the points of a folder, already sorted by series, as a new part: all of them, or no part at all."""
     with _Writer(parts, folder) as writer:
         writer.write(table)
     return writer.part
 
 
 def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part | None:
-    """Merge parts of one folder into one part. Drop the points of runs that are not ``live``.
+    """Merge parts of one folder into one part, without the points of runs that are not ``live``.
 
     Return ``None`` if no point is left. The points are read in ranges of series, so memory does not grow with the
     history.
     """
-    # Rarely needed, and the imports take 40 ms.
+    # Imported here, because merges are rare and the imports take 40 ms.
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -64,20 +64,21 @@ def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part |
             writer.write(table.take(np.argsort(table["series"].to_numpy(), kind="stable")))
     for file, part in zip(files, old, strict=True):
         file.close()
-        # The part is unused from now on. ``sweep`` counts its age from this time.
+        # The part is unused from now on, and ``sweep`` counts its age from this time.
         os.utime(parts / part.name)
     return writer.part if writer.part.rows else None
 
 
 def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]]:
-    """Return groups of parts to merge: too many parts in one folder, or parts whose points are mostly unused."""
+    """Return groups of parts that a merge should replace: too many parts of a folder, or parts mostly out of use."""
     found = []
     of: dict[str, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.rows):
         of.setdefault(part.folder, []).append(part)
     for several in of.values():
         stale = [part for part in several if part.rows > 2 * live.get(part.name, 0)]
-        # Merge small parts while the next part is not larger than the sum before. So large parts are rarely rewritten.
+        # Add parts from small to large while the next part is at most twice as large as all parts so far. So large
+        # parts are rarely rewritten.
         small, weight = 1, several[0].rows
         while small < len(several) and several[small].rows <= 2 * weight:
             weight += several[small].rows
@@ -90,18 +91,21 @@ def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]
 
 
 def sweep(parts: Path, counting: Iterable[Part]) -> None:
-    """Delete unused parts: merged parts, and parts that a killed process left behind."""
+    """Delete parts that the manifest does not list: merged parts, and parts that a killed process left behind."""
     kept = {part.name for part in counting}
     for path in parts.iterdir():
         try:
             if path.name not in kept and time.time() - path.stat().st_mtime > _GRACE:
                 path.unlink()
-        except FileNotFoundError:  # another process sweeps as well
+        except FileNotFoundError:  # another process has just deleted the part
             continue
 
 
 def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
-    """Return the ends of series ranges with about equal numbers of points, from the least numbers of the row groups."""
+    """Divide the series into ranges with about equal numbers of points, and return the ends of the ranges.
+
+    The first series number of each row group gives a possible end.
+    """
     least = sorted(
         file.metadata.row_group(group).column(0).statistics.min
         for file in files
@@ -112,7 +116,7 @@ def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
 
 
 def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
-    """Return the points of series in ``low <= number < high``. The last range includes the greatest number."""
+    """Return the points of the series with ``low <= number < high``. The last range includes the greatest number."""
     # Imported here: pyarrow is slow to import.
     import pyarrow as pa
 
@@ -128,10 +132,10 @@ def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
 
 
 class _Writer:
-    """Writes a part under a temporary name, and renames the part at the end."""
+    """Writes a part under a temporary name, and renames it when it is complete."""
 
     def __init__(self, parts: Path, folder: str) -> None:
-        # A folder's name may contain anything, so a digest goes into the part's name.
+        # The part's name contains a digest of the folder's name, which may contain any character.
         mark = blake2b(folder.encode(), digest_size=6).hexdigest()
         self._path = parts / f"{mark}-{uuid.uuid4().hex}.parquet"
         self._temporary = self._path.with_suffix(".tmp")

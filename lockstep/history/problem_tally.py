@@ -1,4 +1,4 @@
-"""Summarize how much of a results folder was not read, and why. ``lockstep ingest`` lists the single files."""
+"""Summarise how much of a results folder was not read, and why. ``lockstep ingest`` lists each file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Reasons = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of problems and notes.
+    """How much of a results folder was not read or differs from asv's format, counted by reason.
 
     Attributes:
         files: the number of result files.
@@ -35,8 +35,9 @@ class Tally:
     notes: Reasons
 
     def sentences(self, advice: str = "`lockstep ingest` lists them") -> Iterator[str]:
-        """Yield at most two sentences, without a full stop, on content that was not read. Yield none if all was
-        read.
+        """Yield at most two sentences about content that was not read, each without a full stop; none if all was read.
+
+        ``advice`` is added to the first of them; "" for none.
         """
         if self.unread:
             were = "was" if self.unread == 1 else "were"
@@ -64,7 +65,7 @@ class Tally:
 
 
 def tally(results: Results) -> Tally:
-    """Count the problems and notes of a results folder."""
+    """Count the problems and notes of a results folder by reason."""
     files = [one for one in results.problems if one.weight == "file"]
     parts = (one for one in results.problems if one.weight == "part")
     return Tally(

@@ -1,22 +1,22 @@
-"""Problems of result files, and the outcome of a refresh."""
+"""Describe what is wrong with result files, and what a refresh of the store did."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-#: The cost of a problem: the whole "file" was not read, a "part" of the file was not read, or nothing ("note").
+#: How much was not read because of a problem: the whole "file", a "part" of it, or nothing ("note").
 Weight = Literal["file", "part", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A problem of a file, without the file's name. The caller adds the name.
+    """A problem of a file, without the file's name, which ``Problem`` adds.
 
     Attributes:
         what: one sentence without its subject, which is the file.
         reason: ``what`` without the details of this file; "" if ``what`` has no such details.
-        weight: the cost of the problem.
+        weight: how much of the file was not read.
     """
 
     what: str
@@ -26,13 +26,13 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a file in the results folder.
+    """A problem of a file in the results folder, as it is listed for people.
 
     Attributes:
         path: the path of the file, relative to the results folder.
         what: one sentence without its subject, which is the file.
         reason: ``what`` without the details of this file; "" if ``what`` has no such details.
-        weight: the cost of the problem.
+        weight: how much of the file was not read.
     """
 
     path: str
@@ -42,13 +42,13 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """Text that is equal for problems of the same kind."""
+        """The text by which problems of the same kind are counted together."""
         return self.reason or self.what
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The outcome of a refresh.
+    """What a refresh of the store found and read.
 
     Attributes:
         files: number of result files in the folder.

@@ -1,4 +1,4 @@
-"""Join the provenance file with the points of asv's result file."""
+"""Add the records of a provenance file to the points of asv's result file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lockstep.record.quantity import COST_QUANTITIES, benchmark_name
 
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
-#: Limit of characters for a record's machine-code facts. A kernel takes about 300.
+#: Maximum length of a record's machine-code facts, in characters. A kernel takes about 300.
 _LONGEST_CODE = 64 * 2**10
 
 _BASE_UNITS = {"copy": "B/s", "matmul": "FLOP/s"}
@@ -37,11 +37,13 @@ def provenance_path(path: Path) -> Path:
 
 
 def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, dict[str, Any]]:
-    """Return asv's points joined with the records, and the facts that all points share.
+    """Return asv's points completed by the provenance records, and the facts that all points share.
+
+    If the provenance file is faulty, asv's points are returned unchanged, with a complaint.
 
     Args:
         path: the provenance file.
-        asv: the content of asv's file. A faulty provenance file leaves the content unchanged, with a complaint.
+        asv: the content of asv's file.
         ids: assigns numbers to series that only the records have.
 
     Raises:
@@ -50,7 +52,7 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
     try:
         provenance, records = read_records(plain_file(path))
         if provenance.commit != asv.head.commit or provenance.machine != asv.head.machine:
-            raise Unreadable("is of another commit or machine than asv's file")
+            raise Unreadable("names another commit or machine than asv's file")
     except RecursionError:
         return _complaining(asv, Complaint("is nested too deep")), {}
     except (ValueError, OverflowError) as error:  # Unreadable, RecordError, or a sample that is not a number
@@ -92,7 +94,7 @@ def _controls(controls: Any) -> dict[str, dict[str, float | None]]:
 
 
 def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
-    """Return a control's rate in B/s or FLOP/s; ``None`` if unknown. The entry's unit may have an SI prefix."""
+    """Return a control's rate in B/s or FLOP/s; ``None`` if unknown. The stored unit may have an SI prefix."""
     base = _BASE_UNITS.get(control, "")
     rate, unit = finite(entry.get("rate")), entry.get("unit")
     scale = _SCALES.get(unit.removesuffix(base)) if base and isinstance(unit, str) and unit.endswith(base) else None
@@ -100,7 +102,7 @@ def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
 
 
 class _Joined:
-    """Writable columns of asv's points, to which records are added."""
+    """Collects asv's points of a file, and writes provenance records over them."""
 
     def __init__(self, asv: AsvFile, provenance: Provenance, ids: SeriesIds) -> None:
         self._asv = asv
@@ -118,7 +120,7 @@ class _Joined:
         self._recorded: set[int] = set()
 
     def add(self, record: Record) -> None:
-        """Write one record over the points of its latency and its speedup.
+        """Write a record over the points of its latency, its speedup and its costs.
 
         Raises:
             Unreadable: the record has a wrong form, or another benchmark version than asv's numbers.
@@ -128,7 +130,7 @@ class _Joined:
             raise Unreadable(f"a record has the unknown state {record.state!r:.40}")
         latency, speedup = _estimate(record.latency), _estimate(record.speedup)
         if state == "ok" and latency is None:
-            raise Unreadable("a record is ok and has no positive latency")
+            raise Unreadable("a record has the state ok but no positive latency")
         try:
             key = [repr(name(part)) for part in (record.variant, record.case, record.l2)]
             suite, version = name(record.suite), name(record.version)
@@ -140,7 +142,7 @@ class _Joined:
             self._columns["version"][place] for number in numbers if (place := self._place.get(number)) is not None
         )
         if any(other not in (of_ruler, _NO_VERSION) for other in stored):
-            raise Unreadable("a record is of another ruler than asv's number, which is shown without it")
+            raise Unreadable("a record has another benchmark version than asv's number, which is shown without it")
         self._versions[of_ruler] = version
         shared = self._shared(record, of_ruler, speedup)
         self._put(numbers[0], shared | _own(state, record.reason, latency, record.latency_samples))
@@ -151,9 +153,7 @@ class _Joined:
         self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
 
     def _put_cost(self, number: int, quantity: str, record: Record, shared: Mapping[str, Any]) -> None:
-        """Write the value of one of a record's costs over the cost's point. A cost that was not requested has no
-        value.
-        """
+        """Write one cost of a record over the point of that cost. A cost that was not requested has no value."""
         cost = record.costs.get(quantity)
         estimate = _estimate(cost)
         failed = record.state == "failed" and number in self._place
@@ -162,10 +162,10 @@ class _Joined:
             self._put(number, {**shared, **_NO_RATIO, **own, "epochs": _count(cost.epochs if cost else 0)})
 
     def file(self) -> AsvFile:
-        """Return the joined content of asv's file and the records.
+        """Return the content of asv's file with the records that were added.
 
-        If a series cannot be measured here, its record says so. A NaN of asv without a record was left out of this run
-        (by ``--bench`` or an interrupt), and does not become a point.
+        A NaN of asv without a record does not become a point: this run left the series out, because of ``--bench`` or
+        an interrupt. If a series cannot be measured on this machine, it has a record that says so.
         """
         absent = STATES.index("na")
         kept = [
@@ -223,7 +223,7 @@ class _Joined:
         }
 
     def _bound(self, flops: float, size: float) -> str:
-        """Return the control that decides the floor, ``max(bytes / copy rate, FLOPs / matmul rate)``; "" if unknown."""
+        """Return which rate decides the floor, ``max(bytes / copy rate, FLOPs / matmul rate)``; "" if unknown."""
         copy, matmul = self._rates
         if copy is None or matmul is None or not (size or flops):
             return ""
@@ -244,7 +244,10 @@ def _own(state: str, reason: Any, estimate: tuple[float, float, float] | None, s
 
 
 def _estimate(estimate: Estimate | None) -> tuple[float, float, float] | None:
-    """Return a positive value with its interval. Both ends are NaN if the interval does not hold the value."""
+    """Return a value and the ends of its interval; ``None`` if the value is not positive.
+
+    Both ends are NaN if the interval does not contain the value.
+    """
     value = finite(estimate.value) if estimate else None
     if estimate is None or value is None or value <= 0:
         return None
@@ -264,7 +267,7 @@ def _count(value: Any) -> int:
 
 
 def _code(code: Any) -> str:
-    """Return machine-code facts as JSON text; "" for no facts, unserializable facts, and a text that is too long."""
+    """Return machine-code facts as JSON text; "" if there are none, or if they are no valid JSON or too long."""
     if not code:
         return ""
     try:

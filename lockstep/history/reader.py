@@ -18,14 +18,15 @@ from lockstep.history.model import STATES, Floats, Ints
 from lockstep.history.repeats import averaged
 from lockstep.timing.intervals import standard_error
 
-#: Half the width of asv's 99 % interval in standard errors, if the interval were normal. asv takes the interval from
-#: order statistics or a Laplace posterior (``asv.statistics.compute_stats``). So use this as a scale, not as a test.
+#: Half the width of a normal distribution's 99 % interval, in standard errors. It turns asv's interval into an error.
+#: asv takes its interval from order statistics or a Laplace posterior (``asv.statistics.compute_stats``), so the error
+#: is only a scale and not good enough for a test.
 ASV_QUANTILE = 2.5758
 
-#: Points held in memory at once while trends are read. A point takes about 200 bytes.
+#: Maximum number of points in memory while trends are read. A point takes about 200 bytes.
 _AT_ONCE = 300_000
 
-#: Up to this number, series are looked up one by one. More series are read as a range.
+#: Up to this number of series, a query names each of them. More series are read as a range of numbers.
 _FEW = 64
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -41,10 +42,10 @@ _NUMBERS = "series, run, version, state, value, low, high, ratio, ratio_low, rat
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The location of a machine's points, and the runs that belong to the machine.
+    """Where the points of a machine are stored, and which of the stored runs belong to the machine.
 
     Attributes:
-        parts: parquet files; they may also hold points of superseded runs or of other machines.
+        parts: parquet files. They may also hold points of other machines, and of runs that were replaced.
         ids: this machine's run numbers, ascending.
         runs: for each id, its index in ``Results.runs``.
         commits: for each id, the index of its commit in ``Results.commits(machine)``.
@@ -58,7 +59,7 @@ class Source:
     ranks: Ints
 
     def in_order(self, runs: NDArray[Any], series: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the rows among ``kept`` that belong to this source, sorted by series, commit and rank."""
+        """Return those of the rows ``kept`` that belong to the machine, sorted by series, commit and rank."""
         place, own = lookup(self.ids, runs)
         kept = kept[own[kept]]
         place = place[kept]
@@ -66,7 +67,7 @@ class Source:
         return ordered
 
     def averaged(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Average repeated measurements into one row. The rows of ``columns`` are sorted."""
+        """Replace repeated measurements of a commit by one row with their means. The rows must be sorted."""
         if not self.ranks.any() or not len(columns["run"]):
             return columns
         commits = self.commits[lookup(self.ids, columns["run"])[0]]
@@ -76,10 +77,12 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Columns of several series, one after the other, each in the order of commits; see ``Trend``.
+    """The points of several series as columns, series after series and each in the order of commits.
+
+    An attribute of ``Trend`` has the same meaning here.
 
     Attributes:
-        starts: index of each series' first point, and the total number of points at the end.
+        starts: index of each series' first point, followed by the total number of points.
         series: the stored number of each series.
         version: the stored number of each point's version.
         baseline: the variant that each ratio refers to ("" if none), if the query asked for baselines.
@@ -108,11 +111,11 @@ Rows = dict[str, NDArray[Any]]
 
 
 class StoreError(Exception):
-    """The cache cannot be used. The message says where the cache is and what to do."""
+    """The store's cache cannot be used. The message says where the cache is and what to do."""
 
 
 class Reader:
-    """Runs queries on the parquet files. Each query has its own cursor, so threads do not wait for one another.
+    """Runs queries on the cache's parquet files. Threads do not wait for one another: each query has its own cursor.
 
     Args:
         spill: folder for intermediate data that does not fit in memory.
@@ -126,7 +129,7 @@ class Reader:
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
-            # The server may fork after the connection was made, and a fork does not copy DuckDB's threads.
+            # Make a new connection after a fork of the server, because a fork does not copy DuckDB's threads.
             if self._connection is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._connection = duckdb.connect(":memory:", config=self._settings)
@@ -134,13 +137,16 @@ class Reader:
             return self._connection.cursor()
 
     def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Numbers]:
-        """Yield the numbers of these series (ascending) in portions. Series without points are left out."""
+        """Yield the points of these series, given by their stored numbers in ascending order, in portions.
+
+        Series without points are left out.
+        """
         portion = max(1, _AT_ONCE // max(1, len(source.ids)))
         for start in range(0, len(series), portion):
             yield _in_order(self._columns(source, series[start : start + portion]), source, series)
 
     def every(self, source: Source) -> Numbers:
-        """Return all numbers of a source with few runs, and the variants that the ratios refer to."""
+        """Return all points of a source at once, with the baselines of their ratios. Use it for a few runs only."""
         sql = f"SELECT {_NUMBERS}, baseline FROM read_parquet(?) WHERE run IN ({_listed(source.ids.tolist())})"
         found = self._ask(sql, [_paths(source)]).fetchnumpy()
         return _in_order({name: _filled(values, COLUMNS[name]) for name, values in found.items()}, source)
@@ -152,17 +158,18 @@ class Reader:
         runs: Sequence[int] = (),
         names: Collection[str] = COLUMNS.keys(),
     ) -> Rows:
-        """Return points of these series, or of these runs (by their stored numbers).
+        """Return the points of some series, or of some runs, as columns.
 
         Args:
             source: the source of the points.
-            series, runs: the series or the runs whose points are returned; give one of the two.
-            names: the names of the columns. A name with an interval also returns both ends of the interval.
+            series, runs: the stored numbers of the series or of the runs; give one of the two.
+            names: the names of the columns. They must include the columns that identify a row and those that hold its
+                number, its ratio and their intervals.
         """
         column, wanted = ("series", series) if series else ("run", runs)
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
         found = self._ask(sql, [_paths(source)]).fetchnumpy()
-        # Convert column by column: two copies of a large machine's whole page would double the memory.
+        # Convert one column at a time, so that memory never holds two copies of all columns.
         columns = {name: _filled(found.pop(name), COLUMNS[name]) for name in tuple(found)}
         own = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
         return source.averaged({name: columns.pop(name)[own] for name in tuple(columns)})
@@ -176,7 +183,7 @@ class Reader:
             names: the names of the columns.
         """
         newest = self.rows(source, runs=source.ids[source.commits == source.commits.max()].tolist(), names=names)
-        # If the newest commit measured every series, the millions of older points need not be read.
+        # If every series was measured at the newest commit, the millions of older points need not be read.
         if len(newest["series"]) == count:
             return newest
         sql = """
@@ -202,7 +209,7 @@ class Reader:
         except duckdb.Error as error:
             where = Path(parameters[0][0]).parents[1]
             raise StoreError(
-                f"the cache {where} is damaged ({error}): delete that folder, and it is made anew"
+                f"the cache {where} is damaged ({error}): delete that folder, and Lockstep makes it again"
             ) from error
 
     def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
@@ -215,7 +222,7 @@ class Reader:
 
 
 def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | None = None) -> Numbers:
-    """Return the source's points of the wanted series (``None``: all series), sorted by series and commit."""
+    """Return the machine's points of the wanted series (``None``: all series), sorted by series and commit."""
     kept = np.arange(len(found["run"]))
     if wanted is not None:
         kept = np.flatnonzero(lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1])
@@ -237,7 +244,10 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | Non
 
 
 def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
-    """Return standard errors of log("value"); NaN if unknown. "bare" points use asv's interval, others use ours."""
+    """Return the standard errors of log("value"), from the intervals; NaN if unknown.
+
+    A "bare" point has asv's 99 % interval, and any other point Lockstep's 95 % interval.
+    """
     bare = column["state"] == STATES.index("bare")
     ours = standard_error(column["low"], column["high"], column["epochs"])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -246,7 +256,7 @@ def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
 
 
 def log_ratios(column: Mapping[str, NDArray[Any]]) -> Floats:
-    """Return logarithms of the paired ratios; NaN if unknown."""
+    """Return the logarithms of the ratios that come from paired rounds; NaN for other points."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Floats = np.log(column["ratio"])
     return found
@@ -263,14 +273,14 @@ def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
     if kind == "text":
         found[~missing] = there[~missing]
         return found
-    # Assign one element at a time: NumPy would spread a point's list of samples over several rows.
+    # Assign one element at a time, because NumPy would spread a point's list of samples over several rows.
     for place in np.flatnonzero(~missing).tolist():
         found[place] = there[place]
     return found
 
 
 def lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return the index of each value in ``rising``, and whether ``rising`` contains the value."""
+    """Return the index of each value in the ascending array ``rising``, and whether the array contains the value."""
     place = np.searchsorted(rising, values).clip(max=len(rising) - 1)
     return place, rising[place] == values
 

@@ -1,8 +1,8 @@
 """Average several measurements of one series at one commit into one point.
 
-asv draws the arithmetic mean of a commit's values (``Graph.get_data`` of asv 0.6.6 leaves out null and NaN). Pages and
-alerts here use the same mean. The interval is the mean of the intervals, as asv averages weights from the intervals.
-More files do not narrow the interval: runs scatter more than the interval of one run suggests.
+The number is the arithmetic mean, which asv's graphs also show (``Graph.get_data`` of asv 0.6.6 leaves out null and
+NaN). The interval is the mean of the intervals. More measurements do not narrow it, because runs scatter more than the
+interval of one run suggests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lockstep.history.columns import COLUMNS, MOST_SAMPLES
 
 Columns = dict[str, NDArray[Any]]
 
-#: Measurements that a note lists.
+#: Number of measurements that a note lists.
 _MOST = 8
 
 
@@ -26,11 +26,11 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
 
     Args:
         columns: columns by name, of equal length. The rows of a group are adjacent, the newest measurement last.
-        same: [rows] whether a row belongs to the group of the row before it.
+        same: [rows] whether a row belongs to the same group as the row before it.
 
     Returns:
-        the columns with means of numbers over the valid rows of each group. A row is valid if it has a number and the
-        newest row's version of the benchmark. Values that cannot be averaged come from the newest valid row.
+        the columns with the means of the valid rows of each group. A row is valid if it has a number, and the same
+        benchmark version as the newest row. Values that cannot be averaged come from the newest valid row.
     """
     if not same.any():
         return columns
@@ -66,7 +66,7 @@ def _means(values: NDArray[np.float64], used: NDArray[np.bool_], group: NDArray[
 
 
 def _drop_wrong_intervals(columns: Mapping[str, NDArray[Any]], several: NDArray[np.bool_]) -> None:
-    """Set an interval to NaN if it does not hold the mean. This happens if only some measurements have an interval."""
+    """Set an interval to NaN if it does not contain the mean, as happens if only some measurements have an interval."""
     for value, low, high in (("value", "low", "high"), ("ratio", "ratio_low", "ratio_high")):
         wrong = several & ~((columns[low] <= columns[value]) & (columns[value] <= columns[high]))
         columns[low][wrong] = columns[high][wrong] = np.nan

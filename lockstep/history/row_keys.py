@@ -1,4 +1,4 @@
-"""The keys of a machine's series, and the part of a row that each series gives."""
+"""Map the series of a machine to their keys, and to the number of a stored row that each of them shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True, eq=False)
 class KeyIndex:
-    """The keys of a machine's series. Series that differ only in their part share a key, see ``PARTS``.
+    """The keys of a machine's series. Series that show different numbers of the same rows share a key.
 
     Attributes:
         series: all series in the order of ``Results.series``.
@@ -40,29 +40,29 @@ class KeyIndex:
 
     @cached_property
     def shape(self) -> Ints:
-        """For each key, the rank of its suite, case (small before large) and cache state together."""
+        """The rank of each key by suite, then case (small before large), then cache state."""
         order = {case: natural(case) for case in {key.case for key in self.keys}}
         return _ranks([(key.suite, order[key.case], key.l2) for key in self.keys])
 
     @cached_property
     def suite(self) -> Ints:
-        """For each key, the rank of its suite."""
+        """The rank of each key by suite."""
         return _ranks([key.suite for key in self.keys])
 
     @cached_property
     def case(self) -> Ints:
-        """For each key, the rank of its case, small before large."""
+        """The rank of each key by case, small before large."""
         order = {case: (natural(case), case) for case in {key.case for key in self.keys}}
         return _ranks([order[key.case] for key in self.keys])
 
     @cached_property
     def variant(self) -> Ints:
-        """For each key, the rank of its variant."""
+        """The rank of each key by variant."""
         return _ranks([key.variant for key in self.keys])
 
 
 def _ranks(values: Sequence[Any]) -> Ints:
-    """Return the rank of each value among the distinct values."""
+    """Return the rank of each value among the distinct values, from 0 on; equal values have equal ranks."""
     rank = {value: place for place, value in enumerate(sorted(set(values)))}
     return np.array([rank[value] for value in values], dtype=np.int32)
 
@@ -80,7 +80,7 @@ def index_keys(series: Sequence[Series], benchmarks: Mapping[str, Benchmark]) ->
 
 
 def key_of(series: Series, benchmark: Benchmark) -> SeriesKey:
-    """Return the key of a series of this benchmark."""
+    """Return the key that pages, comparisons and addresses use for a series of this benchmark."""
     if not series.axes:
         return SeriesKey(series.machine, benchmark.key_suite)
     named = dict(series.axes)

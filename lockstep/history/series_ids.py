@@ -1,4 +1,4 @@
-"""Numbers for series. Every process and every cache assigns the same number to the same series."""
+"""Assign numbers to series. Every process and every cache assigns the same number to the same series."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from numpy.typing import NDArray
 
 from lockstep.history.validation import short_name
 
-#: Limit of remembered series, above which ``trim`` forgets all of them.
+#: Number of remembered series above which ``trim`` forgets all of them.
 _MOST_REMEMBERED = 500_000
 
 Ids = NDArray[np.int64]
 
 
 def digest(text: str) -> int:
-    """Return a signed 64-bit digest of a text. With a million series, one cache in 40 million has a collision."""
+    """Return a signed 64-bit digest of a text.
+
+    Of caches with a million series each, one in 40 million has two series with the same digest.
+    """
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class SeriesIds:
-    """Numbers of a benchmark's series. Numbers are remembered because nearly every file has the same series.
+    """Assigns numbers to series, and remembers them because nearly every file has the same series.
 
     ``known`` maps every number to the benchmark's name and the parameter values as JSON.
     """
@@ -41,9 +44,10 @@ class SeriesIds:
             self.known.clear()
 
     def of(self, benchmark: str, axes: Sequence[Sequence[Any]]) -> Ids:
-        """Return a number for each combination of the axes' values (asv's reprs), in ``itertools.product`` order.
+        """Return the number of the series for each combination of parameter values, in ``itertools.product`` order.
 
-        Two combinations have the same number if an axis holds a value twice.
+        ``axes`` holds the values (asv's reprs) of each parameter. If a parameter has the same value twice, the numbers
+        of the two combinations are equal.
         """
         clean = [tuple(map(_value, axis)) for axis in axes]
         key = (benchmark, *clean)
@@ -62,5 +66,5 @@ class SeriesIds:
 
 
 def _value(given: Any) -> str:
-    """Return a parameter's value as one short printable line. asv writes texts, other tools any JSON value."""
+    """Return a parameter's value as one short printable line. asv writes a text, but other tools any JSON value."""
     return short_name(given if isinstance(given, str) else json.dumps(given, sort_keys=True))

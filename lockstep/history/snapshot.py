@@ -1,4 +1,4 @@
-"""A snapshot of a results folder, with its queries."""
+"""Answer queries about the results of a folder, as they were at one refresh."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lockstep.timing.intervals import standard_error
 
 
 class Results:
-    """All results of a folder at one refresh. Several threads may use a snapshot.
+    """A snapshot: all results of a folder at one refresh. Several threads may use it.
 
     Attributes:
         root: the folder.
@@ -51,8 +51,9 @@ class Results:
         self._states: dict[tuple[str, int | None], str] = {}
 
     def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
-        """Return the commits with results on a machine (``None``: any machine), oldest first; () for an unknown
-        machine.
+        """Return the commits that have results, oldest first; () for an unknown machine.
+
+        ``machine`` restricts them to the commits that this machine measured.
         """
         if machine is None:
             return self._contents.commits
@@ -63,9 +64,9 @@ class Results:
         return tuple(self.runs[index] for index in self._machines[machine].runs) if machine in self._machines else ()
 
     def state(self, machine: str, first: int | None = None) -> str:
-        """Return a text that changes whenever the source of a machine's points changes; "" for an unknown machine.
+        """Return a text that changes whenever the points of a machine change; "" for an unknown machine.
 
-        Texts are comparable within one cache only: a rebuilt cache gives other texts for the same results.
+        Compare only texts from the same cache, because a rebuilt cache gives another text for the same results.
 
         Args:
             machine: the machine.
@@ -101,7 +102,7 @@ class Results:
         """
         wanted = (axes or {}).items()
         indices = [index for name, index in self._machines.items() if machine in (None, name)]
-        # Pages query one benchmark after another. Together the queries must not scan all series each time.
+        # Pages query one benchmark after another, so a query by benchmark must not go through all series.
         named = (
             one
             for index in indices
@@ -119,9 +120,9 @@ class Results:
         return tuple(named)
 
     def trends(self, series: Iterable[Series] | None = None, last: int | None = None) -> Iterator[Trend]:
-        """Yield the trend of each series that has points, machine by machine, unordered within a machine.
+        """Yield the trend of each series that has points, machine by machine, in any order within a machine.
 
-        Request many series in one call: the call reads all of them in few passes.
+        Request many series in one call, because the call reads all of them in few passes.
 
         Args:
             series: the series; ``None`` for all.
@@ -139,7 +140,7 @@ class Results:
             yield from self.trends_of(name, numbers, last)
 
     def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
-        """Yield ``trends`` of a machine's series, given by the numbers that ``number`` returns."""
+        """Yield the trends of a machine's series, given by the numbers that ``number`` returns; see ``trends``."""
         index = self._machines[machine]
         source = index.source if last is None else index.newest(last)
         for found in self._reader.numbers(source, sorted(numbers)):
@@ -150,7 +151,7 @@ class Results:
 
         Args:
             machine: one of ``machines``.
-            commits: the number of commits; use a few, since all of their points are in memory at once.
+            commits: the number of commits. Request only a few, because all of their points are in memory at once.
         """
         found = self._reader.every(self._machines[machine].newest(commits))
         return replace(found, version=np.searchsorted(self._version_ids, found.version))
@@ -160,7 +161,7 @@ class Results:
         return self._machines[machine].count if machine in self._machines else 0
 
     def number(self, series: Series) -> int:
-        """Return the number of a series in ``Numbers.series``. The number is the same in every cache and process.
+        """Return the number that identifies a series in ``Numbers.series``, in every cache and process.
 
         Raises:
             KeyError: the series does not exist.
@@ -170,7 +171,7 @@ class Results:
     def points(self, *series: Series) -> list[Point]:
         """Return every point of these series with all stored facts, sorted by machine, series and commit.
 
-        A point takes about 20 µs. Use ``trends`` for numbers of many series.
+        A point takes about 20 µs to make. Use ``trends`` for the numbers of many series.
         """
         found: list[Point] = []
         for name, index in self._machines.items():
@@ -192,7 +193,7 @@ class Results:
             machine: the machine whose points are returned; an unknown machine has no points.
             names: the names of stored columns (``lockstep.history.columns``).
             commit: the full hash of the commit whose points are returned; ``None`` for each series' newest point.
-            series: series of which every point is returned, in place of the points that ``commit`` selects.
+            series: the series of which every point is returned. If given, ``commit`` has no effect.
 
         Returns:
             the columns, and three more: "rank", the index of the point's series in ``series(machine)``; "commit", an
@@ -220,35 +221,40 @@ class Results:
         return found | {"rank": ranks, "commit": commits}
 
     def latest(self, machine: str) -> list[Point]:
-        """Return the newest point of every series of a machine, in the order of ``series()``; [] for an unknown
-        machine.
+        """Return the newest point of each series of a machine, in the order of ``series()``.
+
+        [] for an unknown machine.
         """
         return list(self.walk(machine))
 
     def at(self, commit: str, machine: str | None = None) -> list[Point]:
-        """Return every point of a commit (full hash) on a machine (``None``: all), in the order of ``series()``."""
+        """Return every point at a commit (full hash), in the order of ``series()``.
+
+        ``machine`` restricts them to the points of this machine.
+        """
         machines = self.machines if machine is None else [machine]
         return [point for name in machines for point in self.walk(name, commit)]
 
     def page(self, machine: str, commit: str, start: int, count: int) -> tuple[list[Point], int]:
-        """Return one page of a machine's points at a commit, in the order of ``series()``, and the number of all
-        points.
+        """Return one page of a machine's points at a commit, and how many points all pages together have.
+
+        The points are in the order of ``series()``.
 
         Args:
             machine: one of ``machines``.
             commit: full hash.
             start: index of the first point to return.
-            count: the most points to return.
+            count: the maximum number of points to return.
         """
         index = self._machines[machine]
         rows = self._reader.rows(index.source, runs=index.ids_at[commit]) if commit in index.ids_at else {}
         return list(self._points(rows, index, start, start + count)), len(rows["run"]) if rows else 0
 
     def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
-        """Yield the points of a machine at a commit (full hash; ``None``: each series' newest), in the order of
-        ``series()``.
+        """Yield the points of a machine at a commit one by one, in the order of ``series()``.
 
-        A point takes a kilobyte. A caller that needs each point once should not hold all of them.
+        ``commit`` is the full hash; ``None`` for the newest point of each series. Unlike ``at`` and ``latest``, this
+        does not hold all points in memory. A point takes a kilobyte.
         """
         index = self._machines.get(machine)
         if index and commit is None:
@@ -265,8 +271,9 @@ class Results:
             yield Trend(series, self.benchmarks[series.benchmark], version=version[own], **columns)
 
     def _points(self, rows: Rows, index: MachineIndex, start: int = 0, end: int | None = None) -> Iterator[Point]:
-        """Yield rows as points, sorted by series and commit. Rows are converted column by column, since pages need
-        thousands.
+        """Yield rows as points, sorted by series and commit.
+
+        Rows are converted column by column, which is fast enough for the thousands of points on a page.
         """
         if not rows:
             return
@@ -300,13 +307,13 @@ class Results:
         return map(Point, *(columns[field.name] for field in fields(Point)))
 
 
-#: Columns with the identity and the uncertainty of a point.
+#: Columns that name a point, and those from which its number and errors follow.
 _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "ratio", "ratio_low", "ratio_high", "epochs")
 
-#: Points that are made together, because their columns are lists of objects.
+#: Number of points that are made together. It limits the memory for their columns, which are lists of objects.
 _AT_ONCE = 4096
 
-#: Reasons that asv's NaN and null stand for.
+#: The reason that is shown for asv's NaN ("na") and null ("failed").
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}
 
 #: Columns that ``Trend`` and ``Numbers`` share.
@@ -324,7 +331,7 @@ _AS_STORED = (
 
 
 def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, Ints, Ints]:
-    """Return the order of rows by series and commit, and the sorted rows' commit, run and series rank."""
+    """Return the indices that sort the rows by series and commit, and the sorted rows' commits, runs and series."""
     place, _ = lookup(index.source.ids, rows["run"])
     commits, ranks = index.source.commits[place], index.ranks(rows["series"]).astype(np.int32)
     order = np.lexsort((commits, ranks))
@@ -332,7 +339,7 @@ def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, 
 
 
 def _known(numbers: NDArray[np.float64]) -> list[float | None]:
-    """Return the numbers with ``None`` for NaN."""
+    """Return the numbers as a list with ``None`` for NaN."""
     missing = np.isnan(numbers)
     if missing.all():
         return [None] * len(numbers)

@@ -1,4 +1,4 @@
-"""Cache results of functions of a snapshot for the life of the snapshot."""
+"""Cache what functions compute from a snapshot, for as long as the snapshot exists."""
 
 from __future__ import annotations
 
@@ -18,37 +18,43 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A cached value, empty until the value is computed. ``size`` is the number of items in a collection."""
+    """A place for a cached value, empty until the value is computed.
+
+    ``size`` is the number of items if the value is a collection.
+    """
 
     done: bool = False
     value: Any = None
     size: int = 0
 
 
-#: Limits of cached values and of their items. The longest unused value is dropped first. The limits are per function
-#: and snapshot: a walk along the commits must not evict values that every page of a machine needs.
+#: Maximum number of cached values, and of their items. The value that was not used for the longest time is dropped
+#: first. Each function of a snapshot has its own limits, so that a query of every commit does not drop values that
+#: every page needs.
 _MOST, _MOST_ITEMS = 16, 200_000
 
-#: Values that are cached of a function of a single commit. Such a value takes 1 MB for 1,200 series.
+#: Maximum number of cached values of a function of a single commit. Such a value takes 1 MB for 1,200 series.
 _FEW = 6
 
 _CACHE: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Entry]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
-#: The computing thread holds this lock. Python runs one thread at a time, so parallel computations of large values
-#: would save no time and need the memory of all of them at once.
+#: A thread holds this lock while it computes a value. Python runs one thread at a time, so parallel computations would
+#: save no time, and they would need memory for several large values at once.
 _COMPUTING = threading.RLock()
 
 
 def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T], most: int = _MOST) -> T:
-    """Return the value of ``make``, computed once per snapshot, function and key. Other threads wait for the value.
+    """Return the cached value of ``make``, which is computed only once for a snapshot, a function and a key.
+
+    Other threads that need the same value wait for it.
 
     Args:
         results: the snapshot.
         who: the function whose value is cached.
         key: the arguments of the function.
-        make: takes no arguments, and returns a value that callers do not modify.
-        most: maximum number of values that are cached of the function.
+        make: function without arguments that computes the value. Callers must not modify the value.
+        most: maximum number of values that are cached for the function.
     """
     with _LOCK:
         entries = _CACHE.setdefault(results, {}).setdefault(who, OrderedDict())
@@ -70,12 +76,15 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T], 
 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
-    """Cache a function of a snapshot and hashable arguments, see ``once``."""
+    """Decorate a function of a snapshot and hashable arguments, so that its values are cached; see ``once``."""
     return _cached(function, _MOST)
 
 
 def remembered_few(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
-    """Cache the last few values, see ``remembered``: for values of a single commit, which are large and many."""
+    """Decorate a function like ``remembered``, but cache only a few values.
+
+    Use it for values of a single commit, because they are large and many.
+    """
     return _cached(function, _FEW)
 
 

@@ -1,4 +1,4 @@
-"""The content of a snapshot apart from the points, read from the manifest at one moment."""
+"""Read everything in a snapshot except its points: machines, runs, commits, benchmarks and series."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from lockstep.history.series_ids import Ids
 
 @dataclass(frozen=True)
 class Contents:
-    """All data of a snapshot apart from the points.
+    """All data of a snapshot except the points.
 
     Attributes:
         machines, runs, benchmarks, problems: see ``Results``.
         commits: all commits that have results, oldest first.
-        rows: for each of ``runs``, its rows in the manifest. A commit that was measured several times has several rows,
-            the newest last.
+        rows: the manifest's rows for each of ``runs``. A run has several rows, the newest last, if its commit was
+            measured several times.
         files: the number of result files.
         parts: parquet files by folder.
         layouts: series numbers by the layout that a row names.
         known: benchmark and parameter values of each series by number.
-        versions: texts by number.
+        versions: texts of the benchmark versions by number.
     """
 
     root: Path
@@ -57,7 +57,7 @@ class Contents:
 
 
 class MachineIndex:
-    """One machine's runs and series."""
+    """The runs and the series of one machine, with the numbers under which they are stored."""
 
     def __init__(self, name: str, contents: Contents) -> None:
         self._contents = contents
@@ -82,7 +82,7 @@ class MachineIndex:
         return self._source(self._contents.parts[self._contents.rows[self.runs[0]][0].folder], 0)
 
     def newest(self, commits: int) -> Source:
-        """Return the source restricted to the newest commits, without parts that hold none of their points."""
+        """Return the source of the points at the newest commits, without parts that hold none of these points."""
         first = max(len(self.runs) - commits, 0)
         there = {row.part for index in self.runs[first:] for row in self._contents.rows[index]}
         return self._source(tuple(part for part in self.source.parts if part.name in there), first)
@@ -110,11 +110,11 @@ class MachineIndex:
 
     @cached_property
     def benchmarks(self) -> set[str]:
-        """Names of the benchmarks that the machine ever measured."""
+        """Names of all benchmarks that the machine has measured."""
         return {self._contents.known[number][0] for number in self._numbers}
 
     def one(self, number: int) -> Series:
-        """Return the series with this number. Building the order of all series takes longer than a few such calls."""
+        """Return the series with this number. For a few series this is faster than ``series``, which sorts all."""
         found = self._made.get(number)
         if found is None:
             name, values = self._contents.known[number]
@@ -124,7 +124,7 @@ class MachineIndex:
 
     @cached_property
     def series(self) -> dict[int, Series]:
-        """Series by number, in order of benchmark and parameters."""
+        """All series by number, in the order of benchmark and parameters."""
         found = {number: self.one(number) for number in self._numbers}
         keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
         order = sorted(found, key=lambda number: _order(found[number], keys))
@@ -158,7 +158,7 @@ class MachineIndex:
 
     @cached_property
     def _ranked(self) -> tuple[Ids, NDArray[np.intp]]:
-        """The stored numbers of the series, ascending, and the rank of each series in ``series``."""
+        """The stored numbers of the series in ascending order, and the rank of each of them in ``series``."""
         numbers = np.fromiter(self.series, dtype=np.int64, count=len(self.series))
         order = np.argsort(numbers)
         return numbers[order], order
@@ -172,16 +172,16 @@ def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -> Contents:
-    """Return a snapshot's contents: what the manifest lists, read from the parquet files.
+    """Return the contents of a snapshot from the manifest.
 
     Args:
         root: the results folder.
         parts: folder of the parquet files.
-        reading: the manifest, opened for reading.
-        strays: problems of the results folder that concern no single result file.
+        reading: a view of the manifest.
+        strays: problems of the results folder that do not belong to a single result file.
     """
     order, dates = reading.history(), reading.commits()
-    # A process that is still reading files adds them in portions, and computes the order of commits at the end.
+    # Another process may still be reading files. It adds them in portions, and orders the commits at the end.
     unordered = dates.keys() - {commit for commit, _ in order}
     order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
     place = {commit: index for index, (commit, _) in enumerate(order)}
@@ -215,8 +215,9 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
 
 
 def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
-    """Group rows by folder, commit and environment, the newest last. Drop copies. Return groups, and notes on
-    repeats.
+    """Group the rows of measurements that belong to the same run: by folder, commit and environment, newest last.
+
+    Copies of a file are left out. Return the groups, and notes about copies and repeated measurements.
     """
     of: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.path):
@@ -233,7 +234,7 @@ def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
     return list(of.values()), notes
 
 
-_COPY = "holds the same measurements as another file, and they count once"
+_COPY = "holds the same measurements as another file, so they count once"
 _REPEAT = "is one of several measurements of its commit in one environment: pages and alerts show the mean"
 
 
@@ -256,7 +257,7 @@ def _run(rows: Sequence[RunRow]) -> Run:
 
 @lru_cache(maxsize=1024)
 def _facts(text: str) -> dict[str, Any]:
-    """Return facts from JSON. Runs with the same text share one dictionary in memory."""
+    """Decode the facts of a run from JSON. Runs with equal texts share one dictionary, which saves memory."""
     facts: dict[str, Any] = json.loads(text)
     return facts
 

@@ -1,4 +1,4 @@
-"""Turn on SQLite's write-ahead log. With the log, readers never wait."""
+"""Turn on SQLite's write-ahead log, with which readers do not wait for a writer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import time
 
 
 def keep_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None:
-    """Turn on the write-ahead log of a database. The setting is permanent.
+    """Turn on the write-ahead log of a database. The database file keeps the setting.
 
-    If several connections do this on a new database, SQLite refuses all but one at once, whatever the timeout: each
-    holds a read lock and would wait for the others (sqlite3_busy_handler in SQLite's manual). So this function retries.
+    The function retries because SQLite ignores its own timeout here. If several connections turn on the log of a new
+    database, SQLite refuses all but one of them at once, because each holds a read lock and would wait for the others
+    (sqlite3_busy_handler in SQLite's manual).
 
     Args:
         connection: a connection outside any transaction.
-        patience: seconds to retry.
+        patience: seconds for which to retry.
 
     Raises:
         sqlite3.OperationalError: the database stays locked, or cannot be written.

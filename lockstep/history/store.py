@@ -1,4 +1,4 @@
-"""The store: a columnar cache that follows a results folder."""
+"""Keep a columnar cache of a results folder up to date, and give snapshots of it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ from lockstep.history.validation import Unreadable
 
 __all__ = ["Store", "StoreError", "default_cache"]
 
-#: Seconds between two marks of a cache in use, and seconds without use until a cache is deleted.
+#: Seconds after which a cache in use is marked as used again, and seconds without use after which it is deleted.
 _USED, _UNUSED = 86_400.0, 7 * 86_400.0
 
-#: Age in seconds above which a snapshot is not returned while another thread makes a new one.
+#: Age in seconds up to which a snapshot may be returned while another thread makes a new one.
 _OLD = 60.0
 
-#: Number of files above which ``probably_unchanged`` replaces some scans. A scan of 8,000 files takes 50 ms of CPU.
+#: Number of files above which the faster ``probably_unchanged`` replaces some scans. A scan of 8,000 files takes 50 ms
+#: of CPU time.
 _MANY = 1000
 
 
 class Store:
-    """A results folder and its cache. Several processes may share both.
+    """A results folder and the cache of its points. Several processes may share both.
 
-    The cache is a separate folder, never inside the results: parquet parts for each machine and an SQLite manifest. The
-    cache is derived from the files alone, so it may be deleted at any time.
+    The cache is a folder outside the results, with parquet files of the points and a manifest in SQLite. It is derived
+    from the result files alone, so it may be deleted at any time.
     """
 
     def __init__(self, root: Path, repo: Path, cache: Path, patience: float) -> None:
@@ -66,13 +67,13 @@ class Store:
 
     @classmethod
     def open(cls, results: Path, repo: Path | None = None, cache: Path | None = None, patience: float = 2.0) -> Store:
-        """Return the store of a results folder, which need not exist yet. No file is read.
+        """Return the store of a results folder without reading a file. The folder need not exist yet.
 
         Args:
             results: asv's results folder.
             repo: a folder in the git repository that gives the order of commits; ``results`` by default.
             cache: folder for the cache; by default a folder in the user's cache folder, named after ``results``.
-            patience: seconds for which ``current`` returns the same snapshot without a look at the files.
+            patience: seconds for which ``current`` returns the same snapshot and does not look at the files.
 
         Raises:
             StoreError: the cache would lie inside the results, or DuckDB cannot read its path.
@@ -80,16 +81,19 @@ class Store:
         root = results.absolute()
         chosen = (cache or default_cache(root)).absolute() / f"layout-{code_digest(*MADE_BY)}"
         if set(str(chosen)) & set("*?["):
-            raise StoreError(f"DuckDB takes {chosen.parent} for a pattern: choose a folder without *, ? and [")
+            raise StoreError(
+                f"DuckDB would read {chosen.parent} as a pattern: choose a cache folder without *, ? and [ in its path"
+            )
         if chosen.resolve().is_relative_to(root.resolve()):
-            raise StoreError(f"the cache {chosen.parent} would lie among the results: choose another folder")
+            raise StoreError(f"the cache {chosen.parent} would lie inside the results folder: choose another folder")
         return cls(root, repo or root, chosen, patience)
 
     def refresh(self, wait: bool = True) -> Refreshed:
         """Update the cache for files that are new, changed (path, mtime, size) or deleted.
 
         Args:
-            wait: whether to wait for another process that is refreshing; otherwise use what that process has finished.
+            wait: whether to wait for another process that is refreshing the cache. If not, the cache is used as far as
+                that process has updated it.
 
         Raises:
             StoreError: the cache cannot be written, or a process that reads files was killed.
@@ -98,9 +102,9 @@ class Store:
             return self._refresh(wait)
 
     def current(self) -> Results:
-        """Return the snapshot, refreshed if it is older than ``patience``.
+        """Return a snapshot of the results that is not older than ``patience``.
 
-        While one thread refreshes, other threads get the previous snapshot.
+        While one thread refreshes the cache, other threads get the previous snapshot.
 
         Raises:
             StoreError: see ``refresh``.
@@ -108,7 +112,7 @@ class Store:
         snapshot, age = self._snapshot, time.monotonic() - self._looked
         if snapshot is not None and age < self._patience:
             return snapshot
-        # Parts that an old snapshot needs may have been deleted.
+        # Do not return an old snapshot, because parts that it needs may have been deleted.
         old = snapshot is None or age > _OLD
         if not self._lock.acquire(blocking=old) and snapshot is not None:
             return snapshot
@@ -139,7 +143,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"the cache {self.cache} cannot be written ({error}): choose another folder") from error
         except BrokenProcessPool as error:
-            raise StoreError("a process that read result files was killed, for want of memory perhaps") from error
+            raise StoreError("a process that read result files was killed, perhaps for lack of memory") from error
         self._looked = time.monotonic()
         self._sweep_caches()
         assert self._snapshot is not None
@@ -159,8 +163,9 @@ class Store:
         return seen
 
     def _update(self, seen: Scan, wait: bool) -> tuple[int, int, int]:
-        """Read the changes since the last refresh. Return the numbers of changed files, deleted files and points
-        read.
+        """Read the files that changed since the last refresh, and remove deleted files from the cache.
+
+        Return the numbers of changed files, of deleted files and of points read.
         """
         self._parts.mkdir(parents=True, exist_ok=True)
         catalog = Catalog(self.cache / "manifest.sqlite")
@@ -189,7 +194,7 @@ class Store:
             return len(changed), len(gone), points
 
     def _mend(self, catalog: Catalog) -> None:
-        """Drop parts that are missing or damaged, so that their files are read again."""
+        """Remove missing and damaged parts from the manifest, so that their files are read again."""
         with catalog.reading() as reading:
             parts = reading.parts()
         for part in parts:
@@ -224,7 +229,7 @@ class Store:
             catalog.set_history(state, ((one.hash, one.subject) for one in order_commits(dates, self._repo)))
 
     def _sweep_caches(self) -> None:
-        """Delete caches of other code versions that were not used for long. Mark this cache as used."""
+        """Mark this cache as used, and delete caches of other code versions that were not used for a long time."""
         with suppress(OSError):
             if time.time() - self.cache.stat().st_mtime > _USED:
                 os.utime(self.cache)
@@ -249,8 +254,9 @@ def default_cache(root: Path) -> Path:
 
 @contextmanager
 def _only_one(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a lock that one process at a time can have. Yield whether this process has the lock. A kill releases the
-    lock.
+    """Hold a lock on a file during a block. Yield whether this process got the lock.
+
+    Only one process at a time can hold the lock. If the process is killed, the system releases the lock.
     """
     with path.open("a") as file:
         try:

@@ -1,4 +1,4 @@
-"""Validate the content of a results folder. Files come from elsewhere and may hold anything."""
+"""Validate what result files contain. The files are not trusted, because they may come from anywhere."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Bytes. asv's file of 300 series with samples has about 0.5 MB. Python objects take up to 25 times the size of JSON.
+#: Maximum size of a file in bytes. asv's file of 300 series with samples has about 0.5 MB. As Python objects, the
+#: content of a JSON file takes up to 25 times the file's size.
 LARGEST_FILE = 32 * 2**20
 
-#: Characters of a name, which goes into pages and addresses.
+#: Maximum number of characters in a name, because names go into pages and addresses.
 LONGEST_NAME = 300
 
-#: Milliseconds since 1970, in the year 2248.
+#: Latest accepted time, in ms since 1970: in the year 2248.
 LATEST_TIME = 2**43
 
-#: Every time, rate and cost lies between these. Quotients and products of two such numbers stay finite.
+#: Range of the accepted numbers. Every real time, rate and cost lies within it, and quotients and products of two such
+#: numbers stay finite.
 SMALLEST, LARGEST = 1e-30, 1e30
 
 
 class Unreadable(ValueError):
-    """A file, or a part of a file, has the wrong form. The message says what is wrong, not where.
+    """A file, or a part of it, has the wrong form. The message says what is wrong, without the file's name.
 
     Args:
         what: the message.
@@ -37,7 +39,7 @@ class Unreadable(ValueError):
 
 
 def plain_file(path: Path) -> Path:
-    """Return ``path`` if the file may be read.
+    """Return ``path`` if it is safe to read: a plain file that is not too large.
 
     Raises:
         Unreadable: the file is too large, a link (which could lead anywhere) or a pipe (which could never end).
@@ -45,15 +47,16 @@ def plain_file(path: Path) -> Path:
     """
     size = path.stat().st_size
     if path.is_symlink() or not path.is_file():
-        raise Unreadable("is a link or a special file, not a plain one")
+        raise Unreadable("is a link or a special file, not a plain file")
     if size > LARGEST_FILE:
         raise Unreadable(f"is larger than {LARGEST_FILE >> 20} MiB")
     return path
 
 
 def read_json(path: Path) -> Any:
-    """Return the file's content. NaN and infinities are accepted, because asv writes them; ``finite`` rejects them
-    later.
+    """Return the decoded content of a JSON file.
+
+    NaN and infinities are accepted, because asv writes them. ``finite`` rejects them later.
 
     Raises:
         Unreadable: not a plain file, too large, not UTF-8, not JSON or nested too deep.
@@ -70,18 +73,18 @@ def read_json(path: Path) -> Any:
 
 
 def name(text: Any) -> str:
-    """Return a name from a file. A name is printable and short, because it goes into pages and addresses.
+    """Return ``text`` if it may serve as a name: printable and short, because names go into pages and addresses.
 
     Raises:
         Unreadable: the text is not printable, is too long, or is not a text.
     """
     if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
-        raise Unreadable(f"has {text!r:.60} where a name belongs", "has something else where a name belongs")
+        raise Unreadable(f"has {text!r:.60} where a name is expected", "has something else where a name is expected")
     return text
 
 
 def short_name(text: str) -> str:
-    """Return a text from a file as a printable name of at most 300 characters. A digest replaces the part cut off."""
+    """Return a text from a file as a printable name of at most 300 characters. A longer text ends in a digest."""
     printable = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
     if len(printable) <= LONGEST_NAME:
         return printable
@@ -90,7 +93,7 @@ def short_name(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a file's name as one printable line."""
+    """Return the name of a file as one printable line for pages and messages."""
     return (
         text
         if text.isprintable()
@@ -99,14 +102,14 @@ def shown(text: str) -> str:
 
 
 def words(text: Any) -> str:
-    """Return free text from a file, cut at 2000 characters; "" for anything that is not text."""
+    """Return free text from a file, cut off after 2000 characters; "" for a value that is not text."""
     if not isinstance(text, str):
         return ""
     return text[:2000].encode("utf-8", "replace").decode("utf-8")
 
 
 def finite(value: Any) -> float | None:
-    """Return a number as a float; ``None`` for other values, and for numbers too large or too small to compute with."""
+    """Return a number as a float; ``None`` for other values, and for numbers that are too large or too small."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -117,13 +120,13 @@ def finite(value: Any) -> float | None:
 
 
 def in_range(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which numbers of an array ``finite`` would accept."""
+    """Return for each number of an array whether ``finite`` would accept it."""
     size = np.abs(values)
     good: NDArray[np.bool_] = (size == 0) | ((size > SMALLEST) & (size < LARGEST))
     return good
 
 
 def time_ms(value: Any) -> int:
-    """Return a time in ms since 1970; 0 for anything that is not a valid time."""
+    """Return a time in ms since 1970; 0 for a value that is not a valid time."""
     number = finite(value)
     return int(number) if number is not None and 0 < number < LATEST_TIME else 0

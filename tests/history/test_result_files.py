@@ -104,7 +104,7 @@ def test_provenance_of_another_ruler_does_not_vouch_for_a_number(tmp_path):
     edit(path, lambda data: [row.__setitem__(2, "ruler2") for row in data["results"].values()])
     results = read(tmp_path)
     assert [row.state for row in every_row(results)] == ["bare", "bare"]
-    assert "another ruler" in results.problems[0].what
+    assert "another benchmark version" in results.problems[0].what
     assert "1 more" in results.problems[0].what
 
 

@@ -147,10 +147,10 @@ def test_the_order_of_commits_follows_the_repository(tmp_path):
 
 
 def test_the_cache_is_never_among_the_results(tmp_path):
-    with pytest.raises(StoreError, match="among the results"):
+    with pytest.raises(StoreError, match="inside the results folder"):
         Store.open(tmp_path, cache=tmp_path / "cache")
     (tmp_path / "link").symlink_to(tmp_path / "results")
-    with pytest.raises(StoreError, match="among the results"):
+    with pytest.raises(StoreError, match="inside the results folder"):
         Store.open(tmp_path / "results", cache=tmp_path / "link" / "cache")
     assert not default_cache(tmp_path).is_relative_to(tmp_path)
     assert default_cache(tmp_path) != default_cache(tmp_path / "other")
