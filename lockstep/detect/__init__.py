@@ -1,7 +1,7 @@
-"""Find the changes of a series, its noise, and the smallest change that it could show.
+"""Find the changes of a series, estimate its noise, and state the smallest change that could be found in it.
 
-The functions are pure functions on arrays: no files, no clock, no randomness. ``docs/detection.md`` describes the
-method and its measured quality.
+The functions use only their arguments, which are arrays: no files, no clock, no random numbers. ``docs/detection.md``
+describes the method and its measured quality.
 """
 
 from lockstep.detect.analysis import Monitor, analyse, analyse_many

@@ -1,4 +1,4 @@
-"""Analyse trends: one trend, many trends, or many series that grow commit by commit."""
+"""Find the changes of one trend, of many trends, or of many series to which commits are added one by one."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from lockstep.detect.summary import changes_of, summarise
 from lockstep.detect.trend import Better, Trend
 from lockstep.processes.children import pool
 
-#: Series replayed together. With more series their hypotheses would not fit in the processor's cache.
+#: Number of series that are analysed together. The hypotheses of more series would not fit into the processor's cache.
 _TOGETHER = 500
 
 
 def analyse(trend: Trend, settings: Settings = DEFAULT) -> Analysis:
-    """Replay a series commit by commit and return the reports up to its last point."""
+    """Find the changes and the noise of one series.
+
+    The series is replayed: its commits are analysed in order, each without knowledge of later commits.
+    """
     return analyse_many([trend], settings)[0]
 
 
 def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, processes: int = 1) -> list[Analysis]:
-    """Return ``analyse`` of many series in the order given, far faster than one call per series.
+    """Find the changes and the noise of many series, much faster than one call of ``analyse`` for each.
 
     Args:
         trends: any number of series of any lengths.
         settings: the settings, shared by all series.
         processes: the number of processes that share the work.
     """
-    # Series of similar length are replayed together: a replay is fastest while all of its series continue.
+    # Replay series of similar length together, because a replay takes as long as its longest series.
     order = sorted(range(len(trends)), key=lambda place: len(trends[place]))
     batches = [order[first : first + _TOGETHER] for first in range(0, len(order), _TOGETHER)]
     jobs = [([trends[place] for place in batch], settings) for batch in batches]
@@ -48,7 +51,7 @@ def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, proce
 
 
 class Monitor:
-    """The state of many series. Adding one commit to the state replaces a replay from the first commit.
+    """Follows many series, so that a new commit does not require a replay from the first commit.
 
     ``lockstep.detect.state_arrays`` converts a monitor to arrays for a file.
 
@@ -74,7 +77,7 @@ class Monitor:
 
     @classmethod
     def of(cls, detector: Detector, better: Sequence[Better]) -> Monitor:
-        """Return a monitor of an existing detector; ``better`` holds the better direction of each of its series."""
+        """Return a monitor that continues a detector; ``better`` is the better direction of each of its series."""
         monitor = cls((), detector.settings)
         monitor.better, monitor.detector = list(better), detector
         return monitor
@@ -83,7 +86,7 @@ class Monitor:
         return len(self.better)
 
     def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> list[int]:
-        """Add one commit to each of the series ``rows`` (all series if not given).
+        """Add the numbers of one commit to the series ``rows`` (all series if not given).
 
         Args:
             values: float64 [rows], positive; NaN where the commit has no number.
@@ -91,11 +94,11 @@ class Monitor:
             rows: int64 [rows], each series at most once.
 
         Returns:
-            the series with a new report: a change, a moved change or a withdrawn change.
+            the series for which the commit led to a new change, a moved change or a withdrawn change.
         """
         which = range(len(self)) if rows is None else rows.tolist()
         before = {row: self.detector.news(row) for row in which}
-        # ``Trend`` validates the arrays.
+        # A ``Trend`` validates its arrays.
         trend = Trend(values, errors)
         self.detector.extend(np.log(trend.values), trend.errors, rows)
         return [row for row in which if self.detector.news(row) != before[row]]
@@ -110,7 +113,9 @@ class Monitor:
         return found
 
     def changes(self) -> dict[int, tuple[Change, ...]]:
-        """Return the changes of ``analyses``, by series, without series that have none. About twenty times as fast."""
+        """Return the changes by series, without series that have none. This is about twenty times as fast as
+        ``analyses``.
+        """
         return changes_of(self.detector, range(len(self)), self.better)
 
 

@@ -1,9 +1,10 @@
-"""Find changes in the results of a variant's check: its error, and whether two calls give the same bits.
+"""Find changes in the results of correctness checks: the error, and whether two calls give the same bits.
 
-Each run draws new inputs for the check, which moves the errors of all variants of a case together. On an H200 the
-error of a case differed by 36 % between two runs of the same kernels. The ratio of the error to the baseline's error
-differed by at most 2.7 %. So an error has changed if this ratio leaves its range and the error itself explains most of
-the move. No noise is estimated: most errors are the rounding of the output, which stays the same number for years.
+Each run draws new inputs for the check, so the errors of all variants of a case move together. On an H200 the error of
+a case differed by 36 % between two runs of the same kernels, but the ratio of the error to the baseline's error
+differed by at most 2.7 %. So a change is reported if this ratio leaves its range and the error itself explains most of
+the ratio's move. The noise is not estimated, because most errors are the rounding of the output, which stays the same
+number for years.
 """
 
 from __future__ import annotations
@@ -16,25 +17,26 @@ from numpy.typing import NDArray
 
 from lockstep.detect.findings import Change, Sense
 
-#: Errors below the unit roundoff of float32 are raised to it, because differences below it do not matter. A variant
-#: that equals its reference has an error of zero, which has no logarithm.
+#: Errors below the unit roundoff of float32 count as this number, because smaller differences do not matter. An error
+#: of zero, of a variant that equals its reference, would have no logarithm.
 ROUNDING = 2.0**-24
 
-#: Log of the factor by which an error must leave its range. One rounding to 16 bits more is a factor of √2.
+#: Log of the factor by which an error must lie outside its range to count as a change. One more rounding to 16 bits is
+#: a factor of √2.
 STEP = math.log(1.25)
 
-#: Number of points after which the range of a level is trusted, and the log factor required before that. Errors of n
-#: elements scatter: the norm of n independent errors scatters by a share of 1/√(2n).
+#: Number of points after which the range of a level is trusted, and the larger log factor that is required before.
+#: Errors scatter from run to run: the norm of n independent errors scatters by a share of 1/√(2n).
 KNOWN, NEW = 10, math.log(1.4)
 
-#: Share of a ratio's change that the error's own change must explain.
+#: A change of the ratio counts only if the change of the error itself explains at least this share of it.
 PART = 0.75
 
-#: Log factor required without a baseline, because different inputs may then explain a smaller change.
+#: Log factor that is required without a baseline, because new inputs may then explain a smaller change.
 ALONE = math.log(2.0)
 
-#: Equal checks in a row before a variant counts as deterministic again. Two calls of a nondeterministic variant may
-#: agree by chance.
+#: Number of consecutive checks with equal bits after which a variant counts as deterministic again. It exceeds one,
+#: because two calls of a nondeterministic variant may give equal bits by chance.
 AGREEING = 8
 
 Floats = NDArray[np.float64]
@@ -42,11 +44,12 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Level:
-    """The range of the logarithms of errors since the last change.
+    """The range in which the errors of a variant lay since the last change.
 
     Attributes:
         low, high: range of the errors' logarithms.
-        paired_low, paired_high: range of the logarithms of error over baseline's error; infinite while none is known.
+        paired_low, paired_high: range of the logarithms of the ratio of the error to the baseline's error; infinite
+            while no ratio is known.
         points: the number of errors.
         mean: mean of the errors' logarithms.
     """
@@ -59,7 +62,7 @@ class Level:
     mean: float = 0.0
 
     def add(self, own: float, paired: float) -> None:
-        """Extend the range by a point: log error ``own`` and log ratio ``paired`` (NaN if unknown)."""
+        """Extend the range by a point: its log error ``own``, and its log ratio ``paired`` (NaN if unknown)."""
         self.points += 1
         self.mean += (own - self.mean) / self.points
         self.low, self.high = min(self.low, own), max(self.high, own)
@@ -72,26 +75,29 @@ class Level:
             return abs(_beyond(own, self.low, self.high, ALONE)) > 0
         side = _beyond(paired, self.paired_low, self.paired_high, STEP if self.points >= KNOWN else NEW)
         end = self.paired_high if side > 0 else self.paired_low
-        # A ratio also moves with its baseline, so the error itself must explain most of the move.
+        # The ratio also moves with the baseline's error, so the variant's own error must explain most of the move.
         return side != 0 and side * (own - self.mean) >= PART * side * (paired - end)
 
 
 def _beyond(value: float, low: float, high: float, least: float) -> int:
-    """Return −1 below the range, 1 above, and 0 within a margin of ``least`` or the range's width, the larger one."""
+    """Return −1 if a value lies below the range, 1 if above, and 0 if within the range or its margin.
+
+    The margin is ``least`` or the width of the range, whichever is larger.
+    """
     margin = max(least, high - low)
     return 1 if value > high + margin else -1 if value < low - margin else 0
 
 
 def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...], Level]:
-    """Return the changes of an error, and its current level.
+    """Return the changes in the errors of a variant, and the range of the errors since the last change.
 
     Args:
         errors: float64 [checks], relative to the reference's norm, zero or more and finite, oldest first.
-        baseline: float64 [checks], the baseline's errors on the same inputs; NaN if unknown. For the baseline itself
-            all are NaN.
+        baseline: float64 [checks], the baseline's errors on the same inputs; NaN if unknown. All are NaN if the variant
+            is the baseline itself.
     """
     own = np.log(np.maximum(errors, ROUNDING))
-    # If the baseline equals its reference, its error carries no information on the inputs.
+    # If the baseline equals its reference, its error says nothing about the inputs.
     paired = np.where(baseline > ROUNDING, own - np.log(np.maximum(baseline, ROUNDING)), np.nan)
     level = Level()
     levels = [level]
@@ -112,7 +118,7 @@ def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...],
 
 
 def determinism_changes(same: Floats) -> tuple[Change, ...]:
-    """Return the changes at which a variant became nondeterministic or deterministic.
+    """Return the changes at which a variant became nondeterministic, or deterministic again.
 
     Args:
         same: float64 [checks], 1 if two calls gave the same bits, else 0; oldest first.

@@ -1,9 +1,8 @@
 """Decide, commit by commit, which changes of many series are reported, moved and withdrawn.
 
-For each series, a detector holds the hypotheses about its current level, the reported changes and their revisions. A
-detector never looks ahead: after ``n`` commits it has reported what an analysis of those ``n`` commits reports. A
-detector is a plain object of arrays and lists that can be saved. One more commit takes a millisecond for a hundred
-series.
+For each series, a detector holds the hypotheses about its current level, the reported changes and their revisions. Its
+reports after ``n`` commits depend only on these ``n`` commits, not on later ones. It consists of arrays and lists, so
+its state can be saved. One more commit takes a millisecond for a hundred series.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ from lockstep.detect.run_lengths import Floats, Ints, log_odds
 from lockstep.detect.settings import Settings
 from lockstep.detect.shifts import Shift, Silence, after_last
 
-#: A sum over hypotheses exceeds its largest term by at most about this much, in cost units.
+#: In cost units, the sum of many hypotheses is better than the best of them by at most about this much.
 ODDS_OF_MANY = 2 * np.log(15.0)
-#: Harmonic size of two segments above which the threshold falls no further.
+#: Harmonic size of two segments above which the threshold for a report falls no further.
 LARGEST = 20.0
-#: Harmonic size of two segments below which the threshold rises no further.
+#: Harmonic size of two segments below which the threshold for a report rises no further.
 SMALLEST = 2.0
-#: Points lie about the old level if their median is this close to the level, in the points' own median deviations.
+#: Points still lie about the old level if their median is within this many of their median deviations from the level.
 ABOUT = 1.5
-#: A change that would move back by more commits than this is treated as another change.
+#: If a new estimate places a change more than this many commits earlier, the change is withdrawn instead of moved.
 FAR = 20
-#: Number of commits after a silenced step at each of which the test for a slope runs; chosen on seeds 1 to 4 of
-#: ``evaluate``.
+#: Number of commits after a step that a slope silenced, at each of which the test for a slope is repeated. Chosen on
+#: seeds 1 to 4 of ``evaluate``.
 ASKED = 64
-#: Commits before the newest commit whose points the test for a slope uses.
+#: Number of newest commits whose points the test for a slope uses.
 LOOK_BACK = 120
 
 
 class Detector(OnlineFilter):
-    """The reported changes of many series, and their revisions.
+    """Follows many series commit by commit, and decides which of their changes are reported.
 
     Args:
         series: the number of series.
@@ -55,11 +54,11 @@ class Detector(OnlineFilter):
         self._look: Ints = np.full(series, np.iinfo(np.int64).max)
 
     def judge(self, rows: Ints, index: Ints) -> None:
-        """Report likely changes, withdraw unlikely changes and relocate the last changes."""
+        """Report new changes, withdraw changes that became unlikely, and place the last changes better."""
         found, settings = self.run_lengths, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
-        # Most series have nothing to report. The expensive steps run for the other series only.
+        # Most series have nothing to report, so the expensive steps run only for the others.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
         lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
         if (near := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
@@ -93,8 +92,9 @@ class Detector(OnlineFilter):
                 self._consider(*one)
 
     def _stands(self, rows: Ints, index: Ints) -> NDArray[np.bool_]:
-        """Return a mask [rows, width] of hypotheses with enough points: enough at the level, or two before the
-        series left it.
+        """Return a mask [rows, width] of the hypotheses with enough points for a report.
+
+        A hypothesis needs ``Settings.run`` points at its level, or two if the series has already left the level.
         """
         found, settings = self.run_lengths, self.settings
         limit = settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])
@@ -116,12 +116,12 @@ class Detector(OnlineFilter):
                 self._withdraw(int(rows[place]), int(index[place]))
 
     def _bonus(self, rows: Ints) -> Floats:
-        """Return by how much the number of supporting points lowers each hypothesis' threshold."""
+        """Return by how much each hypothesis' threshold falls because more points support the hypothesis."""
         found, settings = self.run_lengths, self.settings
         left = np.maximum(found.start[rows] - np.maximum(found.before[rows], 0), 1)
         right = np.maximum(found.count[rows], 1)
         size = np.clip(left * right / (left + right), SMALLEST, LARGEST)
-        # The first noise estimate comes from these points, so the points are weak evidence against the estimate.
+        # The noise was first guessed from these points, so they are weak evidence for a change.
         guessed = self._guessed[rows, None]
         raised = settings.early * settings.burn_in / self.noise.points[rows, None]
         early = (guessed >= 0) & (found.start[rows] <= 2 * guessed)
@@ -129,7 +129,7 @@ class Detector(OnlineFilter):
         return bonus
 
     def _consider(self, row: int, now: int, strength: float, index: int, earliest: int, latest: int) -> None:
-        """Report a change unless modes, a slope or noise explain it."""
+        """Report a change unless switches between modes, a slope or noise explain it."""
         found = self.run_lengths
         silent: Silence = ""
         switched = self._switched(row, index, now)
@@ -138,8 +138,8 @@ class Detector(OnlineFilter):
         elif self._doubtful(row, index, now, strength):
             self._retry[row] = now + 1 + (now - index) // 4
             return
-        # A step silenced by a slope is reported when the slope ends. A step silenced by noise is not, so noise is
-        # tested first.
+        # Test noise before a slope: a step that a slope silenced is reported when the slope ends, but a step that noise
+        # silenced is not.
         elif self.unsettled[row] < 0 and self._slopes(row, index, now):
             silent = "slope"
         index, earliest, latest = after_last(self.shifts[row], self.values[row], index, earliest, latest)
@@ -168,7 +168,7 @@ class Detector(OnlineFilter):
         )
 
     def _catch_up(self, row: int, now: int) -> None:
-        """If the last point has left the level just reported, start the search for the next level."""
+        """If the last point is already off the level that was just reported, begin to search for the next level."""
         rows, found, best = np.array([row]), self.run_lengths, int(self._best[row])
         level, start, cost = (float(one[row, best]) for one in (found.level, found.start, found.cost))
         limit = self.settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, now])
@@ -182,7 +182,7 @@ class Detector(OnlineFilter):
         self._choose_best(rows)
 
     def _report_unsettled(self, row: int, now: int) -> None:
-        """Report that the points agree on no level, unless noise or modes explain the points."""
+        """Report that the points scatter too much to give a level, unless noise or modes explain them."""
         first = int(self._lost_at[row])
         if self._lost[row] < self.settings.lost * correlated(self.noise.residuals(row, first), self.settings.gate):
             return
@@ -190,7 +190,7 @@ class Detector(OnlineFilter):
         agree = (found.count[row] > 1) & (found.count[row] > now - found.start[row])
         agree &= found.depth[row] == self.depth[row] + 1
         if agree.any() and self._lost[row] < self.settings.lost + self.settings.gate**2 - self.settings.unsettled:
-            return  # the newest points may be a level, which the next point decides
+            return  # the newest points may be a level; the next point will show
         if self._switched(row, first, now) is not None:
             self._lost[row] = 0.0
             return
@@ -204,7 +204,7 @@ class Detector(OnlineFilter):
         self._restart_at(row, first, now, np.nan)
 
     def _noisier(self, row: int, first: int, now: int) -> bool:
-        """Raise the noise of a series if its points lie far off on both sides of its level. Return whether they do."""
+        """Raise the noise of a series, and return True, if its points lie far off its level on both sides."""
         level = float(self.run_lengths.level[row, self._best[row]])
         points = self.values[row, first : now + 1]
         points = points[np.isfinite(points)]
@@ -219,7 +219,7 @@ class Detector(OnlineFilter):
         return True
 
     def _accept_noise(self, row: int, now: int) -> None:
-        """Turn unsettled points into a level with more noise."""
+        """Treat the unsettled points from now on as a level with more noise."""
         first = int(self.unsettled[row])
         self.unsettled[row] = -1
         self.shifts[row][-1] = replace(self.shifts[row][-1], unsettled=False)
@@ -228,8 +228,9 @@ class Detector(OnlineFilter):
         self._restart_at(row, first, now, median(points))
 
     def _switched(self, row: int, index: int, now: int) -> int | None:
-        """Return how many reported changes are mode switches like the step at ``index``; ``None`` if that step is
-        not one.
+        """Return how many of the newest reported changes are switches between modes, like the step at ``index``.
+
+        ``None`` if the step at ``index`` is not such a switch.
         """
         series = self.values[row, : now + 1]
         measured = np.isfinite(series)
@@ -246,7 +247,7 @@ class Detector(OnlineFilter):
         return slopes(np.concatenate([before, after]), before.size, noise, self.settings.gate)
 
     def _withdraw_switches(self, row: int, now: int, count: int) -> None:
-        """Withdraw the newest ``count`` reported changes, which were switches between modes."""
+        """Withdraw the newest ``count`` reported changes, because they were switches between modes."""
         reported = [place for place, shift in enumerate(self.shifts[row]) if not shift.silent]
         for place in reported[-count:]:
             shift = self.shifts[row][place]
@@ -266,10 +267,11 @@ class Detector(OnlineFilter):
         self._look[row] = np.iinfo(np.int64).max
 
     def _relocate(self, rows: Ints, index: Ints) -> None:
-        """Estimate the positions of the last changes again, and test silenced changes for a slope again.
+        """Place the last changes again by all points so far, and test again whether a slope explains silenced steps.
 
-        The next estimate comes after half as many commits as have passed since the report. Slopes are tested at each of
-        the first ``ASKED`` commits: a step that a slope silenced is reported once the test finds no slope.
+        A change is placed again when half as many commits have been added as had passed since its report. The test for
+        a slope runs at each of the first ``ASKED`` commits after a silenced step, and the step is reported as soon as
+        no slope explains it.
         """
         found = self.run_lengths
         places = found.locate(rows, found.depth[rows] == self.depth[rows, None])
@@ -278,7 +280,8 @@ class Detector(OnlineFilter):
             age = now - shift.reported_at
             self._look[row] = now + 1 + (0 if shift.silent == "slope" and age < ASKED else age // 2)
             if index_now < shift.index - FAR:
-                # A move this far is another change, which was never likely enough. Without the move there is no change.
+                # A place this far away belongs to another change, which was never likely enough for a report. Without
+                # such a move, there is no change at all.
                 found.depth[row] -= (found.depth[row] == self.depth[row]) & (found.start[row] < shift.index - FAR)
                 self._withdraw(row, now)
                 continue
@@ -297,10 +300,10 @@ class Detector(OnlineFilter):
         self.revisions[row].append(Revision(shift.reported_at, now, shift.index, moved_to, size, why))
 
     def news(self, row: int) -> tuple[int, int]:
-        """Return a pair that differs after every new report or revision of a series."""
+        """Return two numbers that change with every new report or revision of a series."""
         last = self.shifts[row][-1].reported_at if self.shifts[row] else -1
         return len(self.revisions[row]), last
 
     def reported(self, row: int) -> Iterator[Shift]:
-        """Yield the reported changes of one series, without withdrawn changes, oldest first."""
+        """Yield the reported changes of one series that are not withdrawn, oldest first."""
         return (shift for shift in self.shifts[row] if not shift.silent)

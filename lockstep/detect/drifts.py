@@ -1,4 +1,7 @@
-"""Test whether a slope or noise explains points that look like a step. ``modes`` tests the third explanation."""
+"""Test whether a slope or noise explains points that look like a step.
+
+``lockstep.detect.modes`` tests the third explanation: switches between a few levels.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,29 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Cost by which a slope must be cheaper than a step, because slopes are rarer.
+#: A slope must be cheaper than a step by this many cost units, because slopes are rarer.
 _LEAD = 2.0
-#: Tested lengths of a slope in commits; infinite for a slope without an end.
+#: Lengths of a slope that are tested, in commits; infinite for a slope without an end.
 _RAMPS = (np.inf, 64.0, 32.0, 16.0)
-#: Least number of points for an estimate of the correlation of neighbours, and the exponent that undoes its shrinkage.
+#: Minimum number of points for an estimate of the correlation of neighbours, and the exponent that undoes its
+#: shrinkage.
 _SHORTEST, _SHRUNK = 8, 1.6
-#: Points before and after a step that show the noise around the step, and the weight of the series' noise in points.
+#: Numbers of points before and after a step by which the noise around the step is estimated, and the number of points
+#: that the noise of the whole series counts as in this estimate.
 _BEFORE, _AFTER, _PRIOR = 6, 12, 4.0
-#: Limit of the square that one point contributes, and the ratio above which the noise counts as larger.
+#: Maximum square that one point contributes to this estimate, and the ratio above which the noise counts as larger.
 _LARGEST_SQUARE, _CLEARLY = 9.0, 1.3
-#: Cost units that a step needs beyond the threshold for each multiple by which the noise exceeds the estimate.
+#: If the noise exceeds the estimate by a multiple, a step needs this many cost units beyond the threshold per multiple.
 _DOUBTED = 19.0
-#: Size of a step, in standard deviations of the noise around the step, above which noise does not explain the step.
+#: Noise does not explain a step that is larger than this many standard deviations of the noise around the step.
 _BEYOND_NOISE = 5.0
 
 
 def median(y: Floats) -> float:
-    """Return the median without NaN; NaN for no points. numpy's own takes twenty times as long on so few points."""
+    """Return the median of the points that are not NaN; NaN without points.
+
+    For the few points here, numpy's own function takes twenty times as long.
+    """
     ordered = np.sort(y)  # NaN last
     count = int(np.count_nonzero(~np.isnan(ordered)))
     return float(ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else float("nan")
@@ -40,15 +48,14 @@ def robust_mean(y: Floats, noise: float, gate: float) -> float:
 
 
 def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
-    """Return whether a slope explains the points better than a step at ``split``.
+    """Return whether a slope explains the points better than a step.
 
-    The slope may be endless or lie between two levels. Both the bend of the slope and the position of the step are
-    free.
-    An outlier costs at most ``gate²``.
+    The slope may be endless or lie between two levels. The beginning of the slope and the position of the step are both
+    chosen so that they fit best. An outlier costs at most ``gate²``.
 
     Args:
         y: log values of the segments before and after the step, none missing.
-        split: position of the first point after the step.
+        split: position of the first point after the step, as reported.
         noise: standard deviation of a point.
         gate: see ``Settings``.
     """
@@ -77,7 +84,7 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
 
 
 def autocorrelation(rest: Floats) -> float:
-    """Return the correlation of neighbours in ``rest`` (deviations from a level); 0 below twice its standard error."""
+    """Return the correlation of neighbouring deviations from a level; 0 if it is below twice its standard error."""
     found = _neighbours(rest) if rest.size >= 12 else 0.0
     return min(found, 0.95) if found > 2 / np.sqrt(rest.size) else 0.0
 
@@ -100,9 +107,9 @@ def correlated(residuals: Floats, gate: float) -> float:
 
 
 def louder(before: Floats, after: Floats, gate: float) -> float:
-    """Return the variance of the points around a step over the series' variance; 1 unless it is clearly larger.
+    """Return how many times larger the variance around a step is than the series' variance; 1 unless clearly larger.
 
-    The largest outlier is left out: every series has single outliers, which do not show the noise.
+    The largest deviation is left out, because every series has single outliers that do not show its noise.
 
     Args:
         before: residuals before the step in standard deviations, in commit order.
@@ -120,7 +127,7 @@ def louder(before: Floats, after: Floats, gate: float) -> float:
 
 
 def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: float, gate: float) -> bool:
-    """Return whether correlated noise, or larger noise around a step, explains the step.
+    """Return whether noise explains a step, because it is correlated or larger around the step than elsewhere.
 
     Args:
         before: residuals before the step in standard deviations, in commit order.

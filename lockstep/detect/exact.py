@@ -1,4 +1,4 @@
-"""Find changes of an exact quantity. There is no noise, so every different number is a change."""
+"""Find the changes of an exact quantity, which has no noise, so that every difference is a change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from lockstep.detect.findings import Change, Sense
 from lockstep.detect.trend import Better
 
-#: A count of zero has no logarithm. Zero counts as half a unit, so that a change from or to zero has a finite size.
+#: Stands for a count of zero, which has no logarithm, so that a change from or to zero has a finite size.
 _ZERO = 0.5
 
 

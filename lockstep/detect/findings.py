@@ -1,4 +1,4 @@
-"""Results of the analysis of a series. All indices are positions in the trend, counted from 0."""
+"""Define what the analysis of a series returns. All indices are positions in the trend, counted from 0."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal
 
 Sense = Literal["worse", "better"]
 
-#: "short": too few points to estimate the noise; nothing is reported.
-#: "steady": independent noise around a level. "drifting": the level wanders or slopes.
-#: "multimodal": the series switches between two to four levels; no step between them is reported.
+#: How a series behaves between changes. "short": it has too few points to estimate the noise, so nothing is reported.
+#: "steady": it has independent noise around a level. "drifting": its level wanders or slopes.
+#: "multimodal": it switches between two to four levels, and steps between them are not reported.
 Kind = Literal["short", "steady", "drifting", "multimodal"]
 
 
@@ -18,12 +18,12 @@ Kind = Literal["short", "steady", "drifting", "multimodal"]
 class Change:
     """A step found in a series.
 
-    A series reports at most one change per commit, so ``reported_at`` identifies a change for good. ``index`` may still
-    move as more commits are measured; each move leaves a ``Revision``.
+    At most one change of a series is reported at a commit, so ``reported_at`` identifies a change permanently.
+    ``index`` may move when more commits are measured. Each move is recorded as a ``Revision``.
 
     Attributes:
         index: first point at the new level.
-        last_before: last measured point at the old level; the step lies in the commits after it up to ``index``.
+        last_before: last measured point at the old level. The change came after its commit, at or before ``index``.
         earliest, latest: the points between which ``index`` lies with 95 % probability.
         size: log(new level / old level); 0.01 is about 1 % up.
         low, high: 95 % interval of ``size``.
@@ -31,8 +31,8 @@ class Change:
         reported_at: index at which the analysis first reported the change.
         sense: "better" or "worse", by the better direction of the series' trend.
         left: log(newest level / old level); equal to ``size`` if no other change followed.
-        unsettled: whether the points from ``index`` to the next change agree on no level. ``size`` then refers to the
-            median of these points, and ``low`` and ``high`` enclose all of them.
+        unsettled: whether the points from ``index`` to the next change scatter too much to give one level. ``size``
+            then refers to the median of these points, and ``low`` and ``high`` enclose all of them.
     """
 
     index: int
@@ -50,18 +50,18 @@ class Change:
 
     @property
     def factor(self) -> float:
-        """New level over old level."""
+        """The new level divided by the old level."""
         return math.exp(self.size)
 
     @property
     def delay(self) -> int:
-        """Commits between the first point at the new level and the report; 0 for a report at once."""
+        """Number of commits from the first point at the new level to the report; 0 if it was reported at once."""
         return self.reported_at - self.index
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A correction of a reported change.
+    """A correction of a reported change: it was moved or withdrawn.
 
     Attributes:
         reported_at: identifies the change, see ``Change.reported_at``.
@@ -69,7 +69,7 @@ class Revision:
         index: the index of the change before the correction.
         moved_to: the new index of the change; ``None`` if the change was withdrawn.
         size: log size of the change before the correction.
-        why: one sentence for people.
+        why: the reason, as one sentence for people.
     """
 
     reported_at: int
@@ -87,12 +87,12 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How a series scatters about its level.
+    """How the points of a series scatter about its level.
 
     Attributes:
-        scale: standard deviation of one point's logarithm without outliers; 0.01 is 1 %. NaN when "short".
+        scale: standard deviation of one point's logarithm, without outliers; 0.01 is 1 %. NaN if the kind is "short".
         kind: the kind of scatter.
-        modes: the two to four log values of a multimodal series, lowest first; else empty.
+        modes: the two to four levels (log) of a multimodal series, lowest first; else empty.
         slope: log units per commit over the current level of a drifting series; else 0.
     """
 
@@ -104,14 +104,14 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A segment of the series between changes.
+    """The level of a series between two changes.
 
     Attributes:
-        start, stop: the segment's points are ``start <= index < stop``.
-        value: level in the trend's unit.
+        start, stop: the points at the level are those with ``start <= index < stop``.
+        value: the level in the trend's unit.
         low, high: 95 % interval of ``value``.
-        unsettled: whether the points agree on no level. ``value`` is then the median of the points, and ``low`` and
-            ``high`` are the lowest and the highest point.
+        unsettled: whether the points scatter too much to give one level. ``value`` is then the median of the points,
+            and ``low`` and ``high`` are the lowest and the highest point.
     """
 
     start: int
@@ -124,16 +124,16 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The analysis of one series.
+    """What was found in one series: its changes, its levels and its noise.
 
     Attributes:
-        changes: the changes that stand, oldest first.
+        changes: the changes that are not withdrawn, oldest first.
         revisions: corrections of reported changes, in the order of ``revised_at``. A withdrawn change appears only
             here.
-        levels: the segments between changes, oldest first; they cover the whole series.
+        levels: the levels between changes, oldest first. They cover the whole series.
         noise: the noise of the series.
         mde: smallest relative change from the current level that would be reported within ``Settings.prompt`` commits
-            with 80 % probability; infinite when "short".
+            with 80 % probability; infinite if the noise is unknown (kind "short").
         repeats_for_1_percent: the number of measurements after a change of 1 % until the change is reported with 80 %
             probability; ``None`` if the noise is unknown or no number is enough, because the current level is too
             uncertain.
@@ -148,5 +148,5 @@ class Analysis:
 
     @property
     def withdrawn(self) -> tuple[int, ...]:
-        """``reported_at`` of every withdrawn change."""
+        """The withdrawn changes, each named by its ``reported_at``."""
         return tuple(one.reported_at for one in self.revisions if one.withdrawn)

@@ -1,7 +1,7 @@
-"""Series that switch between a few levels, for example where each commit runs on one of several unequal machines.
+"""Find series that switch between a few levels ("modes"), for example because the machine differs from run to run.
 
-If the series has switched between two levels before, switching explains a step between them. A step to a level that
-the series never had is a change. After the change, the levels are expected at the same distances as before.
+If a series has switched between two levels before, a step between them is not a change. A step to a level that the
+series never had is a change. After it, all levels are expected at the same distances from one another as before.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Number of switches after which a series of two or three levels counts as switching; four levels need one more. A
-#: change that landed, was reverted and landed again goes back and forth three times. Two slowdowns and a repair of both
-#: end at the first level.
+#: Number of switches after which a series of two or three levels counts as switching. Four levels need one more. Real
+#: changes cause fewer: a change that landed, was reverted and landed again makes three steps, and so do two slowdowns
+#: and a repair of both.
 SWITCHES = 4
 
-#: Number of newest points in which modes are searched: enough to visit each of four modes a few times.
+#: Number of newest points in which modes are searched. They suffice for a few visits to each of four modes.
 WINDOW = 120
 
-#: Least distance of modes in their own standard deviations. Halves, thirds or quarters of one normal or uniform
-#: distribution lie 2.5 to 3.5 apart, and seldom more than 4.5 in samples of a dozen.
+#: Minimum distance of modes in their own standard deviations. The halves, thirds or quarters of a single normal or
+#: uniform distribution are 2.5 to 3.5 apart, and seldom more than 4.5 in samples of a dozen points.
 _APART = 5.0
 _MOST = 4
-#: Least distance of two halves in a quick test. The means of two halves of a normal distribution lie 2.6 of their own
-#: standard deviations apart, the means of real modes at least 3.4.
+#: Minimum distance of two halves in a quick test. The means of the two halves of a normal distribution are 2.6 of their
+#: own standard deviations apart, and the means of real modes at least 3.4.
 _HALVES = 3.0
-#: Least distance of two halves in samples of a few dozen points, in which halves may lie further apart by chance.
+#: Minimum distance of two halves in samples of a few dozen points, in which halves may be farther apart by chance.
 _SIDES = 3.3
-#: Least number of points in a mode, of which two must be neighbours at least once. Otherwise the points are outliers.
+#: Minimum number of points in a mode, of which two must be neighbours at least once. Otherwise they are outliers.
 _FEWEST = 3
-#: Among points that leave their mode, at most this share may be outliers.
+#: Maximum share of the points that may lie off all modes as outliers.
 _OUTLIERS = 0.2
-#: A point belongs to a mode within this many standard deviations, but not beyond this share of the gap between modes.
+#: A point belongs to a mode if it is within this many standard deviations, and within this share of the gap between
+#: modes.
 _NEAR, _PART = 3.5, 0.35
 #: 1, 2, 3, …
 _COUNT = np.arange(1, WINDOW + 1)
@@ -43,7 +44,7 @@ _COUNT = np.arange(1, WINDOW + 1)
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """The levels that a series switches between.
+    """The levels between which a series switches.
 
     Attributes:
         levels: log values, lowest first, at least two.
@@ -55,20 +56,20 @@ class Modes:
 
     @property
     def reach(self) -> float:
-        """Largest distance between a point and its level, log units."""
+        """Maximum distance of a point from its level, in log units."""
         return float(min(_NEAR * self.spread, _PART * np.diff(self.levels).min()))
 
     def hold(self, y: Floats) -> bool:
-        """Return whether the points, without outliers, lie at the levels."""
+        """Return whether all points except a few outliers lie at the levels."""
         off = np.abs(y[:, None] - self.levels).min(axis=1)
         return bool(np.count_nonzero(off > self.reach) <= _OUTLIERS * y.size)
 
     def hold_moved(self, y: Floats) -> bool:
-        """Return whether the levels fit the points after a common shift."""
+        """Return whether the points lie at the levels after all levels are shifted by the same amount."""
         return self.shift(y) is not None
 
     def shift(self, y: Floats) -> float | None:
-        """Return the common shift of all levels, in log units, that fits the points; ``None`` if no shift fits."""
+        """Return by how much all levels must be shifted to fit the points, in log units; ``None`` if no shift fits."""
         if not y.size:
             return None
         shifts = (y[:, None] - self.levels).ravel()
@@ -82,7 +83,7 @@ class Modes:
 
 
 def modes(y: Floats) -> Modes | None:
-    """Return the levels that a series switches between; ``None`` if it does not switch.
+    """Return the levels between which a series switches; ``None`` if it does not switch.
 
     Args:
         y: log values in commit order, none missing.
@@ -91,7 +92,7 @@ def modes(y: Floats) -> Modes | None:
     if not _may_switch(y):
         return None
     ordered = np.sort(y)
-    # Prefer the most levels: two of three levels could pass for one level that scatters.
+    # Try the most levels first, because two of three levels could look like one level that scatters.
     for cuts in reversed(_partitions(ordered)):
         parts = [part for part in np.split(ordered, cuts) if part.size >= _FEWEST]
         if len(parts) < 2 or sum(part.size for part in parts) < (1 - _OUTLIERS) * y.size:
@@ -105,10 +106,10 @@ def modes(y: Floats) -> Modes | None:
 
 
 def step_within(before: Floats, after: Floats) -> tuple[float, float] | None:
-    """Return how far the levels of a switching series moved, and the standard error of the move.
+    """Return how far the levels of a switching series moved at a step, and the standard error of the move.
 
-    Each level is compared with itself. Plain means of both sides would also differ if the sides visit the levels with
-    different frequency.
+    Each level after the step is compared with the same level before it. The plain means of the two sides would also
+    differ if one side visits a level more often than the other.
 
     Args:
         before, after: log values on both sides of the step, none missing.
@@ -125,7 +126,7 @@ def step_within(before: Floats, after: Floats) -> tuple[float, float] | None:
 
 
 def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
-    """Return whether switching explains the step at ``index``, and which reported changes it explains as well.
+    """Return how many reported changes turn out to be switches together with the step at ``index``.
 
     Args:
         y: log values in commit order up to now, none missing.
@@ -133,8 +134,7 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
         index: first point of the new level.
 
     Returns:
-        the number of newest reported changes that are switches as well; ``None`` if switching does not explain the
-            step.
+        the number of newest reported changes that are switches; ``None`` if the step at ``index`` is not a switch.
     """
     new = y[index:]
     edges = [edge for edge in edges if edge > y.size - WINDOW]
@@ -144,12 +144,12 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
         return 0
     if _returns(y[starts[-1] :], index - starts[-1]):
         return 0
-    # A step that moves all modes leads to new levels only, but their distances stay the same.
+    # If a change moves all modes, the series has only new levels after it, but at the same distances.
     for several, edge in enumerate(reversed(edges)):
         before = modes(y[starts[-2 - several] : edge])
         if before is not None and before.hold_moved(y[edge:]):
             return several
-    # Changes may have been reported one by one, before enough of them showed that they are switches.
+    # Switches may have been reported as changes before there were enough of them to recognise.
     for several in range(2, len(edges) + 1):
         start = starts[-1 - several]
         if _returns(y[start:], index - start):
@@ -158,7 +158,7 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
 
 
 def _returns(y: Floats, index: int) -> bool:
-    """Return whether the points from ``index`` on are one more switch between levels that the series had before."""
+    """Return whether the points from ``index`` on lie at a level to which the series has switched before."""
     found = modes(y)
     if found is None or not found.hold(y[index:]):
         return False
@@ -168,9 +168,10 @@ def _returns(y: Floats, index: int) -> bool:
 
 
 def _may_switch(y: Floats) -> bool:
-    """Return whether a series can switch between levels, in a tenth of the time of ``_partitions``.
+    """Return whether a series may switch between levels: a quick test before the ten times slower ``_partitions``.
 
-    The best cut in two separates some levels from the others. Switches cross the cut, or stay on one side of it.
+    The best cut in two separates some levels from the others. The series either switches across the cut, or between
+    levels on the same side of it.
     """
     cut = _halves(np.sort(y))
     if cut is None:
@@ -184,8 +185,9 @@ def _may_switch(y: Floats) -> bool:
 
 
 def _stays(above: NDArray[np.bool_], ends: NDArray[np.intp]) -> int:
-    """Count the crossings of the cut between stays of two points or more. ``ends`` holds the last point of each
-    stay.
+    """Count how often the series crosses the cut from a stay of at least two points to another such stay.
+
+    ``above`` states the side of each point, and ``ends`` holds the last point of each stay on one side.
     """
     last = np.append(ends, above.size - 1)
     long = above[last[np.diff(last, prepend=-1) >= 2]]
@@ -193,7 +195,7 @@ def _stays(above: NDArray[np.bool_], ends: NDArray[np.intp]) -> int:
 
 
 def _halves(ordered: Floats, apart: float = _HALVES) -> float | None:
-    """Return the best cut of sorted values in two; ``None`` if the halves lie closer than ``apart``."""
+    """Return the value that best divides sorted values in two; ``None`` if the halves are closer than ``apart``."""
     size = ordered.size
     if size < 2 * _FEWEST + 2:
         return None
@@ -208,7 +210,10 @@ def _halves(ordered: Floats, apart: float = _HALVES) -> float | None:
 
 
 def _partitions(ordered: Floats) -> list[NDArray[np.intp]]:
-    """Return the cuts into two, three and four parts with the least scatter within the parts (Fisher 1958)."""
+    """Return how sorted values are best cut into two, three and four parts: with the least scatter within the parts.
+
+    The method is that of Fisher (1958).
+    """
     size = ordered.size
     if size < 2 * _FEWEST + 2:
         return []
@@ -233,7 +238,7 @@ def _partitions(ordered: Floats) -> list[NDArray[np.intp]]:
 
 
 def _switches(labels: NDArray[np.intp], count: int) -> int:
-    """Count the switches between levels; 0 if the series never stays at some level for two points in a row."""
+    """Count the switches between levels; 0 if there is a level at which the series never stays for two points."""
     ends = np.flatnonzero(np.append(np.diff(labels), 1))
     lengths = np.diff(ends, prepend=-1)
     stays = labels[ends][lengths >= 2]
@@ -243,12 +248,12 @@ def _switches(labels: NDArray[np.intp], count: int) -> int:
 
 
 def _spread(part: Floats) -> float:
-    """Return the robust standard deviation of sorted values; the plain one for fewer than six values."""
+    """Return a robust standard deviation of sorted values; for fewer than six values, the plain one."""
     if part.size < 6:
         return float(part.std(ddof=1))
     return _median(np.sort(np.abs(part - _median(part)))) / 0.6745
 
 
 def _median(ordered: Floats) -> float:
-    """Return the median of sorted values. numpy's own takes 50 times as long on so few."""
+    """Return the median of sorted values. For so few values, numpy's own function takes 50 times as long."""
     return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2

@@ -1,7 +1,7 @@
 """Estimate how far the points of each series scatter.
 
-The estimate uses innovations. An innovation is a point's distance from its forecast, scaled to the distance from a
-certain forecast. Unlike deviations from a mean, innovations do not count a drift or a level as noise.
+The estimate uses innovations. An innovation is the distance of a point from the forecast made before it, scaled as if
+the forecast were certain. Unlike deviations from a mean, innovations do not count a drift or a new level as noise.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.settings import Settings
 
-#: Weight of the doubt about the estimate, in points. An estimate from few points is often too small, which causes false
-#: alarms.
+#: How cautiously an estimate from few points is used, as a number of points. Such an estimate is often too small, which
+#: causes false alarms.
 CAUTION = 8.0
-#: Noise below a millionth is rounding. The floor keeps a series without any variation from being infinitely certain.
+#: Minimum noise: smaller noise is rounding. Without a minimum, a series that never varies would be infinitely certain.
 _FLOOR = 1e-6
-#: Ratio of the variance without a step to the variance beside a step, above which the first points contain a step.
+#: The first points contain a step if their variance is this many times larger without a step than beside the best step.
 _STEPPED = 6.0
-#: Number of points with which a level may have noise of its own, and the difference required, in standard errors of a
-#: log variance.
+#: Minimum number of points for a level to have noise of its own, and how far this noise must differ from the series'
+#: noise, in standard errors of a log variance.
 _OWN, _CLEARLY = 10, 4.0
-#: Number of points in the estimate.
+#: Maximum number of points from which the noise is estimated.
 _REMEMBERED = 128
-#: Least and greatest first guess of the scatter between runs, in standard errors of one run. The 50 unchanged series
-#: recorded on an H200 scatter by 0.4 to 4.6 standard errors, in the median by 1.6.
+#: Range of the first guess of the scatter between runs, in standard errors of one run. The 50 unchanged series recorded
+#: on an H200 scatter by 0.4 to 4.6 standard errors, with a median of 1.6.
 _BEYOND = 1.5, 4.0
-#: Number of errors in the running mean of the usual error.
+#: Number of points over which the usual standard error of a series is averaged.
 _USUAL = 50
 #: The median and the third quartile of a squared standard normal.
 MEDIAN_SQUARE, _THIRD_SQUARE = 0.4549, 1.3233
@@ -47,7 +47,8 @@ class NoiseEstimate:
         self._settings = settings
         self._due: Ints = np.zeros(series, dtype=np.int64)
         self._since: Ints = np.zeros(series, dtype=np.int64)
-        #: The smallest difference between neighbours, and the last value. Both show how finely the numbers are rounded.
+        #: The smallest difference between neighbours so far, which shows how finely the numbers are rounded. It is
+        #: found by comparison with the last value.
         self._quantum: Floats = np.full(series, np.inf)
         self._former: Floats = np.full(series, np.nan)
         self._innovations: Floats = np.full((series, 64), np.nan)
@@ -55,7 +56,9 @@ class NoiseEstimate:
         self._errors: Ints = np.zeros(series, dtype=np.int64)
 
     def weigh(self, rows: Ints, errors: Floats) -> Floats:
-        """Return each point's variance relative to the series' usual variance: half from its own error, half constant.
+        """Return the variance of each point relative to the usual variance of its series.
+
+        Half of the variance follows the point's own standard error, and the other half is constant.
 
         Args:
             rows: the series.
@@ -65,7 +68,7 @@ class NoiseEstimate:
         own = np.log(np.where(known, errors, np.nan))
         count = self._errors[rows]
         before = np.where(count > 0, self._usual[rows], own)
-        # A running mean of the logarithm: one huge error must not make all others look small.
+        # Average the logarithm, so that one huge error does not make all others look small.
         usual = np.where(known, before + (own - before) / (np.minimum(count, _USUAL) + 1), before)
         self._usual[rows] = usual
         self._errors[rows] += known
@@ -73,18 +76,18 @@ class NoiseEstimate:
         return weights
 
     def see(self, rows: Ints, values: Floats) -> None:
-        """Learn the rounding of each series from the next log value of each of ``rows``."""
+        """Update the rounding of the series ``rows`` by their next log values."""
         apart = np.abs(values - self._former[rows])
         self._quantum[rows] = np.where(apart > _FLOOR, np.minimum(self._quantum[rows], apart), self._quantum[rows])
         self._former[rows] = values
 
     def told(self, rows: Ints, seen: Ints) -> NDArray[np.bool_]:
-        """Return a mask [rows] of the series whose ``seen`` points all had an error."""
+        """Return a mask [rows] of the series in which all ``seen`` points had a standard error."""
         mask: NDArray[np.bool_] = self._errors[rows] == seen
         return mask
 
     def start(self, rows: Ints, points: Floats) -> None:
-        """Guess the noise of ``rows`` from their first ``points`` [rows, points], log units."""
+        """Guess the noise of the series ``rows`` from their first ``points`` [rows, points], log units."""
         count = points.shape[1]
         off = points - np.median(points, axis=1, keepdims=True)
         guess = spread(off * off * count / (count - 1), self._settings.gate)
@@ -99,8 +102,9 @@ class NoiseEstimate:
         self._due[rows] = count + 4
 
     def _beside_a_step(self, points: Floats) -> Floats:
-        """Return the variance [rows] about the two levels of the best step. A slope would keep a quarter of its
-        variance.
+        """Return the variance [rows] of points about the two levels of the best step through them.
+
+        A quarter of the variance that a slope causes remains.
         """
         count = points.shape[1]
         neighbours = spread(np.diff(points, axis=1) ** 2 / 2, self._settings.gate)
@@ -113,8 +117,9 @@ class NoiseEstimate:
         return least
 
     def cautious(self, rows: Ints) -> Floats:
-        """Return the variance for judging a point [rows]. It exceeds the estimate while the estimate rests on few
-        points.
+        """Return the variance by which points are judged [rows].
+
+        It is larger than the estimated variance as long as the estimate comes from few points.
         """
         variance: Floats = self.variance[rows] * (1 + CAUTION / self.points[rows])
         return variance
@@ -126,15 +131,15 @@ class NoiseEstimate:
         self._innovations[rows, index] = innovations
 
     def forget(self, row: int, start: int, stop: int, seen: int) -> None:
-        """Drop the innovations of these points of one series, because they refer to a level that had ended.
+        """Remove the innovations of the points ``start`` to ``stop`` of one series.
 
-        A new level begins at ``start``.
+        They refer to the forecasts of a level that had ended, because a new level began at ``start``.
         """
         self._innovations[row, start:stop] = np.nan
         self._due[row], self._since[row] = seen, start
 
     def restart(self, row: int, points: Floats, seen: int) -> None:
-        """Guess the noise of one series again from the ``points`` (log units) of a level with noise of its own."""
+        """Estimate the noise of one series anew from the ``points`` (log units) of a level with noise of its own."""
         self._innovations[row] = np.nan
         off = points - np.median(points)
         own = float(spread(off[None] ** 2 * points.size / (points.size - 1), self._settings.gate)[0])
@@ -144,7 +149,7 @@ class NoiseEstimate:
         self._due[row] = seen + 4
 
     def refresh(self, rows: Ints, length: Ints, seen: Ints) -> None:
-        """Estimate the noise again for series with a tenth more points.
+        """Estimate the noise again for those series that have a tenth more points than at the last estimate.
 
         Args:
             rows: the series.
@@ -161,7 +166,7 @@ class NoiseEstimate:
         enough = count >= self._settings.burn_in
         squares = recent[enough] ** 2
         found = spread(squares, self._settings.gate)
-        # Once the points of a level clearly show noise of its own, earlier points are forgotten.
+        # Forget the points before a level whose points clearly have noise of its own.
         present = np.isfinite(squares) & (index[enough] >= self._since[rows[enough], None])
         own = present.sum(axis=1)
         fresh = np.flatnonzero((own >= _OWN) & (self._since[rows[enough]] > 0))
@@ -178,8 +183,9 @@ class NoiseEstimate:
         self._due[rows] = seen + np.maximum(seen // 10, 2)
 
     def _least(self, rows: Ints) -> Floats:
-        """Return the least possible variance [rows]: twice that of rounding, so that one quantum alone is not a
-        step.
+        """Return the minimum variance [rows]: twice the variance of rounding.
+
+        So a difference of one rounding unit is not a step.
         """
         quantum = np.where(np.isfinite(self._quantum[rows]), self._quantum[rows], 0.0)
         return np.maximum(quantum * quantum / 6, _FLOOR**2)
@@ -192,11 +198,11 @@ class NoiseEstimate:
 
 
 def spread(squares: Floats, gate: float) -> Floats:
-    """Return the variance [rows] of squared deviations [rows, points] without points beyond the gate.
+    """Return the variance [rows] from squared deviations [rows, points], without points beyond the gate.
 
-    Missing points are NaN; each row has at least one number. The estimate begins with the third quartile, so a quarter
-    of the points may be outliers. The median would tolerate nearly half, which is more than needed, but with ten points
-    it is half the true value in one of 14 cases.
+    Missing points are NaN, and each row has at least one number. The estimate starts from the third quartile, so up to
+    a quarter of the points may be outliers. The median would tolerate nearly half. That is more than needed, and with
+    ten points the median gives less than half the true value in one of 14 cases.
     """
     ordered = np.sort(squares, axis=1)  # NaN last
     count = np.isfinite(squares).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Filter the points of many series commit by commit, with hypotheses about each series' level.
+"""Update hypotheses about the level of each series, commit by commit and for many series at once.
 
 ``OnlineFilter`` holds the state of the filter. ``lockstep.detect.detector`` decides which changes to report.
 """
@@ -11,12 +11,12 @@ from lockstep.detect.noise_estimate import NoiseEstimate
 from lockstep.detect.run_lengths import Floats, Ints, RunLengths, log_odds_former
 from lockstep.detect.settings import Settings
 
-#: A level that begins within this many first points is not a change; the points before it count as odd.
+#: If a level begins within this many first points of a series, it is the first level. The points before it are odd.
 _FIRST = 3
 
 
 class OnlineFilter:
-    """The state of many series after the commits so far.
+    """Follows the levels of many series. Its attributes are the state after the commits so far.
 
     Attributes:
         length: number of commits so far [series].
@@ -25,7 +25,8 @@ class OnlineFilter:
         noise: the noise of each series.
         run_lengths: hypotheses about the current level of each series.
         depth: number of changes, reported or silent [series].
-        unsettled: index of the first point since which the points agree on no level [series]; -1 if they agree.
+        unsettled: index of the first of the newest points that scatter too much to give a level [series]; -1 if they
+            give a level.
 
     Args:
         series: the number of series.
@@ -41,26 +42,28 @@ class OnlineFilter:
         self.run_lengths = RunLengths.empty(series, settings.width)
         self.depth: Ints = np.zeros(series, dtype=np.int64)
         self.unsettled: Ints = np.full(series, -1, dtype=np.int64)
-        #: Index of the last point in the first guess of the noise; -1 if errors were known and no guess was needed.
+        #: Index of the last point from which the noise was first guessed; -1 if standard errors made a guess
+        #: unnecessary.
         self._guessed: Ints = np.full(series, -1, dtype=np.int64)
         self._seen: Ints = np.zeros(series, dtype=np.int64)
         self._last: Ints = np.zeros(series, dtype=np.int64)
         self._best: Ints = np.zeros(series, dtype=np.int64)
-        #: Distance of the last point from its forecast, and index of the first odd point on the same side of the level.
+        #: How far the last point is from its forecast, and the index of the first odd point on the same side of the
+        #: level.
         self._off: Floats = np.zeros(series)
         self._odd: Ints = np.full(series, -1, dtype=np.int64)
-        #: By how much a lost level would lower the cost of the points, and where the level was lost; see
+        #: How much less the newest points would cost if the level had been lost, and where it was lost; see
         #: ``Settings.lost``.
         self._lost: Floats = np.zeros(series)
         self._lost_at: Ints = np.zeros(series, dtype=np.int64)
 
     def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> None:
-        """Add one commit.
+        """Add the values of one commit to the series, and decide what to report.
 
         Args:
             values: log values [rows]; NaN where the commit has no value.
             errors: standard errors of the log values [rows]; NaN where unknown.
-            rows: the series that the commit belongs to (each once); all series if not given.
+            rows: the series that have a value at the commit, each once; all series if not given.
         """
         if rows is None:
             rows = np.arange(self.length.size)
@@ -89,7 +92,7 @@ class OnlineFilter:
         else:
             if going.any():
                 self._take_in(rows[going], values[going], index[going])
-            # Errors give a rough estimate of the noise, so fewer points are needed before reports.
+            # Standard errors give a rough estimate of the noise, so fewer points are needed before the first report.
             enough = np.where(self.noise.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
             ready = ~going & (seen >= enough)
             for count in np.unique(seen[ready]):
@@ -97,7 +100,7 @@ class OnlineFilter:
         self._last[rows] = index
 
     def judge(self, rows: Ints, index: Ints) -> None:
-        """Decide what to report after the point at ``index`` of each of ``rows``."""
+        """Decide what to report after the points at ``index`` of the series ``rows``. ``Detector`` overrides this."""
         raise NotImplementedError
 
     def _make_room(self, index: int) -> None:
@@ -111,7 +114,7 @@ class OnlineFilter:
         self.noise.refresh(rows, index + 1, self._seen[rows])
 
     def _start(self, rows: Ints, burn_in: int) -> None:
-        """Estimate the noise of new series from their first ``burn_in`` points, then filter these points."""
+        """Guess the noise of new series from their first ``burn_in`` points, then process these points."""
         index = np.nonzero(np.isfinite(self.values[rows]))[1].reshape(rows.size, burn_in)
         points = self.values[rows[:, None], index]
         self.noise.start(rows, points)
@@ -124,7 +127,7 @@ class OnlineFilter:
         self.judge(rows, index[:, -1])
 
     def _begin(self, rows: Ints, y: Floats, index: Ints) -> None:
-        """Add to each of ``rows`` the hypothesis that its first level begins at ``index``."""
+        """Add the hypothesis that the first level of a series begins at ``index``, for each of the series ``rows``."""
         none = np.full(rows.size, -1, dtype=np.int64)
         self.run_lengths.begin(
             rows,
@@ -144,7 +147,10 @@ class OnlineFilter:
         self._last[rows], self._off[rows], self._odd[rows], self._lost[rows] = index, 0.0, -1, 0.0
 
     def _advance(self, rows: Ints, y: Floats, index: Ints, burnt: int = _FIRST + 1) -> None:
-        """Filter one point of each of ``rows``. ``burnt`` is the number of points before it within the first points."""
+        """Update the hypotheses by one point of each of the series ``rows``.
+
+        ``burnt`` is the number of points before it among the first points of the series.
+        """
         found, settings = self.run_lengths, self.settings
         weights = self.weights[rows, index]
         best = self._best[rows]
@@ -175,9 +181,10 @@ class OnlineFilter:
         self._choose_best(rows)
 
     def _note(self, rows: Ints, index: Ints, missed: Floats, first: bool) -> None:
-        """Count the odd points in a row. The ``first`` points of a series are never odd.
+        """Count the consecutive odd points of each series, which show whether its level is lost.
 
-        ``missed`` is each point's distance from its forecast in standard deviations [rows]; NaN without a forecast.
+        ``missed`` is the distance of each point from its forecast in standard deviations [rows]; NaN without a
+        forecast. If ``first``, the points are among the first of a series and never odd.
         """
         settings = self.settings
         odd = (np.abs(missed) >= settings.gate) & (not first)
@@ -190,19 +197,19 @@ class OnlineFilter:
         self._lost[rows] = np.where(odd | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
 
     def _choose_best(self, rows: Ints) -> None:
-        """Find the best hypothesis whose changes are exactly the reported changes."""
+        """Choose for each series the cheapest hypothesis that contains the known changes and no other."""
         found = self.run_lengths
         held = np.where(found.depth[rows] == self.depth[rows][:, None], found.cost[rows], np.inf)
         self._best[rows] = held.argmin(axis=1)
 
     def _restart_at(self, row: int, first: int, now: int, level: float) -> None:
-        """Filter the points ``first`` to ``now`` of one series again, with a level that begins at ``first``.
+        """Process the points ``first`` to ``now`` of one series again, with a level that begins at ``first``.
 
         Args:
             row: the series.
             first: index of the level's first point.
             now: index of the last point.
-            level: log value of the level, as certain as that of one point; NaN for points that agree on no level.
+            level: log value of the level, as uncertain as a single point; NaN if the points do not give a level.
         """
         rows = np.array([row])
         self.run_lengths.drop(row, np.ones(self.settings.width, dtype=bool))

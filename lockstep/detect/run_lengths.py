@@ -1,13 +1,13 @@
-"""Filter many series at once under several hypotheses about where the current level began.
+"""Estimate where the current level of each series began, by several hypotheses for each series.
 
-Each series has up to ``width`` run-length hypotheses; a hypothesis is the commit at which the current level began. A
-hypothesis is a Kalman filter with two states: the constant level, and a slow drift about the level (an autoregression
-of order one). The hypothesis carries the cost of all points so far. A point beyond the gate costs a fixed amount and
-does not update the filter: the bounded loss of Fearnhead and Rigaill ("Changepoint detection in the presence of
-outliers", JASA 114, 2019).
+Each series has up to ``width`` hypotheses. Each hypothesis names the commit at which the current level began, and holds
+a Kalman filter with two states: the constant level, and a slow drift about the level (an autoregression of order one).
+It also holds the cost of all points so far. A point beyond the gate costs a fixed amount and does not update the
+filter. This is the bounded loss of Fearnhead and Rigaill ("Changepoint detection in the presence of outliers", JASA
+114, 2019).
 
-A new hypothesis begins at every point. It extends the best hypothesis that holds the reported changes, as in optimal
-partitioning (Jackson et al. 2005; Killick et al., "PELT", JASA 107, 2012). It replaces the costliest hypothesis.
+At every point, a new hypothesis replaces the costliest one. It extends the best hypothesis that contains the reported
+changes, as in optimal partitioning (Jackson et al. 2005; Killick et al., "PELT", JASA 107, 2012).
 
 Variances are in units of the series' noise variance; costs are minus twice a log likelihood.
 """
@@ -24,13 +24,13 @@ from lockstep.detect.settings import Settings
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: A change is placed at the commit with the most probability within this many commits around.
+#: A change is placed at the commit for which the total probability within this many commits around it is greatest.
 NEARBY = 2
-#: Share of the changes whose first point lies at neither level: about a tenth in the histories of other projects. With
-#: a fifth, the ranges hold 95 % of the changes even if every first point lies at neither level.
+#: Assumed share of the changes whose first point lies at neither the old nor the new level. In the histories of other
+#: projects it is about a tenth. With a fifth, the ranges hold 95 % of the changes even if all first points are such.
 PARTIAL = 0.2
-#: Log odds that a point far off the old level belongs to the change right after it: if the point lies on the new
-#: level's side of the old level, and if it lies on the other side.
+#: Log odds that a point far off the old level is already part of the change that follows it. The first number is for a
+#: point on the same side of the old level as the new level, the second for a point on the other side.
 ON_THE_WAY, ASTRAY = 2.3, -1.0
 #: Probability that a change lies before its range, and that it lies after its range.
 TAIL = 0.025
@@ -38,7 +38,7 @@ TAIL = 0.025
 
 @dataclass(slots=True)
 class RunLengths:
-    """Arrays [series, width] of hypotheses. Unused elements have infinite cost.
+    """The hypotheses of many series, as arrays [series, width]. Unused elements have infinite cost.
 
     Attributes:
         level, wandering: the filter's state, log units.
@@ -49,8 +49,9 @@ class RunLengths:
         count: points at the level, without outliers.
         depth: number of changes in the hypothesis.
         former: index of the measured point before ``start``.
-        log_odds_former: log odds that the change came at ``former``, with a point at neither level.
-        origin: index of the first of two or more points at neither level in a row up to ``former``; -1 for none.
+        log_odds_former: log odds that the change already came at ``former``, whose point lies at neither level.
+        origin: index of the first of two or more consecutive points at neither level that end at ``former``; -1 for
+            none.
     """
 
     level: Floats
@@ -91,7 +92,7 @@ class RunLengths:
     def advance(
         self, rows: Ints | slice, y: Floats, weight: Floats, commits: Ints, scale: Floats, settings: Settings
     ) -> Floats:
-        """Filter one point of each of the series ``rows``.
+        """Update all hypotheses of the series ``rows`` by one point of each series.
 
         Args:
             rows: the series.
@@ -99,7 +100,7 @@ class RunLengths:
             weight: variance of each point in units of the series' noise variance [rows].
             commits: number of commits since the series' previous point [rows].
             scale: noise variance used for the costs, log units squared [rows].
-            settings: gate, wander and memory are used.
+            settings: the settings, of which gate, wander and memory are used.
 
         Returns:
             the point's distance from each hypothesis' forecast, in standard deviations of the forecast [rows, width].
@@ -150,8 +151,8 @@ class RunLengths:
     ) -> None:
         """Add to each of the series ``rows`` the hypothesis that a level begins at its current point.
 
-        The new hypothesis replaces the costliest hypothesis, except the hypothesis ``keep`` [rows]. ``y`` is NaN for
-        points that agree on no level.
+        The new hypothesis replaces the costliest one other than ``keep`` [rows]. ``y`` is NaN if the points do not give
+        a level.
         """
         costs = self.cost[rows]
         kept = keep >= 0
@@ -188,18 +189,20 @@ class RunLengths:
             getattr(self, name)[row, room] = getattr(before, name)[0, wanted]
 
     def locate(self, rows: Ints, among: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
-        """Return where the current levels began, averaged over the hypotheses ``among``; each array is [rows].
+        """Return where the current level of each series began, by the probabilities of the hypotheses ``among``.
 
         Args:
             rows: the series.
             among: mask [rows, width] of the hypotheses, at least one in each row.
 
         Returns:
-            the commit with the most probability within ``NEARBY`` of it, and the ends of the middle 95 %.
+            three arrays [rows]: the most likely commit (with the greatest probability within ``NEARBY`` of it), and the
+                two ends of the range that holds the middle 95 % of the probability.
         """
         cost = np.where(among, self.cost[rows], np.inf)
         share = np.exp((cost.min(axis=1, keepdims=True) - cost) / 2)
-        # The change may also have come a point earlier (``log_odds_former``), or with the first of several such points.
+        # The change may also have come one point earlier (``log_odds_former``), or at the first of several points at
+        # neither level.
         origin = self.origin[rows]
         start = np.hstack([self.start[rows], self.former[rows], origin])
         earlier = share * np.exp(np.where(among, self.log_odds_former[rows], -np.inf))
@@ -208,8 +211,8 @@ class RunLengths:
         start, share = np.take_along_axis(start, order, axis=1), np.take_along_axis(share, order, axis=1)
         share /= share.sum(axis=1, keepdims=True)
         near, here = _within(start, share, NEARBY), _within(start, share, 0)
-        # Near a clear step all commits have the same probability within ``NEARBY``. Take the commit that is itself most
-        # likely.
+        # Near a clear step, several commits have the same probability within ``NEARBY``. Of these, take the commit that
+        # is itself most likely.
         index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), here, -1.0).argmax(axis=1)
         grown = np.cumsum(share, axis=1)
         which = np.arange(rows.size)
@@ -218,8 +221,9 @@ class RunLengths:
 
 
 def _within(start: Ints, share: Floats, reach: int) -> Floats:
-    """Return, for each start, the sum of the shares of starts within ``reach`` [rows, width]; ``start`` ascends per
-    row.
+    """Return, for each start, the sum of the shares of all starts within ``reach`` of it [rows, width].
+
+    ``start`` must ascend within each row.
     """
     grown = np.concatenate([np.zeros((len(share), 1)), np.cumsum(share, axis=1)], axis=1)
     # Put all rows in one ascending line, with rows further apart than ``reach``.
@@ -236,8 +240,8 @@ def _within(start: Ints, share: Floats, reach: int) -> Floats:
 def log_odds_former(former: Floats, first: Floats) -> Floats:
     """Return the log odds that a change came one point before the first point at the new level.
 
-    The first point after a change may lie anywhere from below the old level to beyond the new level, with equal
-    probability.
+    It is assumed that the first point after such a change lies anywhere between the old and the new level, or somewhat
+    beyond them, with equal probability.
 
     Args:
         former: distance of the point before the first point from the old level, in standard deviations; NaN without an
@@ -251,14 +255,14 @@ def log_odds_former(former: Floats, first: Floats) -> Floats:
 
 
 def log_odds(these: Floats, others: Floats) -> Floats:
-    """Return the log odds that one of the hypotheses ``these`` holds against one of ``others``.
+    """Return the log odds of some hypotheses against others: that one of ``these`` is true rather than of ``others``.
 
     Args:
         these: costs [rows, width]; infinite for hypotheses to leave out.
         others: costs [rows, width]; each row must have a finite cost.
 
     Returns:
-        The log odds [rows]; -690 for a row whose ``these`` are all infinite.
+        the log odds [rows]; -690 for a row in which all of ``these`` are infinite.
     """
     low = np.minimum(these.min(axis=1), others.min(axis=1))[:, None]
     ratio = np.exp((low - these) / 2).sum(axis=1) / np.maximum(np.exp((low - others) / 2).sum(axis=1), 1e-300)

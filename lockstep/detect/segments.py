@@ -1,4 +1,4 @@
-"""Compute the mean of every segment between changes, and its interval."""
+"""Compute the mean of each segment of a series, from one change to the next, with its interval."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from lockstep.detect.settings import Settings
 
 #: Normal quantile of a 95 % interval.
 WIDE = 1.959964
-#: Points processed together, so that they stay in the processor's cache.
+#: Number of points that are processed together, so that they stay in the processor's cache.
 _AT_ONCE = 131_072
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Segments as arrays of equal length. The values of a segment do not depend on other segments.
+    """The statistics of many segments, as arrays of equal length. A segment's values do not depend on other segments.
 
     Attributes:
         row: the series of each segment.
         start, stop: the segment's points are ``start <= index < stop``.
-        mean: mean of the points without outliers, log units; the median if the points agree on no level; NaN without
-            points.
-        low, high: 95 % interval of the mean, NaN while the noise is unknown; the lowest and the highest point if the
-            points agree on no level.
+        mean: mean of the points without outliers, log units; NaN without points. For unsettled points, the median.
+        low, high: 95 % interval of the mean; NaN while the noise is unknown. For unsettled points, the lowest and the
+            highest point.
         error: standard error of the mean.
-        count: total weight of the points in the mean; 1 for a usual point.
-        unsettled: whether the points agree on no level.
+        count: total weight of the points in the mean; a usual point has the weight 1.
+        unsettled: whether the points scatter too much to give one level.
     """
 
     row: Ints
@@ -46,7 +45,7 @@ class Segments:
 
 
 def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
-    """Return every segment between the reported changes of the series ``rows``, by series, oldest first."""
+    """Return the segments between the reported changes of the series ``rows``, by series, oldest first."""
     edges = [
         [(0, False), *((shift.index, shift.unsettled) for shift in detector.reported(row))] for row in rows.tolist()
     ]
@@ -59,9 +58,13 @@ def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
 
 
 def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Segments:
-    """Return the statistics of these segments; ``unsettled`` marks segments whose points agree on no level."""
+    """Return the statistics of segments, each of which holds the points ``start <= index < stop`` of a series ``row``.
+
+    ``unsettled`` marks segments that are already known not to have a level.
+    """
     mean, count, scale, fit = (np.full(row.size, np.nan) for _ in range(4))
-    # A segment's width is rounded up to a power of two of its own, because sums over other widths round differently.
+    # Round each segment's width up to its own power of two. Sums over another width would round differently, and a
+    # segment's values must not depend on other segments.
     width = 2 ** np.ceil(np.log2(np.maximum(stop - start, 8))).astype(np.int64)
     for wide in np.unique(width).tolist():
         of = np.flatnonzero(width == wide)
@@ -72,12 +75,12 @@ def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: 
     points = np.where(count > 0, count, np.nan)
     error = scale * np.sqrt(1 / points + wandering(points, detector.settings))
     low, high = mean - WIDE * error, mean + WIDE * error
-    # If most points contradict a mean of few points, the mean is not a level.
+    # If most points of a short segment lie far off its mean, the mean is not a level.
     unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < detector.settings.settles))
     for place in np.flatnonzero(unsettled).tolist():
         y = np.sort(detector.values[row[place], start[place] : stop[place]])  # NaN last
         y = y[np.isfinite(y)]
-        # Take one of the points, also for an even number of points.
+        # Take one of the points as the median, even if their number is even.
         mean[place], low[place], high[place] = y[(y.size - 1) // 2], y[0], y[-1]
         error[place] = (high[place] - low[place]) / (2 * WIDE)
     return Segments(row, start, stop, mean, low, high, error, np.nan_to_num(count), unsettled)
@@ -92,13 +95,13 @@ def wandering(count: ArrayLike, settings: Settings) -> Floats:
 
 
 def limits(scale: Floats, gate: float) -> Floats:
-    """Return the distance from the median beyond which a point is an outlier; infinite while the noise is unknown."""
+    """Return how far from the median a point becomes an outlier, log units; infinite while the noise is unknown."""
     found: Floats = np.where(np.isfinite(scale), gate * scale, np.inf)
     return found
 
 
 def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return four arrays with one number per segment.
+    """Return the means of the segments and how certain they are, as four arrays with one number per segment.
 
     The arrays are: the mean without outliers; the weight of its points; the standard deviation of a usual point; the
     share of points within the gate of the mean, by the series' noise.
@@ -110,7 +113,7 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
     weights = 1 / detector.weights[at]
     measured = np.isfinite(y)
     off = y - _medians(y, measured)[:, None]
-    # Estimate the segment's own noise. The series' noise counts as a few more points.
+    # Estimate the segment's own noise, in which the series' noise counts like a few more points.
     points = measured.sum(axis=1)
     own = _medians(off * off * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
     scale = np.sqrt((CAUTION * detector.noise.variance[row] + points * np.nan_to_num(own)) / (CAUTION + points))
@@ -127,7 +130,7 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
 
 
 def _medians(y: Floats, measured: NDArray[np.bool_]) -> Floats:
-    """Return the median of each row's measured points; NaN for none."""
+    """Return the median of the measured points of each row; NaN for a row without any."""
     ordered = np.sort(y, axis=1)  # NaN last
     count, which = measured.sum(axis=1), np.arange(len(y))
     found: Floats = (ordered[which, np.maximum(count - 1, 0) // 2] + ordered[which, count // 2]) / 2

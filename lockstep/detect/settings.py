@@ -1,4 +1,4 @@
-"""The settings of the detector."""
+"""Define the settings of the detector."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Certainty and speed of the detector. The defaults need no tuning; ``docs/detection.md`` gives each setting's
-    effect.
+    """How certain and how fast the detector is. The defaults suit every series.
+
+    ``docs/detection.md`` describes the effect of each setting.
 
     Attributes:
-        burn_in: measured points before anything is reported; the first guess of the noise uses these points.
-        burn_in_known: the same if every point so far has an error.
-        evidence: log odds, step against no step, at which a change is reported if three points show the change.
-        patience: how fast the threshold falls with more points: by ``patience · log(n / 3)``, where n is the harmonic
-            size of the two segments. Three odd points in a row have many more chances to occur than thirty.
-        withdraw: log odds, no step against step, at which a reported change is withdrawn; below 0 means that the step
-            is still more likely.
+        burn_in: number of measured points before anything is reported. The noise is first guessed from these points.
+        burn_in_known: the same number if every point so far has a standard error.
+        evidence: log odds of a step against no step at which a change is reported, if three points show the change.
+        patience: how fast this threshold falls with more points: by ``patience · log(n / 3)``, where n is the harmonic
+            size of the two segments. It falls because three odd points in a row occur by chance more often than thirty.
+        withdraw: log odds of no step against a step at which a reported change is withdrawn. If it is negative, a
+            change is withdrawn although the step is still more likely.
         novelty: log odds against a change at any one commit, before the data are seen.
-        run: points at the new level before a change is reported.
-        early: log odds that a step among the first ``burn_in`` points needs in addition while no errors are known.
-        unsettled: cost of a point if the points agree on no level. An odd point costs ``gate²`` because odd points are
-            rare; among unsettled points they are not rare.
-        lost: cost by which a run of points must be cheaper without the old level for the level to count as lost: four
-            odd points, or more with others in between.
-        settles: commits after which points that agree on no level become a level with more noise.
-        gate: a point further off its level than this many standard deviations counts as an outlier.
+        run: number of points at the new level before a change is reported.
+        early: additional log odds that a step among the first ``burn_in`` points needs while no errors are known.
+        unsettled: cost of a point among unsettled points, which do not give a level. An odd point at a level costs
+            ``gate²``, because odd points are rare there.
+        lost: the old level counts as lost if the newest points cost this much less without it. That takes four odd
+            points in a row, or more with others in between.
+        settles: number of commits after which unsettled points become a level with more noise.
+        gate: a point farther off its level than this many standard deviations counts as an outlier.
         wander: standard deviation of slow wandering about a level, in units of the noise. Wandering is not a change.
         memory: correlation of the wandering from one commit to the next.
-        prompt: number of commits within which a change of ``Analysis.mde`` is to be reported.
-        width: hypotheses kept for each series.
+        prompt: number of commits within which a change of the size ``Analysis.mde`` is reported with 80 % probability.
+        width: maximum number of hypotheses for each series.
     """
 
     burn_in: int = 10

@@ -1,4 +1,4 @@
-"""Level shifts: the changes of a series as the detector follows them."""
+"""Define a level shift: a change of a series as the detector follows it, reported or not."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Silence = Literal["", "modes", "slope"]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A level that another level followed.
+    """A change of level in a series, reported or silent.
 
     Attributes:
         index, earliest, latest, reported_at: see ``findings.Change``.
         silent: why the shift is not reported; "" if it is reported.
-        unsettled: the points from ``index`` on agree on no level.
+        unsettled: whether the points from ``index`` on scatter too much to give one level.
     """
 
     index: int
@@ -32,7 +32,9 @@ class Shift:
 
 
 def after_last(shifts: Sequence[Shift], values: Floats, *places: int) -> tuple[int, ...]:
-    """Return the ``places``, moved to the second point of the last shift's level or later.
+    """Return the possible places of a new change, moved behind the last change if they lie before it.
+
+    A place is at least the second point of the last change's level, because its first point belongs to the last change.
 
     Args:
         shifts: the changes before the change at ``places``.

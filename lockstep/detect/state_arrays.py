@@ -1,7 +1,7 @@
 """Convert the state of a monitor to named arrays for a file, and back.
 
-The file may come from anybody. So a state holds only numbers, one row per series, without names, objects or code. A
-forged file causes wrong numbers at worst.
+The file is not trusted. So the state holds only numbers, one row per series, and no names, objects or code. A forged
+file can cause wrong numbers, but nothing worse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lockstep.detect.trend import Better
 
 Arrays = Mapping[str, NDArray[Any]]
 
-#: A list of each series becomes rows of one table. The first column is the row of the series.
+#: Columns of the table of shifts. The lists of all series become one table, whose first column is the series' row.
 _SHIFT = ("row", "index", "earliest", "latest", "reported_at", "silent", "unsettled")
 _REVISION = ("row", "reported_at", "revised_at", "index", "moved_to", "size", "why")
 _TABLES = {"shift": _SHIFT, "revision": _REVISION}
@@ -32,7 +32,7 @@ _NOWHERE = -1
 
 
 def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
-    """Return the state of a monitor. The arrays belong to the monitor and are not copies."""
+    """Return the state of a monitor as named arrays, which share memory with the monitor."""
     detector = monitor.detector
     arrays = {f"{part}.{name}": array for part, name, array in _arrays(detector)}
     arrays["higher"] = np.array([better == "higher" for better in monitor.better])
@@ -52,17 +52,17 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
 
 
 def from_arrays(arrays: Arrays) -> Monitor:
-    """Return the monitor of a state that was stored under the default settings. The monitor takes over the arrays.
+    """Return a monitor that continues from a state, under the default settings. It may change the arrays in place.
 
     Raises:
-        ValueError, KeyError: the arrays are not a state.
+        ValueError, KeyError: the arrays do not have the form that ``to_arrays`` returns.
     """
     better: list[Better] = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
     detector = Detector(len(better), DEFAULT)
     for part, name, fresh in list(_arrays(detector)):
         array = arrays[f"{part}.{name}"]
         if array.dtype != fresh.dtype or array.ndim != fresh.ndim or len(array) != len(better):
-            raise ValueError(f"{part}.{name} does not fit")
+            raise ValueError(f"the array {part}.{name} has a wrong shape or type")
         setattr(_part(detector, part), name, array)
     for row, *shift in _rows(arrays, "shift"):
         detector.shifts[row].append(Shift(*shift))
@@ -73,7 +73,7 @@ def from_arrays(arrays: Arrays) -> Monitor:
 
 
 def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
-    """Return the state of the series ``rows`` (each once), in that order. Arrays without rows are left out."""
+    """Return the state of only the series ``rows`` (each once), in this order. Arrays without rows are left out."""
     place = np.full(len(arrays["higher"]), -1)
     place[rows] = np.arange(len(rows))
     found = {}
@@ -115,8 +115,9 @@ def _part(detector: Detector, part: str) -> object:
 
 
 def _arrays(detector: Detector) -> list[tuple[str, str, NDArray[Any]]]:
-    """Return every array of a detector with its part and name. Arrays added to a class later are included by
-    themselves.
+    """Return every array of a detector with its part and name.
+
+    The arrays are found by their type, so an array that is later added to a class is included automatically.
     """
     found = []
     for part in ("detector", "noise"):

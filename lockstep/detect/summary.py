@@ -1,4 +1,4 @@
-"""Summarize the state of a replay for people."""
+"""Turn the detector's state into the results for callers: changes, levels and noise."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from lockstep.detect.trend import Better
 
 #: Normal quantile of a power of 80 %.
 _POWER = 0.841621
-#: Correlation of neighbours, and slope in standard errors, above which a level counts as drifting.
+#: A level counts as drifting if the correlation of neighbours, or its slope in standard errors, exceeds these numbers.
 _LINKED, _SLOPING = 0.35, 5.0
-#: Limit of repeats; more would not be a practical plan.
+#: Maximum number of repeated measurements to recommend. More would not be practical.
 _MOST = 1000
 
 
 def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
-    """Return the changes of each series in ``rows`` that has some; ``better`` is indexed by all series of the
-    detector.
+    """Return the changes by series, for those of the series ``rows`` that have changes.
+
+    ``better`` is the better direction of every series of the detector.
     """
     those = [row for row in rows if any(True for _ in detector.reported(row))]
     return _changes(detector, segments_between_changes(detector, np.array(those, dtype=np.int64)), better)
 
 
 def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
-    """Return the analyses of the series ``rows``, in each trend's own unit.
+    """Return what was found in each of the series ``rows``, with levels in the unit of the series' trend.
 
     Args:
         detector: the detector of all series.
@@ -72,14 +73,14 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
 
 
 def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, settings: Settings) -> Floats:
-    """Return the log step that is reported with 80 % probability.
+    """Return the size (log) of the smallest step that is reported with 80 % probability.
 
     The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after). This evidence
     must reach the threshold of ``settings``.
 
     Args:
         scale: standard deviation of a point, log units.
-        before: number of points at the current level; without any, no step can be detected.
+        before: number of points at the current level; if it is 0, no step can be detected.
         after: number of points at the new level.
         settings: the detector's settings.
     """
@@ -94,7 +95,10 @@ def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, setting
 
 
 def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
-    """Return the fewest points at the new level with which a step of 1 % is reported; more than ``_MOST`` for never."""
+    """Return how many points at the new level are needed before a step of 1 % is reported.
+
+    A number above ``_MOST`` means that no number of points is enough.
+    """
     low, high = np.full(scale.size, settings.run), np.full(scale.size, _MOST + 1)
     while (open_ := low < high).any():
         middle = (low + high) // 2
@@ -109,20 +113,20 @@ def _levels(found: Segments) -> list[Level]:
 
 
 def _rest(detector: Detector, found: Segments, at: int) -> Floats:
-    """Return the distances of a segment's points from its mean."""
+    """Return the distances of a segment's points from the segment's mean, log units."""
     y = detector.values[found.row[at], found.start[at] : found.stop[at]]
     rest: Floats = y[np.isfinite(y)] - found.mean[at]
     return rest
 
 
 def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
-    """Return the change at the start of every segment but each series' first; series without changes are left out."""
+    """Return the changes by series: one at the start of each segment except the first. Some series have none."""
     settings = detector.settings
     right = np.flatnonzero(found.start > 0)
     left = right - 1
     size = found.mean[right] - found.mean[left]
     error = np.hypot(found.error[left], found.error[right])
-    # Points that agree on no level lie far apart. Their distance does not make the step less certain.
+    # Unsettled points scatter widely, but this does not make it less certain that the series left its old level.
     open_ = found.unsettled[left] | found.unsettled[right]
     error = np.where(open_, np.sqrt(2 * detector.noise.variance[found.row[right]]), error)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -171,7 +175,7 @@ def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> d
 
 
 def _interval(found: Segments, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
-    """Return the intervals of the sizes. Where points agree on no level, the extreme points are the ends."""
+    """Return the intervals of the sizes. Next to unsettled points, an interval reaches to the extreme points."""
     low, high = size - WIDE * error, size + WIDE * error
     open_ = found.unsettled[left] | found.unsettled[right]
     return (
@@ -181,7 +185,10 @@ def _interval(found: Segments, left: Ints, right: Ints, size: Floats, error: Flo
 
 
 def _within_modes(detector: Detector, row: int, index: int) -> tuple[float, float] | None:
-    """Return the step at ``index`` and its standard error if the series switches between levels on both sides of it."""
+    """Return the step at ``index`` and its standard error if the series switches between levels; otherwise ``None``.
+
+    Each level after the step is compared with the same level before it.
+    """
     if not any(shift.silent == "modes" for shift in detector.shifts[row]):
         return None
     edges = [0, *(shift.index for shift in detector.reported(row)), int(detector.length[row])]
@@ -206,13 +213,13 @@ def _measured(series: Floats) -> Floats:
 
 
 def _noise(detector: Detector, row: int, rest: Floats) -> Noise:
-    """Return the noise of a series. ``rest`` holds the deviations of the current level's points from the level."""
+    """Return the noise of a series. ``rest`` holds the deviations of the newest points from the current level."""
     scale = float(np.sqrt(detector.noise.variance[row]))
     if not math.isfinite(scale):
         return Noise(math.nan, "short")
     series = detector.values[row, : detector.length[row]]
     since = max((shift.index for shift in detector.reported(row)), default=0)
-    # Search since the last change, and over the whole series. Both are the same if nothing has changed.
+    # Search for modes since the last change, and then in the whole series. Without a change, these are the same.
     starts = dict.fromkeys((since, 0))
     found = next((found for start in starts if (found := modes(_measured(series[start:]))) is not None), None)
     if found is not None:

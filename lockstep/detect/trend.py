@@ -1,4 +1,4 @@
-"""One series as input of the detector."""
+"""Define a series as the detector takes it: positive numbers with their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Better = Literal["lower", "higher"]
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """A quantity over commits, oldest first.
+    """The numbers of one series over the commits, oldest first.
 
     Attributes:
         values: float64 [commits], positive, in any unit; NaN where a commit has no number.
@@ -22,8 +22,8 @@ class Trend:
         better: the better direction: "lower" for a latency, "higher" for a speedup or a rate.
 
     Raises:
-        ValueError: a value is infinite, zero or negative (a step is a ratio, which these do not have), or an array has
-            a different shape.
+        ValueError: a value is infinite, zero or negative, so that it has no ratio to another value; or an array has a
+            wrong shape.
     """
 
     values: NDArray[np.float64]
@@ -34,14 +34,14 @@ class Trend:
         values = _row(self.values, "values")
         if np.any(np.isinf(values)) or np.any(values <= 0):
             where = int(np.flatnonzero(np.isinf(values) | (values <= 0))[0])
-            raise ValueError(f"values[{where}] is {values[where]}: a trend takes positive numbers, and NaN for none")
+            raise ValueError(f"values[{where}] is {values[where]}: a trend takes positive numbers, or NaN for none")
         object.__setattr__(self, "values", values)
         if self.errors is None:
             return
         errors = _row(self.errors, "errors")
         if errors.shape != values.shape:
             raise ValueError(f"errors has {errors.size} entries, values has {values.size}")
-        # An error of zero would claim perfect knowledge, which no measurement has. So zero counts as unknown.
+        # No measurement is perfectly certain, so an error of zero counts as unknown.
         object.__setattr__(self, "errors", np.where(np.isfinite(errors) & (errors > 0), errors, np.nan))
 
     def __len__(self) -> int:
@@ -51,6 +51,6 @@ class Trend:
 def _row(numbers: ArrayLike, name: str) -> NDArray[np.float64]:
     row = np.array(numbers, dtype=np.float64)
     if row.ndim != 1:
-        raise ValueError(f"{name} has shape {row.shape}: a trend is one number a commit")
+        raise ValueError(f"{name} has shape {row.shape}: a trend has one number per commit")
     row.setflags(write=False)
     return row

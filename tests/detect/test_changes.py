@@ -335,7 +335,7 @@ class TestMonitor:
 
     def test_what_is_no_state_is_refused(self):
         arrays = to_arrays(Monitor(self.trends()))
-        with pytest.raises(ValueError, match=r"detector\.length does not fit"):
+        with pytest.raises(ValueError, match=r"the array detector\.length has a wrong shape or type"):
             from_arrays(arrays | {"detector.length": np.zeros(5)})
 
     def test_refuses_what_a_trend_refuses(self):
