@@ -1,1 +1,1 @@
-"""Compare two measurements of a series: the verdict, and the rows that pages and the API show."""
+"""Compare two measurements of a series, and make the rows that pages and the API show."""

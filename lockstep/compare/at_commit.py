@@ -20,13 +20,13 @@ from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered_few
 from lockstep.suite.thresholds import Thresholds
 
-#: Number of earlier commits that are searched for a suite's last measurement.
+#: Number of earlier commits in which the last measurement of a suite is searched.
 _FAR = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One series at the commit, with its row, its earlier row (``None`` if there is none), and the difference."""
+    """A series at a commit: its row, its row at the earlier commit (``None`` without one), and their difference."""
 
     row: Row
     before: Row | None
@@ -35,14 +35,14 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class CommitComparison(Sequence[Compared]):
-    """All series of a commit as columns, the loudest first.
+    """All series of a commit, compared with an earlier commit. The most urgent verdicts come first.
 
     Attributes:
         rows: the rows at the commit.
         before: the earlier rows.
         places: for each of ``rows``, the index of its earlier row in ``before``; -1 if there is none.
         differences: the differences of ``rows`` from their earlier rows.
-        earlier: the earlier commit of each suite. A suite without an earlier commit is left out.
+        earlier: the earlier commit by suite, without suites that have none.
     """
 
     rows: RowTable

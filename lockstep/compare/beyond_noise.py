@@ -18,7 +18,7 @@ from lockstep.suite.thresholds import Thresholds
 #: Number of newest commits whose points give the usual level of a series.
 RECENT = 24
 
-#: Number of points up to the earlier commit whose median is the level there. Two outliers do not move this median.
+#: Number of points up to the earlier commit whose median is the earlier level. Two outliers do not move this median.
 BEFORE = 5
 
 
@@ -31,10 +31,10 @@ def beyond_noise(
     noise: Floats,
     thresholds: Thresholds,
 ) -> NDArray[np.bool_]:
-    """Return which rows changed by more than noise explains.
+    """Return a mask of the rows that changed by more than noise explains.
 
-    The confidence holds for all rows together (Bonferroni), because of 500 intervals at 99 % five exclude zero by
-    chance. The newest point must also lie that far from two levels: the median of the points since the earlier commit,
+    The confidence is that of all rows together (Bonferroni): of 500 single intervals at 99 %, five would exclude zero
+    by chance. The newest point must also be as far from two levels: the median of the points since the earlier commit,
     and the median of the last ``BEFORE`` points up to the earlier commit. Otherwise an outlier at the earlier commit
     would make all later points look changed.
 
@@ -44,7 +44,7 @@ def beyond_noise(
         first: the position of the earlier commit among the machine's commits.
         rows: the newest row of each series.
         differences: the differences from the earlier commit to these rows.
-        noise: each row's run-to-run noise (standard deviation of the logarithm). If NaN, the row is never returned.
+        noise: run-to-run noise of each row (standard deviation of the logarithm). A row with NaN is never in the mask.
         thresholds: the thresholds, which give the confidence.
     """
     compared = int((~np.isnan(differences.worse)).sum())
@@ -56,14 +56,15 @@ def beyond_noise(
     beyond = np.zeros(len(rows), dtype=bool)
     for place in np.flatnonzero(far).tolist():
         worse = float(differences.worse[place])
-        # A series without other points has no usual level to compare with.
+        # For a series without other points, compare only with the earlier commit.
         beyond[place] = moved.get(place, worse) * math.copysign(1, worse) > needed[place]
     return beyond
 
 
 def _needed(rows: RowTable, differences: Differences, compared: int, caution: float, thresholds: Thresholds) -> Floats:
-    """Return the log of the smallest factor that is beyond the noise; infinite for rows whose difference is not
-    certain.
+    """Return the log of the smallest factor that noise does not explain, for each row.
+
+    Infinite for rows whose difference is not certain.
     """
     sure = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
     confidence = np.full(len(rows), thresholds.default.confidence)
@@ -78,7 +79,7 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
 def _from_usual(
     results: Results, first: int, rows: RowTable, differences: Differences, far: NDArray[np.bool_]
 ) -> dict[int, float]:
-    """Return the log of the factor by which each newest point is worse than its nearest earlier level, by row."""
+    """Return, by row, the log of the factor by which the newest point is worse than the nearest earlier level."""
     index = rows.series_keys
     series = {}
     for place in np.flatnonzero(far).tolist():
@@ -100,7 +101,7 @@ def _from_usual(
         newest = math.log(trend.value[now][-1])
         grown = [sign * (newest - level) for some in (since, before) for level in _levels(some)]
         if grown:
-            # A point that equals either level has not left the level.
+            # Take the nearest level, because a point that is at any of the levels has not changed.
             moved[place] = min(grown, key=abs)
     return moved
 
@@ -109,7 +110,7 @@ _CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
 
 
 def _levels(values: NDArray[np.float64]) -> list[float]:
-    """Return the middle value, or both middle values of an even number, since either may be an outlier."""
+    """Return the middle value, or both middle values if the number is even, because one of them may be an outlier."""
     ordered = np.sort(values)
     count = len(ordered)
     return [float(ordered[at]) for at in {(count - 1) // 2, count // 2}] if count else []

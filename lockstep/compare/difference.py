@@ -1,7 +1,7 @@
 """Compare rows with earlier rows of the same series, for the overview, the commit page, Compare and the API.
 
-The callers choose the rows and the way of comparing (``Scope``). This module computes by how much each row became
-worse, and takes the verdict from ``lockstep.compare.verdict``. More is worse in every quantity.
+Callers choose the rows and how they are compared (``Scope``). This module computes by how much each row became worse,
+and the verdict. In every quantity, a positive change is worse.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Difference:
     """The difference between one row of a series and a later row.
 
     Attributes:
-        quantity: the compared quantity: "speedup" (paired, and therefore most certain), "latency" or "value".
+        quantity: the quantity that is compared: "speedup" (most certain, because it is paired), "latency" or "value".
         worse: log of the factor by which the series became worse; ``None`` unless both rows have a number.
         error: standard error of ``worse``; ``None`` if unknown.
         low, high: interval of ``worse`` at the threshold's confidence; ``None`` if unknown.
-        verdict: "unsure" if the interval holds both a change that matters and no change. Any change of an exact
-            quantity is "slower" or "faster", which pages call worse and better.
-        times: changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
+        verdict: see ``call``. Any change of an exact quantity is "slower" or "faster", which pages call worse and
+            better.
+        times: the changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
     """
 
     quantity: Part
@@ -49,20 +49,20 @@ class Difference:
 
     @property
     def percent(self) -> float | None:
-        """The percentage by which the series became worse (more time); negative is better."""
+        """The change in per cent: positive if the series became worse, negative if it became better."""
         return None if self.worse is None else 100 * math.expm1(self.worse)
 
 
 @dataclass(frozen=True, eq=False)
 class Differences(Sequence[Difference]):
-    """Differences of many rows, as columns.
+    """The differences of many rows, as columns. An item is a ``Difference``.
 
     Attributes:
         quantity: the codes of the quantities, see ``PARTS``.
         worse, error: see ``Difference``; NaN if unknown.
         half: half the width of the interval; NaN if unknown.
         verdict: the codes of the verdicts, see ``LOUDEST``.
-        times: the known ``Difference.times``, by the row's index.
+        times: ``Difference.times`` by the row's index, without rows for which it is unknown.
     """
 
     quantity: NDArray[np.uint8]
@@ -98,14 +98,14 @@ class Differences(Sequence[Difference]):
 
 @dataclass(frozen=True)
 class Scope:
-    """How rows are compared.
+    """Which quantity of two rows is compared, and by which rules.
 
     Attributes:
-        quantity: "latency" (or another project's value), "speedup" for rows with a baseline, or "surest": the speedup
-            if both rows have a speedup with an error.
-        two_runs: whether only the two runs are known. Then neither row can be "new", a failure of either row is
-            "failed", and "same" requires the whole interval to be the same. Otherwise a certain change that is too
-            small to matter is "same" as well, and so are equal numbers without known noise.
+        quantity: "latency" (or another project's value); "speedup" for rows with a baseline; or "surest", which is the
+            speedup if both rows have a speedup with an error.
+        two_runs: whether two runs are compared without the history between them. Then no row is "new", a failure of
+            either row is "failed", and a change is "same" only if its whole interval is too small to matter. If false,
+            a certain change that is too small to matter is also "same", and so are equal numbers without known noise.
     """
 
     quantity: Literal["surest", "speedup", "latency"] = "surest"
@@ -120,7 +120,7 @@ def compare_rows(
     scope: Scope,
     noise: Mapping[SeriesKey, float] | None = None,
 ) -> Differences:
-    """Compare rows with earlier rows.
+    """Return the difference of each row from its earlier row.
 
     Args:
         before: the earlier rows.
@@ -143,7 +143,7 @@ def compare_rows(
     error = np.where(np.isnan(worse), np.nan, errors_of(old_error, new_error, scale))
     half = quantiles(confidence) * error
     verdict = call(worse, error, half, matters, scope.two_runs)
-    # A count that was or is zero has no ratio.
+    # A count of zero has no ratio to another count, but two equal counts are the same.
     verdict[(old == new) & np.isnan(worse)] = _SAME
     exact = after.exact
     for sign, changed in enumerate(_CHANGED):
@@ -172,7 +172,7 @@ def compare_rows(
 
 
 def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: bool) -> Verdicts:
-    """Return the verdicts of changes, as codes.
+    """Return the verdict on each change, as a code.
 
     A change is "slower" or "faster" if it is certain and matters, "same" if no part of its interval matters, and
     otherwise "unsure".
@@ -196,14 +196,17 @@ def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: 
 
 
 def loudest_first(verdict: Verdicts, worse: Floats, rows: RowTable) -> Indices:
-    """Return the order of rows: the loudest verdict first, then the largest change; rows without numbers last."""
+    """Return the indices that sort rows: the most urgent verdict first, and within a verdict the largest change.
+
+    Within a verdict, rows without numbers come last.
+    """
     key = rows.columns["key"]
     size = np.where(np.isnan(worse), np.inf, -np.abs(worse))
     return np.lexsort((rows.series_keys.variant[key], rows.series_keys.shape[key], size, verdict))
 
 
 def geomean(worse: Floats) -> float:
-    """Return the mean of the known logs (the log of the geometric mean); NaN if no log is known."""
+    """Return the log of the geometric mean of the factors whose logs are known; NaN if none is known."""
     known = worse[~np.isnan(worse)]
     return math.fsum(known.tolist()) / len(known) if len(known) else math.nan
 
@@ -215,7 +218,7 @@ _FAILED = STATES.index("failed")
 
 
 def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scope) -> NDArray[np.uint8]:
-    """Return the code of each row's compared quantity."""
+    """Return for each row the code of the quantity that is compared."""
     none = np.zeros(len(after), dtype=bool)
     valued = paired = none
     if "value" in after.columns or "value" in before.columns:
@@ -229,8 +232,9 @@ def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scop
 
 
 def _paired(rows: RowTable) -> NDArray[np.bool_]:
-    """Return which rows have a ratio that is more certain than the time. A baseline has none: its own ratio is
-    always 1.
+    """Return a mask of the rows whose speedup is more certain than the time.
+
+    A baseline is not among them, because its own speedup is always 1.
     """
     error = rows.column("speedup_error")
     found: NDArray[np.bool_] = (rows.column("speedup") > 0) & ~np.isnan(error) & (error != 0)
@@ -238,7 +242,7 @@ def _paired(rows: RowTable) -> NDArray[np.bool_]:
 
 
 def _numbers(rows: RowTable, places: Indices, quantity: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-    """Return each row's number in its quantity, and the standard error of the number's logarithm."""
+    """Return each row's number in the quantity that is compared, and the standard error of the number's logarithm."""
     value, error = np.full(len(places), np.nan), np.full(len(places), np.nan)
     for code, name in enumerate(PARTS):
         own = quantity == code
@@ -249,14 +253,14 @@ def _numbers(rows: RowTable, places: Indices, quantity: NDArray[np.uint8]) -> tu
 
 
 def _at(column: NDArray[Any], places: Indices, missing: Any = math.nan) -> NDArray[Any]:
-    """Return the column's values at these indices, and ``missing`` for index -1."""
+    """Return the values of a column at these indices, with ``missing`` for the index -1."""
     if not len(column):
         return np.full(len(places), missing)
     return np.where(places < 0, missing, column[places])
 
 
 def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
-    """Return each row's smallest change that matters, and each row's confidence."""
+    """Return, from the thresholds of each row, the smallest relative change that matters and the confidence."""
     if not thresholds.rules:
         own = thresholds.default
         return np.full(len(rows), own.min_effect), np.full(len(rows), own.confidence)
@@ -276,7 +280,7 @@ def _times(
 
 
 def _time_changed(before: RowTable, earlier: int, after: RowTable, index: int, noise: float = math.nan) -> Change:
-    """Return the change of the time; an unknown change unless both rows have a time of the same version."""
+    """Return the change of the time; an unknown change unless both rows have a time of the same benchmark version."""
     if min(earlier, index) < 0 or before.at("version", earlier) != after.at("version", index):
         return UNKNOWN
     old, new = before.number("latency", earlier), after.number("latency", index)

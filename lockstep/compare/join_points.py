@@ -1,5 +1,6 @@
-"""Read rows from the history. A row joins the latency and the speedup of one commit, which are two points of the
-store.
+"""Read rows from the history.
+
+A row joins the latency and the speedup at a commit, which the store holds as two points.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered, remembered_few
 
-#: The columns of a point's number, its interval and its error.
+#: The columns of the store that hold a number, the ends of its interval and its error.
 _ENDS = ("value", "low", "high", "error")
 
 
@@ -41,7 +42,7 @@ def _machine(results: Results, machine: str) -> MachineFacts:
 def newest_rows(results: Results, machine: str) -> RowTable:
     """Return the newest row of every series of a machine, in the order of the series."""
     rows = _table(results, machine, results.columns(machine, SHARED))
-    # Latency and speedup of a series may end at different commits.
+    # The newest latency and the newest speedup of a series may come from different commits.
     key, commit = rows.columns["key"], rows.columns["commit"]
     newest = np.full(len(rows.series_keys.keys), -1, dtype=np.int32)
     np.maximum.at(newest, key, commit)
@@ -51,10 +52,10 @@ def newest_rows(results: Results, machine: str) -> RowTable:
 
 @remembered_few
 def rows_at(results: Results, machine: str, commit: str) -> RowTable:
-    """Return the rows of one commit (its full hash)."""
+    """Return the rows of a machine at a commit (full hash), in the order of the series."""
     commits = results.commits(machine)
     if commits and commit == commits[-1].hash:
-        # At the machine's newest commit, the newest rows serve both queries, so they are read once.
+        # The newest rows include those of the machine's newest commit, so they are not read a second time.
         rows = newest_rows(results, machine)
         own = rows.columns["commit"] == len(commits) - 1
         return rows if own.all() else rows.select(own)
@@ -62,20 +63,20 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
 
 
 def rows_over(results: Results, machine: str, series: Iterable[Series], texts: bool = True) -> RowTable:
-    """Return every row of these series of a machine, by series, then oldest first.
+    """Return all rows of some series of a machine, ordered by series and then from old to new.
 
     Args:
         results: the results of all machines.
         machine: the machine of the series.
         series: the series.
-        texts: whether to read the notes and reasons.
+        texts: whether to read notes and reasons as well.
     """
     names = SHARED if texts else tuple(name for name in SHARED if name not in TEXTS)
     return _table(results, machine, results.columns(machine, names, series=series))
 
 
 def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
-    """Return every row of the given series, sorted by machine, by series, then oldest first."""
+    """Return all rows of some series, ordered by machine, by series, and then from old to new."""
     of: dict[str, list[Series]] = {}
     for each in series:
         of.setdefault(each.machine, []).append(each)
@@ -83,13 +84,13 @@ def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
 
 
 def _table(results: Results, machine: str, points: Columns) -> RowTable:
-    """Return the points as rows, in the order of the points. A latency and a speedup of one commit become one row."""
+    """Join points into rows, in the order of the points: the latency and the speedup at a commit become one row."""
     shared = _machine(results, machine)
     index = shared.index
     if not points:
         return RowTable(shared, no_columns())
     key, part = index.key_at[points["rank"]], index.part_at[points["rank"]]
-    # The record's values are stored with both points. The state of the row is the state of its latency.
+    # Both points store the same values of the record. The row takes the state of its latency.
     ratio = part == PARTS.index("speedup")
     row, count = _rows_of_points(key, points["commit"])
     main = np.empty(count, dtype=np.intp)
@@ -107,7 +108,10 @@ def _table(results: Results, machine: str, points: Columns) -> RowTable:
 
 
 def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
-    """Return the index of each point's row, and the number of rows. A row is a key at a commit."""
+    """Return the index of the row to which each point belongs, and the number of rows.
+
+    Points with the same key and the same commit belong to one row.
+    """
     pairs = key.astype(np.int64) << 32 | commit
     _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     place = np.empty(len(first), dtype=np.intp)
@@ -116,7 +120,7 @@ def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
 
 
 def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str, Floats]:
-    """Return the four columns of a number, from the points that have the number."""
+    """Return the columns of a number, its interval and its error, from the points that have the number."""
     values = points["value"]
     known = ~np.isnan(values) if part == "value" else values > 0
     found = {}
@@ -134,7 +138,7 @@ def _without_text(count: int) -> NDArray[Any]:
 
 
 def _interned(texts: NDArray[Any]) -> NDArray[Any]:
-    """Replace equal texts by one object, in place, and return the texts."""
+    """Replace equal texts by one object, in place, which saves memory. Return the texts."""
     seen: dict[str, str] = {}
     texts[:] = [seen.setdefault(text, text) for text in texts.tolist()]
     return texts

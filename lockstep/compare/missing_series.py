@@ -1,4 +1,4 @@
-"""Find the series without a number to compare: series that are no longer measured, and series that skip a commit."""
+"""Correct the verdicts on series that cannot be compared, because they are no longer measured or skip a commit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from lockstep.compare.row_table import Indices, RowTable
 from lockstep.compare.verdict import LOUDEST
 from lockstep.history.snapshot import Results
 
-#: Number of commits before the compared commit that are searched for an earlier point.
+#: Number of commits before the compared commit in which an earlier point is searched.
 _BEFORE = 24
 
 _FAILED, _NEW, _UNSURE, _NOT_MEASURED = map(LOUDEST.index, ("failed", "new", "unsure", "not measured"))
 
 
 def not_measured(differences: Differences, rows: RowTable, first: int, newest: int) -> Differences:
-    """Return the differences, with "not measured" and no numbers for series without a point after the compared commit.
+    """Return the differences with the verdict "not measured" for series without a point after the compared commit.
 
-    A series whose newest point is at the compared commit would otherwise be compared with itself and called "same".
+    Without this, a series whose newest point is at the compared commit would be compared with itself and be "same". The
+    verdict "failed" stays.
 
     Args:
-        differences: the differences of the newest rows; a failure stays a failure.
+        differences: the differences of the newest rows.
         rows: the newest rows.
         first: the position of the compared commit among the machine's commits.
         newest: the position of the machine's newest commit.
@@ -50,8 +51,9 @@ def not_new(
     earlier: Indices,
     searched: NDArray[np.bool_] | None = None,
 ) -> Differences:
-    """Return the differences, with "unsure" in place of "new" for series that have an earlier number of the same
-    version.
+    """Return the differences with the verdict "unsure" instead of "new" for series that are not new.
+
+    Such a series has an earlier number of the same benchmark version, though not at the compared commit.
 
     Args:
         differences: the differences of the rows.
@@ -59,8 +61,9 @@ def not_new(
         machine: the machine of the rows.
         first: the position of the compared commit among the machine's commits.
         rows: the later rows.
-        earlier: the index of each row's earlier row; -1 for a row without one, for which an earlier number is searched.
-        searched: the rows for which an earlier number is searched; ``None`` for the rows after the compared commit.
+        earlier: the index of each row's earlier row; -1 for a row without one.
+        searched: mask of the rows for which an earlier number may be searched; ``None`` for the rows after the compared
+            commit.
     """
     if searched is None:
         searched = rows.columns["commit"] > first

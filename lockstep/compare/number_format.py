@@ -1,10 +1,13 @@
-"""Format numbers for readers, in the same way on every page. ``assets/grid.js`` formats the numbers in grids alike."""
+"""Format numbers for readers in the same way on every page.
+
+``assets/grid.js`` formats the numbers in grids, and must give the same texts.
+"""
 
 from __future__ import annotations
 
 import math
 
-#: Separator of thousands: a narrow space that does not break. Half of the readers would read a comma as a decimal
+#: Separator of thousands: a narrow space at which a line does not break. Many readers would read a comma as a decimal
 #: point.
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
@@ -18,17 +21,17 @@ def whole(number: float) -> str:
 
 
 def decimals(value: float, count: int) -> int:
-    """Return the number of decimals that show ``count`` significant digits of ``value``, which must not be zero."""
+    """Return how many decimals show ``count`` significant digits of ``value``, which must not be zero."""
     size = abs(value)
     exponent = math.floor(math.log10(size))
-    # Count after rounding: 9.9996 is 10.00 with four digits.
+    # Rounding may add a digit before the point: with four digits, 9.9996 becomes 10.00.
     if size >= 10.0 ** (exponent + 1) * (1 - 0.5 * 10.0**-count):
         exponent += 1
     return max(count - 1 - exponent, 0)
 
 
 def significant(value: float, count: int) -> str:
-    """Format a number with ``count`` significant digits, trailing zeros included: ``1.400``, ``200 000``."""
+    """Format a number with ``count`` significant digits, including trailing zeros: ``1.400``, ``200 000``."""
     if not _LEAST <= abs(value) < _MOST:
         return f"{value:.{count}g}"
     return f"{value:,.{decimals(value, count)}f}".replace(",", THIN)

@@ -1,4 +1,4 @@
-"""Find out whether a ratio changed because of the kernel's time or because of its baseline's time."""
+"""Decide whether a speedup changed because of the kernel's own time or because of its baseline's time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lockstep.compare.verdict import Change, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Changes of both times in a ratio, from one measurement to the next.
+    """The changes of the two times in a ratio, from one measurement to another.
 
     Attributes:
         own: natural log of the factor by which the kernel's time grew.
@@ -25,11 +25,11 @@ class Times:
     error: float
 
     def baseline_moved(self, worse: float, confidence: float) -> bool:
-        """Return whether the ratio became worse by ``worse`` (a log) because of the baseline, while the kernel stayed.
+        """Return whether the baseline's time explains that the ratio became worse by ``worse`` (a log).
 
-        The rule is that of the alerts (``lockstep.alerts.attribution``), with two more conditions. The baseline has to
-        move beyond its noise at this confidence. The kernel's time must not have moved, in either direction, by enough
-        to explain a change.
+        The rule of the alerts (``lockstep.alerts.attribution``) applies, with two more conditions. The baseline's time
+        must have changed beyond its noise at this confidence. The kernel's own time must not have changed, in either
+        direction, by enough to explain the ratio.
         """
         sure = Change(self.baseline, self.error).sure(confidence)
         stayed = not explains(math.copysign(self.own, worse), worse)
@@ -37,17 +37,20 @@ class Times:
 
     @property
     def text(self) -> str:
-        """Both changes in words: ``baseline's time −1.6 %, own −0.1 %``."""
+        """Both changes for people: ``baseline's time −1.6 %, own −0.1 %``."""
         return f"baseline's time {change(self.baseline)}, own {change(self.own)}"
 
 
 def behind(own: Change, baseline: Change) -> Times | None:
-    """Return the times of a ratio from the changes of both times; ``None`` unless both changes are known."""
+    """Return the changes of the two times behind a ratio; ``None`` unless both are known."""
     if math.isnan(own.worse) or math.isnan(baseline.worse):
         return None
     return Times(own.worse, baseline.worse, baseline.error)
 
 
 def called(verdict: Verdict, worse: float, times: Times, confidence: float) -> Verdict:
-    """Return the verdict on a ratio that became worse by ``worse`` (a log), given the changes of its two times."""
+    """Return ``verdict``, or "baseline moved" if the baseline's time explains the change of the ratio.
+
+    ``worse`` is the log of the factor by which the ratio became worse, and ``times`` are the changes of its two times.
+    """
     return "baseline moved" if times.baseline_moved(worse, confidence) else verdict

@@ -1,7 +1,6 @@
-"""Rows as columns: one array holds a number of all rows. A row becomes an object only for display.
+"""Hold many rows as columns, each of which is an array. A row becomes an object only to be shown.
 
-A machine of 60,000 series has as many rows on each of its pages. As objects, rows take ten times the memory and time of
-arrays.
+Each page of a machine with 60,000 series needs as many rows. As objects, they would take ten times the memory and time.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "c
 
 @dataclass(frozen=True, eq=False)
 class MachineFacts:
-    """Data that the rows of a machine share.
+    """What the rows of a machine share: the objects to which their columns refer by index.
 
     Attributes:
         index: the keys of the machine's series.
         commits: the machine's commits, oldest first.
         clock_states: the clock state of the run at each commit.
         benchmarks: the benchmarks by name.
-        versions: the texts of the versions by index.
+        versions: the texts of the benchmark versions by index.
     """
 
     index: KeyIndex
@@ -47,7 +46,7 @@ class MachineFacts:
 
 
 class _View(Mapping[str, NDArray[Any]]):
-    """A selection of longer columns. A column is copied at its first use."""
+    """Selects rows from longer columns. A column is copied when it is first used."""
 
     def __init__(self, columns: Columns, places: Indices) -> None:
         self.base, self.places = columns, places
@@ -67,14 +66,13 @@ class _View(Mapping[str, NDArray[Any]]):
 
 
 class RowTable(Sequence[Row]):
-    """Rows of one machine.
+    """The rows of a machine as columns. An item is a ``Row``, and a slice is a table.
 
     Attributes:
-        columns: columns by name, of equal length. "key" is an index into the keys of the machine, "commit" an index
-            into the machine's commits, "rank" the rank of the row's series, "version" an index into
-            ``Results.versions``.
-            "latency" (seconds), "speedup" and "value" (in the benchmark's unit) have a "…_low", "…_high" and "…_error".
-            Unknown numbers are NaN. A column without any number is left out.
+        columns: columns by name, of equal length. "key" is an index into the machine's keys, "commit" an index into the
+            machine's commits, "rank" the rank of the row's series, and "version" an index into ``Results.versions``.
+            The numbers "latency" (seconds), "speedup" and "value" (in the benchmark's unit) also have the columns
+            "…_low", "…_high" and "…_error". Unknown numbers are NaN. A column without any number is left out.
     """
 
     def __init__(self, machine: MachineFacts, columns: Columns) -> None:
@@ -95,18 +93,18 @@ class RowTable(Sequence[Row]):
         return self.select(np.arange(len(self))[index]) if isinstance(index, slice) else self._row(index)
 
     def select(self, chosen: NDArray[Any]) -> RowTable:
-        """Return the rows at these indices or of this mask. The result shares the columns."""
+        """Return a table of the rows at these indices, or of those in a mask. Columns are copied when first used."""
         places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         if isinstance(self.columns, _View):
             return RowTable(self._machine, _View(self.columns.base, self.columns.places[places]))
         return RowTable(self._machine, _View(self.columns, places))
 
     def with_columns(self, columns: Columns) -> RowTable:
-        """Return a table of the same machine with other columns."""
+        """Return a table of the same machine with these columns instead."""
         return RowTable(self._machine, columns)
 
     def at(self, name: str, index: int) -> Any:
-        """Return the value of a column in one row; NaN if the table lacks the column."""
+        """Return the value of a column in a row; NaN if the table lacks the column."""
         columns = self.columns
         if name not in columns:
             return math.nan
@@ -119,11 +117,11 @@ class RowTable(Sequence[Row]):
         return self.columns[name] if name in self.columns else np.broadcast_to(np.nan, len(self))
 
     def measured(self, quantity: str) -> Floats:
-        """Return ``Row.measured`` of every row; NaN for rows without the number. ``RELATIVE`` is also allowed."""
+        """Return a quantity of every row (see ``Row.measured``), or ``RELATIVE``; NaN for rows without the number."""
         return self.interval(quantity)[0]
 
     def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:
-        """Return ``measured`` and both ends of its interval; NaN if unknown."""
+        """Return a quantity of every row as ``measured`` does, and the two ends of its interval; NaN if unknown."""
         part: Part = "speedup" if quantity == "speedup" else "value" if quantity == VALUE else "latency"
         value, low, high = (self.column(name) for name in interval_names(part)[:3])
         if quantity == "speedup":
@@ -150,30 +148,30 @@ class RowTable(Sequence[Row]):
         return numerator / value, numerator / high, numerator / low
 
     def _first(self, value: Floats) -> Floats:
-        """Return, for each row, the oldest positive value of the same series and version; NaN if there is none."""
+        """Return, for each row, the oldest positive value of its series and benchmark version; NaN if there is none."""
         pairs = self.columns["key"].astype(np.int64) << 32 | self.columns["version"]
         _, group = np.unique(pairs, return_inverse=True)
         first = np.full(len(self), np.nan)
         order = np.argsort(-self.columns["commit"], kind="stable")
         order = order[value[order] > 0]
-        # Write the oldest value last, so that it stays.
+        # Write the oldest value last, so that it replaces the others.
         first[group[order]] = value[order]
         return first[group]
 
     @property
     def series_keys(self) -> KeyIndex:
-        """Keys of the machine's series, to which the column "key" refers."""
+        """The keys of the machine's series, to which the column "key" refers."""
         return self._machine.index
 
     @cached_property
     def keys(self) -> list[SeriesKey]:
-        """Key of each row."""
+        """The key of each row."""
         keys = self._machine.index.keys
         return [keys[place] for place in self.columns["key"].tolist()]
 
     @cached_property
     def place(self) -> Ints:
-        """Index of the row of each key of the machine; -1 for a key without a row."""
+        """For each key of the machine, the index of its row; -1 for a key without a row."""
         found = np.full(len(self._machine.index.keys), -1, dtype=np.int32)
         found[self.columns["key"]] = np.arange(len(self), dtype=np.int32)
         return found
@@ -193,21 +191,21 @@ class RowTable(Sequence[Row]):
         return self._machine.index.keys[int(self.at("key", index))]
 
     def baseline_of(self, index: int) -> int:
-        """Return the index of the baseline's row for a row's ratio; -1 if there is none."""
+        """Return the index of the row that holds the baseline of a row's speedup; -1 if there is none."""
         return self.find(self.key_at(index).of(self.at("baseline", index)))
 
     @property
     def higher_is_better(self) -> NDArray[np.bool_]:
-        """Whether more of each row's "value" is better."""
+        """For each row, whether a higher "value" is better."""
         return self._marked("higher_is_better")
 
     @property
     def exact(self) -> NDArray[np.bool_]:
-        """Whether each row's "value" is an exact quantity."""
+        """For each row, whether "value" is an exact quantity."""
         return self._marked("exact")
 
     def _marked(self, attribute: Literal["higher_is_better", "exact"]) -> NDArray[np.bool_]:
-        """Return whether each row's benchmark has this attribute; False for rows without a "value"."""
+        """Return for each row whether its benchmark has this attribute; False for rows without a "value"."""
         if "value" not in self.columns:
             return np.zeros(len(self), dtype=bool)
         benchmarks = self._machine.benchmarks
@@ -216,24 +214,22 @@ class RowTable(Sequence[Row]):
 
     @property
     def units(self) -> list[str]:
-        """The display unit of each row's "value"; "" for rows without a value."""
+        """The unit in which each row's "value" is shown; "" for rows without a value."""
         if "value" not in self.columns:
             return [""] * len(self)
         return [_unit(each)[0] if each.part == "value" else "" for each in map(self.benchmark, range(len(self)))]
 
     @property
     def factors(self) -> Floats:
-        """The factor from each row's "value" to its display unit."""
+        """For each row, the factor that converts "value" to the unit in which it is shown."""
         return np.array([_unit(self.benchmark(place))[1] for place in range(len(self))])
 
     def benchmark(self, index: int) -> Benchmark:
-        """Return the benchmark of a row. For a row of our suites, return the latency's benchmark if there is a
-        latency.
-        """
+        """Return the benchmark of a row; the benchmark of its latency if the row has both latency and speedup."""
         return self._machine.benchmarks[self._machine.index.series[self.at("rank", index)].benchmark]
 
     def subject(self, index: int) -> tuple[str, str, str, str, str]:
-        """Return the suite, variant, case, cache state and quantity of a row, as thresholds name them."""
+        """Return the suite, variant, case, cache state and quantity of a row, by which its threshold is looked up."""
         key, benchmark = self.key_at(index), self.benchmark(index)
         suite = benchmark.suite if benchmark.of_suite else key.suite
         return suite, key.variant, key.case, key.l2, benchmark.quantity
@@ -245,7 +241,7 @@ class RowTable(Sequence[Row]):
 
     @cached_property
     def is_baseline(self) -> NDArray[np.bool_]:
-        """Whether each row is the baseline itself. The ratio of a baseline to itself is always one."""
+        """For each row, whether its variant is itself the baseline, so that its speedup is always one."""
         own = zip(self.keys, self.columns["baseline"].tolist(), strict=True)
         return np.array([bool(baseline) and key.variant == baseline for key, baseline in own], dtype=bool)
 
@@ -255,7 +251,7 @@ class RowTable(Sequence[Row]):
         return reason or _REASONS.get(STATES[self.at("state", index)], "")
 
     def number(self, name: str, index: int) -> float | None:
-        """Return a number of one row; ``None`` if unknown."""
+        """Return a number of a row; ``None`` if unknown."""
         number = float(self.at(name, index))
         return None if math.isnan(number) else number
 
@@ -304,7 +300,7 @@ def no_rows() -> RowTable:
 
 
 def concatenated(tables: Sequence[RowTable]) -> RowTable:
-    """Return the rows of one or more tables of the same machine as one table."""
+    """Join one or more tables of the same machine into one table."""
     names = {name: values.dtype for table in tables for name, values in table.columns.items()}
     columns = {
         name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables]).astype(kind)
@@ -314,13 +310,13 @@ def concatenated(tables: Sequence[RowTable]) -> RowTable:
 
 
 def no_columns() -> Columns:
-    """Return empty columns."""
+    """Return the columns of a table without rows."""
     numbers = {name: np.empty(0, dtype=np.int32) for name in ("key", "commit", "rank", "version", "state")}
     return {name: np.empty(0, dtype=object if name in TEXTS else float) for name in SHARED} | numbers
 
 
 def interval_names(part: Part) -> tuple[str, str, str, str]:
-    """Return the column names of a number: its value, both ends of its interval, its error."""
+    """Return the names of the columns that hold a number, the two ends of its interval, and its error."""
     return part, f"{part}_low", f"{part}_high", f"{part}_error"
 
 
@@ -332,5 +328,5 @@ def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
     return tuple(axis for axis in series.axes if axis[0] not in ("variant", "l2"))
 
 
-#: Reasons that asv's NaN and null stand for.
+#: The reason that is shown for asv's NaN ("na") and null ("failed").
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}

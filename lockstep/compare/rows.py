@@ -1,4 +1,4 @@
-"""The rows of the pages: one series at one commit, and the numbers derived from it."""
+"""Define the rows that pages show, each a series at a commit, and the quantities that can be shown of a row."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A value and its confidence interval; both ends are ``None`` if unknown.
+    """A value with its confidence interval, whose ends are ``None`` if unknown.
 
-    The interval is the record's 95 % interval, or asv's 99 % interval in a row without provenance. ``error`` is the
-    standard error of the logarithm, derived from the interval.
+    The interval is the 95 % interval of the record, or asv's 99 % interval if the row has no record. ``error`` is the
+    standard error of the logarithm, which follows from the interval.
     """
 
     value: float
@@ -31,18 +31,18 @@ class Measured:
     error: float | None = None
 
     def inverse(self, numerator: float) -> Measured:
-        """Return ``numerator / self``. The ends of the interval swap."""
+        """Return ``numerator`` divided by the value, with its interval."""
         low, high = (None if end is None else numerator / end for end in (self.high, self.low))
         return Measured(numerator / self.value, low, high, self.error)
 
     def times(self, factor: float) -> Measured:
-        """Return ``factor × self`` for a positive factor."""
+        """Return the value and its interval multiplied by a positive factor."""
         low = None if self.low is None else factor * self.low
         high = None if self.high is None else factor * self.high
         return Measured(factor * self.value, low, high, self.error)
 
     def ends(self, between: str) -> str:
-        """Return both ends of the interval, joined by ``between``; "" if unknown."""
+        """Format both ends of the interval, with ``between`` between them; "" if unknown."""
         if self.low is None or self.high is None:
             return ""
         return f"{significant(self.low, 4)}{between}{significant(self.high, 4)}"
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """The name, label and unit of a number of a row, and whether more is better."""
+    """A number that a row can show: its name, label and unit, and whether a higher number is better."""
 
     name: str
     label: str
@@ -70,37 +70,38 @@ QUANTITIES: dict[str, Quantity] = {
     )
 }
 
-#: The time or value over the series' first one of the same version. A single row does not have this quantity.
+#: The time or value divided by the first one of the series under the same benchmark version. A single row does not have
+#: this quantity.
 RELATIVE = "relative"
 
 #: A cost, an exact quantity, or a number of another project that is not in seconds. The benchmark gives its unit and
 #: its better direction.
 VALUE = "value"
 
-#: Display unit and factor, for units that are not displayed as they are.
+#: The unit in which numbers are shown and the factor to it, for units that are not shown as they are stored.
 SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6), "J": ("mJ", 1e3)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One series at one commit on one machine. A row joins a latency and a speedup, which are two points of the store.
+    """A series at a commit on a machine. A row joins the latency and the speedup, which the store holds as two points.
 
     Attributes:
         key: the key of the series.
         commit: the full hash of the commit.
-        version: the digest of the benchmark's definition; another digest begins another series.
-        state: see ``State``.
+        version: the digest of the benchmark's definition. Numbers of different versions are not comparable.
+        state: see ``lockstep.history.model.State``.
         reason: why the state is "na" or "failed".
         latency: seconds per call.
-        speedup: the baseline's latency over this row's latency.
+        speedup: the baseline's latency divided by this row's latency.
         value, unit, higher_is_better: the number of a benchmark that does not measure seconds, its unit and direction.
         axes: parameters of the case, as text.
-        baseline: the variant that the speedup refers to; "" if unknown.
+        baseline: the variant with which the speedup compares this one; "" if unknown.
         flops, bytes: the task's cost in operations and bytes; 0 if unknown.
-        floor_s: the seconds that the task takes at the rates of the machine's controls.
+        floor_s: the seconds that the task would take at the rates of the machine's controls.
         bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
         mde: the smallest relative change that the measurement could detect.
-        check_error: norm of the check's error over the reference's norm.
+        check_error: the norm of the error against the reference, divided by the reference's norm.
         measured_at: the time of the measurement, ms since 1970; 0 if unknown.
     """
 
@@ -154,7 +155,7 @@ class Row:
         return self.key.l2
 
     def measured(self, quantity: str) -> Measured | None:
-        """Return the number called ``quantity`` (see ``described``), in its unit; ``None`` if the row lacks it."""
+        """Return the number with the name ``quantity``, in the unit of ``described``; ``None`` if the row lacks it."""
         latency = self.latency
         if quantity == VALUE:
             return self.value
@@ -176,7 +177,7 @@ class Row:
 
 @remembered
 def suites(results: Results) -> frozenset[str]:
-    """Return the names of all suites, see ``Benchmark.key_suite``."""
+    """Return the names of all suites in the results, see ``Benchmark.key_suite``."""
     return frozenset(each.key_suite for each in results.benchmarks.values())
 
 
@@ -196,10 +197,10 @@ def _ours(results: Results) -> Mapping[str, Sequence[Benchmark]]:
 
 
 def alike(results: Results, suite: str) -> Mapping[str, str]:
-    """Return the suites of all quantities of the same lockstep suite, each with its label; {} for another project's
-    suite.
+    """Return the names under which the quantities of the same Lockstep suite are shown, each with its label.
 
-    For example, "linear" has latency and speedup, "linear.host" is a cost, and "linear.registers" is an exact quantity.
+    For example, "linear" shows latency and speedup, "linear.host" a cost, and "linear.registers" an exact quantity. {}
+    for another project's suite.
     """
     own = [one for one in results.benchmarks.values() if one.of_suite]
     named = next((one.suite for one in own if one.key_suite == suite), None)
@@ -210,8 +211,9 @@ def alike(results: Results, suite: str) -> Mapping[str, str]:
 
 
 def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
-    """Return the quantity of this name. A value has the rows' unit, and the label of ``suite`` or of the rows'
-    suite.
+    """Return the label, unit and direction of the quantity with this name.
+
+    For ``VALUE``, the rows give the unit, and ``suite`` or else the rows' suite gives the label.
     """
     if quantity in QUANTITIES:
         return QUANTITIES[quantity]
@@ -220,7 +222,7 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
     row = next((row for row in rows if row.value), None)
     ours = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
     label = ours["quantity"].replace("_", " ").capitalize() if ours else "Value"
-    # The label "Registers registers" would repeat itself.
+    # Leave out the unit if it repeats the label ("Registers registers").
     unit = "" if row is None or row.unit == label.lower() else row.unit
     return Quantity(VALUE, label, unit, row.higher_is_better if row else False)
 
@@ -234,7 +236,7 @@ def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
 
 
 def series_of(results: Results, suite: str, machine: str | None = None) -> dict[SeriesKey, list[Series]]:
-    """Return the series of a suite by key."""
+    """Return the series of a suite by key; the latency and the speedup of a variant and case share a key."""
     found: dict[SeriesKey, list[Series]] = {}
     for benchmark in benchmarks_of(results, suite):
         for one in results.series(machine=machine, benchmark=benchmark.name):
@@ -244,11 +246,11 @@ def series_of(results: Results, suite: str, machine: str | None = None) -> dict[
 
 @lru_cache(maxsize=100_000)
 def case_axes(case: str) -> tuple[tuple[str, str], ...]:
-    """Return ``axes_of`` as pairs."""
+    """Return the axes in the label of a case as pairs of name and value, see ``axes_of``."""
     return tuple(axes_of(case).items())
 
 
 def axes_of(case: str) -> dict[str, str]:
-    """Return the axes in a case's label: ``M=8,bias`` → ``{"M": "8", "bias": "true"}``."""
+    """Return the axes in the label of a case: ``M=8,bias`` → ``{"M": "8", "bias": "true"}``."""
     pairs = (part.partition("=") for part in case.split(",") if part)
     return {name: value if equals else "true" for name, equals, value in pairs}

@@ -1,4 +1,4 @@
-"""Compare two sides case by case. Sides may differ in the commit, machine, variant or toolchain."""
+"""Compare two sides case by case: two commits, machines, variants or toolchains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered_few
 from lockstep.suite.thresholds import Thresholds
 
-#: "speedup": the time relative to the baseline of the same measurement, far more certain. "latency": the time itself.
+#: What is compared. "speedup": the time relative to the baseline of the same measurement, which is far more certain.
+#: "latency": the time itself.
 Quantity = Literal["speedup", "latency"]
 
 _TOOLS = ("torch", "triton", "ptxas", "cuda", "driver", "python")
@@ -33,7 +34,10 @@ _TOOLS = ("torch", "triton", "ptxas", "cuda", "driver", "python")
 
 @dataclass(frozen=True)
 class Side:
-    """One side: a machine at a commit (full hash). With ``variant`` "" each variant is compared with itself."""
+    """One side of a comparison: a machine at a commit (full hash).
+
+    If ``variant`` is "", each variant is compared with the same variant on the other side.
+    """
 
     machine: str
     commit: str
@@ -42,20 +46,20 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One case on both sides.
+    """A case with its numbers on both sides.
 
     Attributes:
         suite, case, l2: the suite, the case and the cache state.
         base_variant, head_variant: the variant on each side; they differ only if variants are compared.
         base, head: the number on each side, in ``unit``; ``None`` for a side without a number.
-        log: natural log of head's time over base's, relative to the baseline for "speedup"; more is slower; NaN if
-            unknown.
+        log: natural log of head's time divided by base's time; positive is slower; NaN if unknown. For "speedup", both
+            times are relative to the baseline.
         error: the standard error of ``log``; NaN if unknown.
         verdict: the verdict by the thresholds of the series.
-        why: the explanation of a verdict that the numbers alone do not explain.
-        code: the differences of the machine code. "the same" if both codes are known and equal; "the kernels are the
-            same" if the host code is unknown; "" if nothing is known.
-        times: changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
+        why: the reason for a verdict that the numbers do not explain; otherwise "".
+        code: the differences of the machine code, for people. "the same" if both codes are known and equal; "the
+            kernels are the same" if the code that launches them is unknown; "" if nothing is known.
+        times: the changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
         unit: "seconds", or the unit of another project's benchmark.
     """
 
@@ -86,7 +90,13 @@ class Pair:
 
 
 class Pairs(Sequence[Pair]):
-    """Pairs as columns: the rows of both sides and their differences. ``codes`` is the machine code of each side."""
+    """All pairs of a comparison as columns. An item is a ``Pair``.
+
+    Args:
+        base, head: the rows of the two sides, in the same order.
+        differences: the differences of the pairs.
+        codes: the machine code of each side as JSON text, by series.
+    """
 
     def __init__(
         self, base: RowTable, head: RowTable, differences: Differences, codes: Sequence[Mapping[SeriesKey, str]]
@@ -110,14 +120,14 @@ class Pairs(Sequence[Pair]):
 
     @property
     def timed(self) -> NDArray[np.intp]:
-        """Indices of the pairs whose number is a time."""
+        """The indices of the pairs whose number is a time."""
         part = self._base.series_keys.part_at[self._base.columns["rank"]]
         return np.flatnonzero(part == PARTS.index("latency"))
 
     @cached_property
     def units(self) -> tuple[str, ...]:
-        """Units of the pairs, each once: "seconds" for times, otherwise the unit of the benchmark."""
-        # The index of one row per series: all rows of a series belong to one benchmark.
+        """The units of the pairs, each once: "seconds" for times, otherwise the unit of the benchmark."""
+        # One row per series is enough, because all rows of a series belong to one benchmark.
         _, places = np.unique(self._base.columns["rank"], return_index=True)
         return tuple(sorted({self._base.benchmark(place).unit for place in places.tolist()}))
 
@@ -159,16 +169,17 @@ class Pairs(Sequence[Pair]):
         if math.isnan(self.differences.worse[index]):
             numbers = [_number(side, index) for side in (self._base, self._head)]
             return "zero has no ratio" if 0 in numbers and None not in numbers else "a number is missing"
-        return "its noise is not known" if math.isnan(self.differences.error[index]) else ""
+        return "its noise is unknown" if math.isnan(self.differences.error[index]) else ""
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All cases that both sides have, and the numbers of cases that cannot be compared.
+    """The result of comparing two sides: the pairs, and how many cases cannot be compared.
 
     Attributes:
-        pairs: failures first, then slowdowns, and so on; within each verdict the largest change first.
-        other_ruler: number of cases whose sides were measured with different versions of the benchmark.
+        pairs: the cases that both sides have. The most urgent verdict comes first, and within a verdict the largest
+            change.
+        other_ruler: number of cases whose two sides were measured with different versions of the benchmark.
         one_sided: number of cases that only one side has.
     """
 
@@ -181,7 +192,7 @@ class Comparison:
 
     @property
     def geomean(self) -> float:
-        """Mean of ``log`` over the pairs that have one; NaN if none has."""
+        """The mean of ``log`` over the pairs in which it is known; NaN if there is none."""
         return geomean(self.pairs.differences.worse)
 
     @property
@@ -194,12 +205,12 @@ class Comparison:
 def compare(
     results: Results, base: Side, head: Side, quantity: Quantity, thresholds: Thresholds, suite: str = "", l2: str = ""
 ) -> Comparison:
-    """Compare two sides.
+    """Compare the cases that two sides have in common.
 
     Args:
         results: the results of all machines.
         base, head: the two sides.
-        quantity: the quantity for our suites; numbers of other projects are compared as they are.
+        quantity: the quantity for Lockstep suites. Numbers of other projects are compared as they are.
         thresholds: how large a change must be to count.
         suite, l2: the suite and the cache state to compare; "" for all.
     """
@@ -208,12 +219,12 @@ def compare(
     cases = [_places(table, side.variant, across, suite, l2) for table, side in zip(tables, (base, head), strict=True)]
     both = cases[0].keys() & cases[1].keys()
     before, after = tables
-    # In the order of head, which is the same in every run of Python.
+    # Use the order of head, because the order of a set may differ from run to run of Python.
     common = [case for case in cases[1] if case in both]
     heads = np.array([cases[1][case] for case in common], dtype=np.intp)
     earlier = np.full(len(after), -1, dtype=np.intp)
     earlier[heads] = [cases[0][case] for case in common]
-    # All rows are passed, because they include the baselines of the cases.
+    # Pass all rows, because the comparison also needs the baselines of the cases.
     differences = compare_rows(before, earlier, after, thresholds, Scope(quantity, two_runs=True))
     same = before.columns["version"][earlier[heads]] == after.columns["version"][heads]
     own = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
@@ -226,12 +237,13 @@ def compare(
 
 
 def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dict[tuple[str, str, str, str], int]:
-    """Return the indices of the rows to compare, by suite, variant ("" if variants are compared), case and cache
-    state.
+    """Return the indices of the rows to compare, by suite, variant, case and cache state.
+
+    The variant is "" if different variants are compared (``across``).
     """
     absent, ratio = STATES.index("na"), PARTS.index("speedup")
     part = rows.series_keys.part_at[rows.columns["rank"]]
-    # A row that has only a ratio has no time to show.
+    # Leave out rows that have only a speedup, because they have no time to show.
     there = np.flatnonzero((rows.columns["state"] != absent) & (part != ratio)).tolist()
     found = {}
     for place in there:
@@ -242,12 +254,12 @@ def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dic
 
 
 def run_of(results: Results, side: Side) -> Run | None:
-    """Return the result file of a side; ``None`` if there is none."""
+    """Return the run that measured a side; ``None`` if there is none."""
     return next((run for run in results.runs_of(side.machine) if run.commit == side.commit), None)
 
 
 def differing(base: Run, head: Run) -> list[tuple[str, str, str]]:
-    """Return the other differences between two runs, each as (name, base's value, head's value)."""
+    """Return how the conditions of two runs differ, as triples of name, base's value and head's value."""
     found = []
     for name in ("machine", "clock_state", "protocol"):
         found.append((name.replace("_", " "), str(getattr(base, name)), str(getattr(head, name))))
@@ -264,7 +276,7 @@ def toolchain_text(run: Run) -> str:
 
 
 def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
-    """Return the known machine code of each series of a side, as JSON text."""
+    """Return the machine code of a side's series as JSON text, without series whose code is unknown."""
     index = results.keys(side.machine)
     points = results.columns(side.machine, ("code",), side.commit)
     there = np.flatnonzero(points["code"] != "").tolist() if points else []
@@ -272,7 +284,7 @@ def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
 
 
 def _number(rows: RowTable, index: int) -> float | None:
-    """Return the time of a row, or the row's value if it has no time."""
+    """Return the time of a row, or its value if it has no time; ``None`` if it has neither."""
     latency = rows.number("latency", index)
     return rows.number("value", index) if latency is None else latency
 
@@ -284,7 +296,7 @@ def _code(base: str, head: str) -> str:
     if same_code(ours, theirs):
         return "the same"
     evidence = "; ".join(each.text for each in code_evidence(ours, theirs))
-    # An older record without a fingerprint of the host code knows only its kernels.
+    # An older record has no fingerprint of the launching code, so only its kernels can be compared.
     return evidence or ("the kernels are the same" if same_kernels(ours, theirs) else "")
 
 

@@ -1,4 +1,4 @@
-"""The status of every series of a machine: its newest row, and its change since an earlier commit."""
+"""Give the status of every series of a machine: its newest row, and how it changed since an earlier commit."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of one series.
+    """The newest row of a series, and how the series changed since an earlier commit.
 
     Attributes:
         row: the newest row of the series.
         difference: the difference between the compared commit and ``row``.
-        found: reported changes that the detector found after the compared commit, oldest first.
-        stale: whether the series was not measured at a later commit that measured its suite, or is "not measured"; not
+        found: the changes after the compared commit that the detector reports, oldest first.
+        stale: whether the series is "not measured", or was not measured at a later commit at which its suite was. False
             if it is absent.
         commit: index of the newest point's commit among the machine's commits.
-        news: whether the series fails now and did not fail at the compared commit.
-        noise: standard deviation of a point's logarithm from run to run; NaN if unknown.
+        news: whether the series fails now but did not fail at the compared commit.
+        noise: run-to-run standard deviation of a point's logarithm; NaN if unknown.
         beyond_noise: whether noise does not explain the change, see ``lockstep.compare.beyond_noise``.
-        absent: whether the machine cannot measure the series, neither now nor at the compared commit.
-        worse: log of the factor by which the series became worse, by the detector's findings or else by the difference;
-            ``None`` if unknown.
-        verdict: a time is "slower" or "faster" only if the detector says so, because of a thousand plain differences
-            some are outliers. An exact quantity needs no detector.
+        absent: whether the machine can measure the series neither now nor at the compared commit.
+        worse: log of the factor by which the series became worse, by the detector's findings if there are any,
+            otherwise by the difference; ``None`` if unknown.
+        verdict: the verdict on the change. A time is "slower" or "faster" only if the detector reports it, because some
+            of a thousand plain differences are outliers. An exact quantity needs no detector.
     """
 
     row: Row
@@ -68,12 +68,12 @@ class Status:
 
 @dataclass(frozen=True, eq=False)
 class Statuses(Sequence[Status]):
-    """Statuses of the series of a machine, as columns; see ``Status``.
+    """The statuses of all series of a machine, as columns. An item is a ``Status``, which explains the attributes.
 
     Attributes:
         rows, differences: the rows and the differences of the series.
-        found: the findings of each series that has some, by index.
-        verdict: codes, see ``LOUDEST``.
+        found: the findings by the index of the series, without series that have none.
+        verdict: the codes of the verdicts, see ``LOUDEST``.
     """
 
     rows: RowTable
@@ -124,28 +124,29 @@ class Statuses(Sequence[Status]):
         )
 
     def are(self, verdict: Verdict) -> Mask:
-        """Return the mask of the series that have this verdict."""
+        """Return a mask of the series that have this verdict."""
         found: Mask = self.verdict == LOUDEST.index(verdict)
         return found
 
 
 def reference(results: Results, machine: str, since: str, visit: int = 0) -> Commit | None:
-    """Return the commit with which the newest state is compared; ``None`` for an unknown machine.
+    """Return the commit with which the newest results of a machine are compared; ``None`` for an unknown machine.
 
     Args:
         results: the results of all machines.
-        machine: the machine whose commit is returned.
-        since: "all" (the first commit), a commit's hash, "visit", or "7d" (before the last seven days of results).
-        visit: the time of the visit for "visit", ms since 1970; 0 if there was none.
+        machine: the name of the machine.
+        since: "all" for the machine's first commit, the hash of a commit, "visit" for the time of the reader's last
+            visit, or "7d" for the time before the last seven days of results.
+        visit: the time of the last visit, ms since 1970; 0 if there was none.
 
     Returns:
-        the newest commit measured by that time; the machine's first commit if there is none, or if the machine lacks
-        the commit.
+        the commit with this hash, or the newest commit that was measured by this time. If there is none, the machine's
+        first commit.
     """
     commits = results.commits(machine)
     if not commits or since == "all":
         return commits[0] if commits else None
-    # One hash in 256 begins with "7d", but "7d" always means seven days.
+    # "7d" always means seven days, although one hash in 256 begins with it.
     known = next((commit for commit in commits if since and commit.hash.startswith(since)), None)
     if known and since not in ("visit", "7d"):
         return known
@@ -157,7 +158,7 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
 
 @remembered
 def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKey]:
-    """Return the key of each series by the series' name in alerts."""
+    """Return the key of each series, by the name that alerts use for the series."""
     of = results.benchmarks
     series = results.series(machine=machine)
     return {name_of(each, of[each.benchmark]): key_of(each, of[each.benchmark]) for each in series}
@@ -165,7 +166,7 @@ def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKe
 
 @remembered
 def names_by_key(results: Results, machine: str) -> Mapping[SeriesKey, Sequence[SeriesName]]:
-    """Return the names in alerts that belong to each key: the names of its latency and of its speedup."""
+    """Return the names that alerts use for the latency and the speedup of each key."""
     names: dict[SeriesKey, list[SeriesName]] = defaultdict(list)
     for name, key in keys_by_name(results, machine).items():
         names[key].append(name)
@@ -173,7 +174,7 @@ def names_by_key(results: Results, machine: str) -> Mapping[SeriesKey, Sequence[
 
 
 def found_of(results: Results, key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
-    """Return the reported changes of a series, oldest first."""
+    """Return the changes of a series that are reported, oldest first."""
     if findings is None or not findings.changed:
         return ()
     found = [one for name in names_by_key(results, key.machine).get(key, ()) for one in findings.reported(name)]
@@ -181,7 +182,7 @@ def found_of(results: Results, key: SeriesKey, findings: MachineFindings | None)
 
 
 def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
-    """Return the reported changes of a case's checks, oldest first. All cache states of the case share the checks."""
+    """Return the reported changes in the checks of a variant and case, oldest first. All cache states share a check."""
     if findings is None:
         return ()
     names = (one for one in findings.changed if one.checked and (one.suite, one.variant, one.case) == key[1:4])
@@ -190,7 +191,7 @@ def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding
 
 @remembered
 def noise_by_key(results: Results, machine: str, findings: MachineFindings | None) -> Mapping[SeriesKey, float]:
-    """Return the run-to-run noise of each series whose noise is known (standard deviation of the logarithm)."""
+    """Return the run-to-run noise (standard deviation of the logarithm) of each series for which it is known."""
     noise = {name: scale for name, scale in findings.noise.items() if math.isfinite(scale)} if findings else {}
     keys = keys_by_name(results, machine) if noise else {}
     return {keys[name]: scale for name, scale in noise.items() if name in keys}
@@ -205,7 +206,7 @@ def statuses(
     Args:
         results: the results of all machines.
         machine: the machine of the series.
-        since: the compared commit, see ``reference``; with ``None`` there are no statuses.
+        since: the compared commit, see ``reference``. If it is ``None``, the result is empty.
         findings: the detector's findings on the machine; ``None`` while the detector still runs.
         thresholds: how large a change must be to matter.
     """
@@ -229,9 +230,9 @@ def statuses(
 def _later(
     results: Results, machine: str, findings: MachineFindings | None, rows: RowTable, first: int
 ) -> Mapping[int, tuple[Finding, ...]]:
-    """Return the reported changes after a commit, by the row's index."""
+    """Return the reported changes after the commit at position ``first``, by the index of the row."""
     later = {name: some for name in findings.changed if (some := findings.reported(name, first))} if findings else {}
-    # Names are made for all series of a machine, so only if they are needed.
+    # Make the names only if there are such changes, because they are made for all series of a machine.
     keys = keys_by_name(results, machine) if later else {}
     found: dict[int, list[Finding]] = defaultdict(list)
     for name, some in later.items():
@@ -261,7 +262,7 @@ def _statuses(
     np.maximum.at(newest, suites, rows.columns["commit"])
     known = np.zeros(len(rows), dtype=bool)
     worse = differences.worse.copy()
-    # An exact quantity needs no detector: any difference is a change.
+    # An exact quantity needs no detector, because any difference is a change.
     exact, changed = rows.exact, np.isin(bare, (code["slower"], code["faster"]))
     for place, some in found.items():
         if not exact[place]:

@@ -1,8 +1,8 @@
-"""Compute by how much the second of two measurements is worse, with which certainty, and the verdict on it.
+"""Define the verdicts on a change, and compute how certain a change between two measurements is.
 
-All pages use this rule. ``lockstep.compare.status`` (the overview), ``lockstep.compare.at_commit`` and
+All pages use these rules. ``lockstep.compare.status`` (the overview), ``lockstep.compare.at_commit`` and
 ``lockstep.compare.sides`` (Compare and the API) choose the measurements. ``lockstep.compare.difference`` applies the
-rule.
+rules to them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 
 from lockstep.history.model import Floats
 
-#: "baseline moved" is a ratio that changed while the kernel's own time did not. "not measured" is a series without a
-#: point since the compared commit.
+#: What is said about a series that is compared with an earlier measurement. "baseline moved": the ratio changed, but
+#: the kernel's own time did not. "not measured": the series has no point after the compared commit.
 Verdict = Literal["failed", "slower", "faster", "baseline moved", "unsure", "same", "new", "not measured"]
 
-#: The sign of each verdict, the most urgent verdict first. Orange goes with ▼, blue with ▲.
+#: The sign of each verdict, the most urgent verdict first. Pages show ▼ in orange and ▲ in blue.
 SIGNS: dict[Verdict, str] = {
     "failed": "✕",
     "slower": "▼",
@@ -33,13 +33,14 @@ SIGNS: dict[Verdict, str] = {
     "not measured": "◌",
 }
 
-#: The verdicts from the most urgent to the least.
+#: The verdicts from the most urgent to the least urgent.
 LOUDEST: tuple[Verdict, ...] = tuple(SIGNS)
 
 
 def word(verdict: Verdict, unit: str) -> str:
-    """Return the name of a verdict on a number of this unit. Only times are slower or faster, other numbers worse or
-    better.
+    """Return the word that pages show for a verdict on a number of this unit.
+
+    A time is "slower" or "faster", and any other number "worse" or "better".
     """
     if unit in ("seconds", "s", "µs", "x", "×", ""):
         return verdict
@@ -48,7 +49,7 @@ def word(verdict: Verdict, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change from one measurement to a later one, or from base to head.
+    """The change from one measurement to another: to a later one, or from base to head.
 
     Attributes:
         worse: natural log of the factor by which the number became worse; NaN if unknown.
@@ -68,12 +69,12 @@ class Change:
         return self.worse - half, self.worse + half
 
     def sure(self, confidence: float) -> bool:
-        """Return whether the interval excludes zero."""
+        """Return whether the change is certain: the interval at this confidence excludes zero."""
         return abs(self.worse) > self.half(confidence)
 
 
 def quantiles(confidence: Floats) -> Floats:
-    """Return half the width of a normal interval in standard errors, for each confidence."""
+    """Return half the width of a normal distribution's interval, in standard errors, for each confidence."""
     found = np.empty(len(confidence))
     for each in np.unique(confidence).tolist():
         found[confidence == each] = _quantile(each)
@@ -89,7 +90,7 @@ UNKNOWN = Change(math.nan, math.nan)
 
 
 def errors_of(before: Floats, after: Floats, noise: Floats | None = None) -> Floats:
-    """Return ``error_of`` of many changes, from the standard errors of both measurements; NaN if unknown."""
+    """Return the standard errors of many changes, from the standard errors of both measurements; see ``error_of``."""
     within = np.hypot(before, after)
     within = np.where((within > 0) & np.isfinite(within), within, np.nan)
     if noise is None:
@@ -103,10 +104,10 @@ def error_of(within: float, noise: float) -> float:
     """Return the standard error of a change; NaN if unknown.
 
     Args:
-        within: standard error from the two runs' own intervals. A zero or infinite error is not information on the
-            noise and does not count.
-        noise: standard deviation of a point's logarithm from run to run, which an interval within one run does not
-            contain; NaN if unknown. The larger of the two counts.
+        within: standard error from the intervals of the two runs. If it is zero or infinite, it is ignored, because it
+            then says nothing about the noise.
+        noise: run-to-run standard deviation of a point's logarithm, which an interval within a run does not contain;
+            NaN if unknown. The larger of the two errors is used.
     """
     known = (each for each in (within, math.sqrt(2) * noise) if 0 < each < math.inf)
     return max(known, default=math.nan)
