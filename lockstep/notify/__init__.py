@@ -1,1 +1,1 @@
-"""Notify people of alerts: messages through an outbox that sends nothing twice, a daily digest, and feeds."""
+"""Notify people of alerts by messages, a daily digest and feeds. An outbox makes sure that no message is sent twice."""

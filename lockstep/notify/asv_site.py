@@ -1,8 +1,8 @@
 """asv plugin that adds the alerts to asv's published site, as a page and a feed.
 
-``"plugins": [".lockstep.asv", ".lockstep.notify.asv_site"]`` in asv.conf.json. ``asv publish`` then writes
-``alerts.html``, ``alerts.atom`` and ``alerts.json`` beside asv's pages, and links to them. The page is static: it runs
-no script and loads nothing.
+To use it, set ``"plugins": [".lockstep.asv", ".lockstep.notify.asv_site"]`` in asv.conf.json. ``asv publish`` then
+writes ``alerts.html``, ``alerts.atom`` and ``alerts.json`` beside asv's pages, and adds links to them. The page is
+static: it runs no script and loads nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from asv.util import UserError
 if TYPE_CHECKING:
     from lockstep.alerts.stored_alert import Tracked
 
-#: Text of asv 0.6.6's index.html before which the links to the page and to the feed are inserted.
+#: Texts in the index.html of asv 0.6.6 before which the links to the page and to the feed are inserted.
 _BEFORE_TITLE = '<li id="nav-li-graphdisplay">'
 _BEFORE_END = "</head>"
 
@@ -37,7 +37,7 @@ pre { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-x: auto;
 
 
 class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
-    """Publisher that writes the alerts beside asv's pages."""
+    """Writes the alerts beside asv's pages when ``asv publish`` runs."""
 
     name = "alerts"
     button_label = None
@@ -45,7 +45,7 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
-        """Write the alerts; ``asv publish`` calls this after it has written its own pages to ``conf.html_dir``.
+        """Write the alerts to ``conf.html_dir``. ``asv publish`` calls this after it has written its own pages there.
 
         Raises:
             UserError: the results store, the alert database or the thresholds cannot be used.
@@ -53,14 +53,14 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
         try:
             alerts = _current(conf)
         except ModuleNotFoundError as error:
-            # A host that only measures may lack the packages that the alerts require.
+            # A machine that only measures may lack the packages that the alerts need.
             log.warning(f"the site has no alerts: {error.name} is not installed on this machine")
             return
         write_pages(Path(conf.html_dir), alerts, conf.project, os.environ.get("LOCKSTEP_URL", ""))
 
 
 def _current(conf: Any) -> list[Tracked]:
-    """Analyse the results and return all alerts."""
+    """Analyse the results, update the stored alerts, and return all of them."""
     # Imported here: asv imports its plugins for every verb.
     from lockstep.alerts.database import Database, StateError
     from lockstep.alerts.publish import analyse_store
@@ -71,7 +71,7 @@ def _current(conf: Any) -> list[Tracked]:
 
     results = Path(conf.results_dir)
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
-    # Otherwise asv prints alembic's log records without their arguments.
+    # Otherwise asv would print alembic's log records without their arguments.
     logging.getLogger("alembic").propagate = False
     try:
         thresholds = read_thresholds(Path(FILE))
@@ -87,9 +87,9 @@ def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
 
     Args:
         html_dir: folder of asv's pages.
-        alerts: newest first.
+        alerts: the alerts, newest first.
         project: name of the project.
-        site: address of the dashboard, or "".
+        site: address of the dashboard; "" if there is none.
     """
     # Imported here: asv imports its plugins for every verb.
     from lockstep.notify.feed import alerts_json, atom

@@ -1,4 +1,4 @@
-"""Deliver the outbox through Apprise."""
+"""Send the messages of the outbox through Apprise."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lockstep.notify.receivers import Receiver
 
 @dataclass(frozen=True)
 class Delivered:
-    """Number of messages that were sent, and one line for each refused message."""
+    """How many messages were sent, and a line for people about each message that was refused."""
 
     sent: int
     refused: tuple[str, ...]
 
 
-#: Errors after which the message may have arrived, in the words of ``requests`` and ``http.client``.
+#: Matches the errors of ``requests`` and ``http.client`` after which the message may have arrived nevertheless.
 _MAY_HAVE_ARRIVED = re.compile(r"Read timed out|Remote end closed|Connection aborted|Connection reset|Broken pipe")
 
 
 def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
-    """Send every message that is due. A refused message is tried again, after a longer time for each attempt."""
+    """Send every message that is due. A refused message is due again later; each attempt makes the wait longer."""
     by_key = {receiver.key: receiver for receiver in receivers}
     sent, refused = 0, []
     while queued := outbox.take(receivers, now_ms()):
@@ -45,7 +45,7 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
 
 def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
     """Return whether the message was accepted, and Apprise's log."""
-    # Imported here: apprise is slow to import.
+    # Imported here, because apprise is slow to import.
     import apprise
 
     sender = apprise.Apprise()
@@ -62,7 +62,7 @@ def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
 
 
 def _reason(said: str, url: str) -> str:
-    """Return Apprise's first warning, unless it contains a part of the address that may be secret."""
+    """Return why a message was refused: Apprise's first warning, unless it contains a secret part of the address."""
     line = next((line.partition(" ")[2].strip() for line in said.splitlines() if line.startswith("WARNING")), "")
     secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
     return line if line and not any(part in line for part in secrets) else "it was not accepted"

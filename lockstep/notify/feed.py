@@ -1,4 +1,4 @@
-"""Alerts as JSON and as an Atom feed (RFC 4287), for the dashboard and for asv's published site."""
+"""Write alerts as JSON and as an Atom feed (RFC 4287), for the dashboard and for asv's published site."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
 from lockstep.notify.message import link
 
-#: Maximum number of alerts in a feed, the last changed first. Feed readers store older entries.
+#: Maximum number of alerts in a feed: those that changed last. Feed readers themselves store older entries.
 MOST_ENTRIES = 200
 
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -25,7 +25,7 @@ _NOT_XML = dict.fromkeys(
 
 
 def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any]]:
-    """Return each alert as dicts, lists, texts and numbers; times are ISO 8601, sizes natural logs (positive is worse).
+    """Return each alert as a JSON object. Times are in ISO 8601, and sizes are natural logs (positive is worse).
 
     ``commits`` holds the possible culprits, oldest first. If the range is unknown, ``unknown`` gives the reason,
     ``commits`` is empty, and ``before`` and ``after`` are the ends of the range.
@@ -53,11 +53,13 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
 
 
 def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alerts") -> str:
-    """Return the feed, most recent change first. An entry's id is the alert's fingerprint, so readers show it once.
+    """Return an Atom feed of the alerts that changed last, with the latest change first.
+
+    The id of an entry contains the alert's fingerprint, so feed readers show an alert only once.
 
     Args:
         alerts: all alerts; the ``MOST_ENTRIES`` that changed last are written.
-        site: address of the dashboard; without it entries have no link.
+        site: address of the dashboard, to which entries link; "" for no links.
         title: title of the feed.
     """
     ElementTree.register_namespace("", _ATOM)

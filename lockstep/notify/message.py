@@ -1,4 +1,4 @@
-"""Messages to people, each about one alert or as a digest of all."""
+"""Write messages to people: about one alert, or a digest of all alerts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Severity = Literal["warning", "info"]
 
 @dataclass(frozen=True)
 class Message:
-    """A message in plain text, in the form that Apprise takes."""
+    """A message in plain text, with the parts that Apprise needs."""
 
     title: str
     body: str
@@ -23,12 +23,12 @@ class Message:
 
 
 def link(alert: Tracked, site: str) -> str:
-    """Return the address of the alert's page; "" without an address of the dashboard."""
+    """Return the address of the alert's page; "" if the address of the dashboard is unknown."""
     return f"{site.rstrip('/')}/alert/{alert.id}" if site else ""
 
 
 def alert_message(alert: Tracked, site: str = "") -> Message:
-    """Return the message about one alert: numbers, range, cause, the command that measures it again, link."""
+    """Return the message about one alert: its numbers, range and cause, the command that measures it again, a link."""
     again = "Again: " if alert.state == "reopened" else ""
     end = link(alert, site) or f"lockstep alerts show {alert.id}"
     command = reproduce(alert.alert)
@@ -43,7 +43,7 @@ def digest_message(
 
     Args:
         open_ones: alerts that require action.
-        closed: alerts closed, and improvements recorded, since the last digest.
+        closed: alerts that were closed, and improvements that were recorded, since the last digest.
         unconfirmed: number of messages whose delivery is unconfirmed.
         site: address of the dashboard.
     """

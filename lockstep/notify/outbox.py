@@ -1,9 +1,8 @@
-"""Store messages from the time they are written until they are delivered.
+"""Store messages until they are delivered, so that no message is lost or sent twice.
 
-A message is marked as being sent in one transaction and as sent in another. Sending and marking cannot be one step. The
-process may die between both, or the receiver may accept the message without an answer. Such a message is unconfirmed
-(state "doubt"), because it may or may not have arrived. An unconfirmed message is not sent again automatically, so that
-no person gets it twice. The message stays listed until a person sends it again.
+A message is marked as "sending" before it is sent, and as "sent" afterwards. If the process dies in between, or the
+receiver gives no answer, the message may or may not have arrived. It is then unconfirmed (state "doubt"). It is not
+sent again automatically, because a person might get it twice. It stays listed until a person sends it again.
 """
 
 from __future__ import annotations
@@ -23,19 +22,20 @@ from lockstep.alerts.stored_alert import tracked
 from lockstep.notify.message import Message, Severity, alert_message, digest_message
 from lockstep.notify.receivers import Receiver
 
-#: "due": waits for its time. "sending": taken by a sender. "sent": delivered. "failed": given up. "doubt": delivery
-#: unconfirmed. "dropped": the alert was closed before the message was sent.
+#: The state of a message. "due": it waits for its time. "sending": a sender has taken it. "sent": it was delivered.
+#: "failed": all attempts failed. "doubt": its delivery is unconfirmed. "dropped": the alert was closed before the
+#: message was sent.
 State = Literal["due", "sending", "sent", "failed", "doubt", "dropped"]
 
 #: Milliseconds after which a message that is still "sending" counts as unconfirmed.
 LEASE_MS = 10 * 60_000
 
-#: Number of attempts, over about half a day, before a message is given up.
+#: Number of attempts, over about half a day, after which a message is given up.
 ATTEMPTS = 12
 _FIRST_WAIT_MS = 30_000
 _LONGEST_WAIT_MS = 4 * 3_600_000
 
-#: A new receiver gets no messages about events older than this (milliseconds).
+#: A new receiver gets no messages about events that are older than this many milliseconds.
 _NEWS_MS = 7 * 86_400_000
 
 _DAY_MS = 86_400_000
@@ -52,8 +52,8 @@ class QueuedMessage:
         state: see ``State``.
         attempts: number of attempts so far.
         error: error of the last attempt.
-        due_at: time to send the message, or for a message being sent the time at which it counts as unconfirmed; ms
-            since 1970.
+        due_at: time at which the message is sent, in ms since 1970. In the state "sending", the time at which it begins
+            to count as unconfirmed.
     """
 
     id: int
@@ -67,7 +67,7 @@ class QueuedMessage:
 
 
 class Outbox:
-    """The outbox, a table of the alert database."""
+    """Writes, takes and marks the messages in the outbox, a table of the alert database."""
 
     def __init__(self, store: AlertStore) -> None:
         self._store = store
@@ -105,7 +105,7 @@ class Outbox:
                 query = select(OUTBOX.c.created_at).where(
                     OUTBOX.c.receiver == receiver.key, OUTBOX.c.alert_id.is_(None)
                 )
-                # The first digest covers two days: a daily job may be late, or may have had nothing to report before.
+                # The first digest covers two days, because a daily job may be late or had nothing to report before.
                 last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
                 closed = [alert for alert in everything if alert.state == "resolved" and alert.changed_at >= last]
                 message = digest_message([alert for alert in everything if alert.open], closed, unconfirmed, site)
@@ -114,7 +114,7 @@ class Outbox:
         return written
 
     def take(self, receivers: Sequence[Receiver], now: int) -> QueuedMessage | None:
-        """Take the next message that is due, so that no other sender gets it; ``None`` if none is due."""
+        """Return the next message that is due, and mark it so that no other sender gets it; ``None`` if none is due."""
         keys = [receiver.key for receiver in receivers]
         with self._database.write() as connection:
             lost = OUTBOX.c.state == "sending", OUTBOX.c.due_at <= now
@@ -142,11 +142,11 @@ class Outbox:
         self._note(queued, state="due", due_at=now + wait, error=error)
 
     def mark_unconfirmed(self, queued: QueuedMessage, error: str, now: int) -> None:
-        """Mark a message whose delivery is unknown."""
+        """Mark a message as unconfirmed, because it may or may not have arrived."""
         self._note(queued, state="doubt", done_at=now, error=error)
 
     def resend(self, number: int, now: int) -> bool:
-        """Make an unconfirmed or given-up message due again; return whether there is such a message."""
+        """Make a message due again that is unconfirmed or was given up. Return whether there is such a message."""
         with self._database.write() as connection:
             stuck = OUTBOX.c.id == number, OUTBOX.c.state.in_(["doubt", "failed"])
             renewed = update(OUTBOX).where(*stuck).values(state="due", due_at=now, attempts=0)
@@ -160,7 +160,7 @@ class Outbox:
 
     def _note(self, queued: QueuedMessage, **values: Any) -> None:
         with self._database.write() as connection:
-            # A slow sender whose message already counts as unconfirmed must not overwrite later changes.
+            # A slow sender may mark a message that already counts as unconfirmed, but must not undo later changes.
             mine = OUTBOX.c.id == queued.id, OUTBOX.c.state.in_(["sending", "doubt"])
             connection.execute(update(OUTBOX).where(*mine, OUTBOX.c.attempts == queued.attempts).values(values))
 

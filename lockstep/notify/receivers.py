@@ -1,6 +1,6 @@
-"""Receivers of notifications. Their addresses contain secrets, so they are read only from the environment.
+"""Read the receivers of notifications from the environment, and only there because their addresses contain secrets.
 
-``LOCKSTEP_NOTIFY``, and any variable that begins with ``LOCKSTEP_NOTIFY_``, holds one or more Apprise addresses
+``LOCKSTEP_NOTIFY`` and each variable that begins with ``LOCKSTEP_NOTIFY_`` hold one or more Apprise addresses
 (https://github.com/caronc/apprise/wiki: Slack, mail, Teams, webhooks …), separated by spaces or newlines. Addresses in
 ``LOCKSTEP_NOTIFY_DIGEST…`` get one digest a day instead of one message for each alert.
 """
@@ -19,18 +19,18 @@ SITE = "LOCKSTEP_URL"
 
 
 class ReceiverError(ValueError):
-    """A variable holds an address that Apprise does not know; the message names the variable, not its value."""
+    """A variable holds an address that Apprise does not know. The message names the variable without its value."""
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """An address that gets notifications.
+    """Someone who gets notifications, at one address.
 
     Attributes:
         name: the variable, with a number if it holds several addresses: ``LOCKSTEP_NOTIFY_TEAM``, ``LOCKSTEP_NOTIFY no.
             2``.
-        url: Apprise's address, a secret.
-        digest: whether the receiver gets digests instead of messages.
+        url: the address in Apprise's form, which is secret.
+        digest: whether the receiver gets a daily digest instead of a message about each alert.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Receiver:
 
     @property
     def key(self) -> str:
-        """Return the receiver's identity in the outbox: 16 hex digits that do not reveal the address."""
+        """Return the key of the receiver in the outbox: 16 hex digits that do not reveal the address."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
 
 def receivers(environment: Mapping[str, str]) -> list[Receiver]:
-    """Return the receivers in the environment, in the order of the variables' names; an address counts once.
+    """Return the receivers in the environment, in the order of the variables' names and each address only once.
 
     Raises:
         ReceiverError: Apprise does not know an address.
@@ -63,11 +63,11 @@ def receivers(environment: Mapping[str, str]) -> list[Receiver]:
 
 
 def _check(receiver: Receiver) -> None:
-    # Imported here: Apprise takes 0.3 s to import, and most commands send no notification.
+    # Imported here, because Apprise takes 0.3 s to import and most commands send no notification.
     import apprise
 
     if not apprise.Apprise().add(receiver.url):
         raise ReceiverError(
             f"{receiver.name} is not an address that Apprise knows; "
-            "https://github.com/caronc/apprise/wiki lists the forms"
+            "https://github.com/caronc/apprise/wiki lists the forms of addresses"
         )

@@ -1,1 +1,1 @@
-"""Records of measurements, their file format and their provenance."""
+"""Define the records of measurements, the file that stores them, and their provenance."""

@@ -1,9 +1,9 @@
-"""The provenance file: facts that asv's result file cannot hold.
+"""Write and read the provenance file, which holds the facts that asv's result file cannot hold.
 
-asv's file of a commit and environment is ``results/MACHINE/COMMIT-ENV.json``. The provenance file in the same folder,
-``COMMIT-ENV.provenance.jsonl``, holds clocks, intervals of a ratio and the toolchain. The first line is a
-``Provenance``. The other lines hold the records (``lockstep.record.shared_fields``). The file is replaced whole and
-atomically, so a reader never sees half of a file.
+asv's file of a commit and environment is ``results/MACHINE/COMMIT-ENV.json``. The provenance file is in the same folder
+and is named ``COMMIT-ENV.provenance.jsonl``. It holds clocks, intervals of ratios and the toolchain, for example. Its
+first line is a ``Provenance``, and the other lines hold the records (``lockstep.record.shared_fields``). The file is
+always replaced as a whole, so a reader never sees a part of it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class RecordError(ValueError):
 
 
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
-    """Replace ``path`` with these records, atomically: a crash leaves the old file or the new one.
+    """Write these records to a file, in place of its old content. A crash leaves the old file or the new one.
 
-    Records of one case, cache state and outcome are written together, at the position of the first of them.
+    Records with the same case, cache state and outcome are written together, where the first of them is.
     """
     first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
     text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
@@ -64,15 +64,15 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def read_records(path: Path) -> tuple[Provenance, list[Record]]:
-    """Read a provenance file.
+    """Return the provenance and the records of a provenance file.
 
-    Unknown fields of a line are ignored, because a newer minor version may add fields. Missing fields have their
-    default.
+    Unknown fields of a line are ignored, because a newer version of Lockstep may have added them. Missing fields get
+    their defaults.
 
     Raises:
-        RecordError: not UTF-8, not JSON, half written, a newer schema, or a line whose structure or identity has the
-            wrong type. Numbers and notes are not checked.
-        FileNotFoundError: no such file.
+        RecordError: the file is not UTF-8, not JSON, incomplete or of a newer schema, or the structure or identity of a
+            line has a wrong type. Numbers and notes are not checked.
+        FileNotFoundError: the file does not exist.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,11 +1,11 @@
-"""The result of one measurement. ``docs/schema.md`` describes every field as it is stored."""
+"""Define the record of a measurement and its provenance. ``docs/schema.md`` describes every field as it is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: Version of the file's layout. A reader names a newer version in an error instead of guessing.
+#: Version of the provenance file's layout. A reader refuses a newer version instead of guessing its meaning.
 SCHEMA_VERSION = 2
 
 #: Appended to a variant's name for the second arm of an A/A comparison.
@@ -23,23 +23,24 @@ class Estimate:
 
 @dataclass(frozen=True)
 class CostEstimate(Estimate):
-    """The estimate of a cost. ``epochs`` is the number of independent values from which the interval was computed."""
+    """The estimate of a cost. Its interval was computed from ``epochs`` independent values."""
 
     epochs: int = 0
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """Clocks while one arm ran; ``None`` if the machine does not report them.
+    """The state of the GPU while a variant was timed. A value is ``None`` if the machine does not report it.
 
     Attributes:
-        sm_mhz: median SM clock: SM cycles over the GPU's nanosecond timer around each replay.
-        sm_mhz_low: SM clock of the lowest replay.
+        sm_mhz: median SM clock over the replays. The clock of a replay is the number of SM cycles divided by the time
+            of the GPU's nanosecond timer.
+        sm_mhz_low: the lowest SM clock of a replay.
         temperature_c: GPU temperature in °C at the end.
         power_w: board power in W at the end.
         reasons: NVML clock-event reasons at the end ("power cap", …), without "idle".
-        told_mhz: the reference clock to which the speedup is normalised: the mean clock of the first measurement of the
-            series (``lockstep.timing.reference_clocks``).
+        told_mhz: the reference clock to which the speedup is normalised. It is the mean clock of the series' first
+            measurement (``lockstep.timing.reference_clocks``).
     """
 
     sm_mhz: float | None = None
@@ -73,11 +74,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Code:
-    """The code that ran.
+    """The machine code that a variant ran.
 
     Attributes:
-        kernels: kernels in the order of their first launch.
-        host: fingerprint of the host side, or "".
+        kernels: the kernels in the order of their first launch.
+        host: fingerprint of how the host launches the kernels; "" if unknown.
     """
 
     kernels: tuple[Kernel, ...] = ()
@@ -86,15 +87,15 @@ class Code:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Relative errors of a variant's outputs in the check. Each error is the worst over the outputs.
+    """The errors of a variant in the correctness check. If a variant has several outputs, the worst counts.
 
     Attributes:
         norm: ``‖out − ref‖ / ‖ref‖``.
         row, column, tile: the error of the worst row, column and 128 × 128 tile, see ``lockstep.timing.accuracy``.
         centred: ``‖out − ref‖ / ‖ref − mean(ref)‖``.
         element: the error of the worst element.
-        rounding: norm of the error that rounding to the output's dtype causes in the reference.
-        non_finite: number of elements that are NaN or infinite in only one of output and reference.
+        rounding: relative norm of the error that arises if the reference is only rounded to the output's dtype.
+        non_finite: number of elements that are NaN or infinite in the output but not in the reference, or vice versa.
     """
 
     norm: float
@@ -109,31 +110,33 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Record:
-    """One series (suite × variant × case × cache state) at one commit.
+    """The result of measuring a variant in a case and cache state at a commit.
 
     Attributes:
         suite: ``family`` or ``family.op``.
         state: "ok"; "na" (not supported here, ``reason`` says why); "failed" (wrong result, out of memory, raised,
             hung, killed; ``reason`` says which).
-        rule: name of the rule (``lockstep.timing.rules.Rule``) that a failed variant broke, or because of which the
-            speedup of an "ok" variant is withheld; or "".
-        version: benchmark version, a digest of the benchmark definition; another version is another series.
+        rule: name of the rule (``lockstep.timing.rules.Rule``) that a failed variant broke. For an "ok" variant, the
+            rule because of which it has no speedup. Otherwise "".
+        version: benchmark version, a digest of the benchmark definition. A new version starts a new series.
         latency: seconds per call.
-        speedup: baseline's latency over this variant's latency, from pairs. ``None`` if the baseline failed, or if the
-            speedup was not confirmed (``rule`` says so).
+        speedup: the baseline's latency divided by this variant's latency, from paired rounds. ``None`` if the baseline
+            failed, or if the speedup was not confirmed (see ``rule``).
         flops, bytes: the task's cost in operations and bytes, independent of the variant.
-        floor_s: seconds that ``bytes`` or ``flops`` take at the rates of this run's fastest controls.
+        floor_s: seconds that ``bytes`` or ``flops``, whichever takes longer, need at the rates of this run's fastest
+            controls.
         floor_source: "measured" (by this run's controls), or "" without a floor.
-        mde: minimal detectable effect, a relative change of the ratio (5 % false alarms, 80 % power).
-        rounds: number of timed rounds that count.
+        mde: minimal detectable effect: the smallest relative change of the ratio that would be detected with 80 % power
+            and 5 % false alarms.
+        rounds: number of timed rounds, without voided rounds.
         epochs: number of sets of fresh buffers.
         voided: number of voided rounds.
         check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing, equal to ``accuracy.norm``.
         accuracy: all errors of the check; ``None`` in older files.
         deterministic: whether two calls on the same inputs gave the same bits; ``None`` if unknown.
         converged: whether the interval reached its required width within the budget.
-        baseline: the variant that ``speedup`` refers to.
-        note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
+        baseline: the variant with which ``speedup`` compares this one.
+        note: what a reader of the number must know ("3 of 40 rounds voided: a control moved").
         costs: measured quantities besides latency and speedup (``lockstep.record.quantity.COSTS``), in their own units.
         latency_samples, speedup_samples: seconds and ratio of at most 20 rounds.
         code: the machine code that ran; ``None`` if unknown (on a CPU, in old files).
@@ -173,28 +176,29 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The identity of the series within one file."""
+        """The series to which the record belongs, which is unique within a file."""
         return self.suite, self.variant, self.case, self.l2
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The conditions under which the records of one file were measured.
+    """The conditions under which the records of a file were measured.
 
     Attributes:
         commit: full hash of the commit whose packages were measured.
         environment: asv's environment name.
         machine: asv's machine name, which includes the clock state.
         recorded_at: time of the first record, ISO 8601, UTC.
-        harness: commit of benchmark definitions and harness ("…+dirty" with uncommitted changes, "" if unknown).
+        harness: commit of the benchmark definitions and of Lockstep ("…+dirty" with uncommitted changes, "" if
+            unknown).
         clock_state: "locked@1500", "base", "unlocked", "unlocked(no permission)", "cpu".
         host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's math
             flags.
         controls: {"seconds", "spread", "rate", "unit"} of each control ("copy", "matmul", "empty").
         protocol: lockstep.suite.model.PROTOCOL_VERSION at the time of the measurement.
-        schema: layout of this file.
-        spent_s: seconds of each stage ("time", "capture", …, see ``lockstep.timing.stage_times``) in the last run that
-            wrote the file.
+        schema: version of the file's layout, see ``SCHEMA_VERSION``.
+        spent_s: seconds that the last run which wrote the file spent in each stage ("time", "capture", …, see
+            ``lockstep.timing.stage_times``).
     """
 
     commit: str

@@ -1,4 +1,4 @@
-"""Tables of records: median, spread, rates, share of the floor, speedup with its interval."""
+"""Print records as tables: median, spread, rates, share of the floor, and the speedup with its interval."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lockstep.record.model import Estimate, Record
 from lockstep.record.quantity import COST_QUANTITIES, QUANTITIES
 from lockstep.record.terminal import plain_table
 
-#: A ratio's interval or an MDE above this limit carries no information (a share of 1 is 100 %).
+#: An interval of a ratio, or an MDE, above this limit is shown as unknown (1 is 100 %).
 UNKNOWN = 100.0
 
-#: Display unit and factor, by the unit of a cost.
+#: The unit in which a cost is shown, and the factor to it, by the unit in which it is stored.
 _SHOWN_AS = {"seconds": ("µs", 1e6), "x": ("×", 1.0), "J": ("mJ", 1e3), "s": ("s", 1.0)}
 
-#: Note on times that were measured on a CPU.
+#: The note below a table of times that were measured on a CPU.
 CPU_NOTE = (
     "note: a CPU's times change with whatever else runs on the machine, by tens of per cent and at times many times "
     "over; they show that everything works, not how fast it is"
@@ -26,7 +26,7 @@ CPU_NOTE = (
 
 
 def records_table(records: Sequence[Record], title: str = "") -> Table:
-    """Return a table of records of one suite. ``reasons`` explains the failed and n/a records."""
+    """Return a table of the records of a suite. ``reasons`` gives the lines below it about failed and n/a records."""
     numbers = ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz", "error")
     table = plain_table(("variant", "case", "L2"), numbers, title=title)
     for record in records:
@@ -35,7 +35,7 @@ def records_table(records: Sequence[Record], title: str = "") -> Table:
 
 
 def costs_table(records: Sequence[Record]) -> Table:
-    """Return a table of the costs of records that have costs, each with its interval."""
+    """Return a table of the costs with their intervals, for the records that have costs."""
     names = [name for name in COST_QUANTITIES if any(name in record.costs for record in records)]
     headings = [part for name in names for part in (_heading(name), "95 % interval")]
     table = plain_table(("variant", "case", "L2"), headings)
@@ -47,7 +47,7 @@ def costs_table(records: Sequence[Record]) -> Table:
 
 
 def reasons(records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line for each reason and note, with the records that it applies to."""
+    """Yield a line for each reason and each note, which names the variants and cases to which it applies."""
     texts: dict[str, list[Record]] = {}
     for record in records:
         if record.reason:
@@ -71,14 +71,14 @@ def _cost(name: str, estimate: Estimate | None) -> tuple[str, str]:
     if estimate is None:
         return "", ""
     _, factor = _SHOWN_AS[QUANTITIES[name].unit]
-    # A bound that is infinite is null in a file.
+    # An end of an interval that is infinite is stored as null.
     low, high = (factor * end if end is not None else math.inf for end in (estimate.low, estimate.high))
     known = high < UNKNOWN * factor * estimate.value
     return _digits(factor * estimate.value), f"{_digits(low)} … {_digits(high)}" if known else "unknown"
 
 
 def _digits(number: float) -> str:
-    """Return a number with at least four significant digits; large numbers get no exponent."""
+    """Format a number with at least four significant digits and without an exponent if it is large."""
     return f"{number:.0f}" if number >= 1e4 else f"{number:.4g}"
 
 
@@ -105,13 +105,13 @@ def _cells(record: Record) -> list[str]:
 
 
 def _rate(of_one: float) -> str:
-    """Return a rate in units of 10⁹ per second. Rates below ten, as on a CPU, have two significant digits."""
+    """Format a rate in units of 10⁹ per second. Rates below ten, as on a CPU, have two significant digits."""
     rate = of_one / 1e9
     return f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def spread(samples: Sequence[float]) -> float:
-    """Return half the interquartile range over the median; 0 for fewer than two samples."""
+    """Return half the interquartile range divided by the median; 0 for fewer than two samples."""
     if len(samples) < 2:
         return 0.0
     low, middle, high = quantiles(samples, n=4)

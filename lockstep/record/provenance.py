@@ -1,4 +1,4 @@
-"""Facts about the machine and toolchain, read once in each process and stored with every result."""
+"""Collect the facts about the machine and the toolchain that are stored with every result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lockstep.processes.import_torch import load_torch
 
 def host_facts() -> dict[str, str]:
     """Return GPU, driver, toolchain and torch's math flags as strings; "cpu" without a GPU. Imports torch."""
-    # Imported here: torch is slow to import.
+    # Imported here, because torch is slow to import.
     import torch
 
     facts = {
@@ -63,14 +63,17 @@ def host_facts() -> dict[str, str]:
 
 
 def clocks_of(facts: Mapping[str, str]) -> ClockState:
-    """Return the clock state of the GPU in ``facts``. A recorded lock is verified under load."""
+    """Return the clock state of the GPU that ``facts`` names.
+
+    If its clocks are locked, the lock is verified under load.
+    """
     gpu = find_gpu(facts["gpu_uuid"])
     return clock_state(gpu) if gpu is not None else ClockState(reason="no NVML")
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine of a run.
+    """The machine on which a run measures.
 
     Attributes:
         facts: the facts of ``host_facts``.
@@ -84,10 +87,10 @@ class Host:
 
 
 def ask_host() -> Host:
-    """Return the host, read in another process, so that this process needs neither torch nor a CUDA context.
+    """Return the facts about this machine without importing torch or creating a CUDA context in this process.
 
-    If torch is built without GPU support, the host is known to have no usable GPU. Then torch is not imported, and the
-    facts that torch would give are missing.
+    Another process reads the facts. If torch is built without GPU support, no GPU is usable. Then torch is not imported
+    at all, and the facts that it would give are missing.
 
     Raises:
         RuntimeError: torch cannot be imported; the message ends with torch's error.
@@ -111,18 +114,21 @@ def _built_for_cpu() -> bool:
 
 
 def harness_commit(folder: Path, results: Path) -> str:
-    """Return the commit of benchmark definitions and harness, "+dirty" with changes; "" outside a repository.
+    """Return the current commit of the repository with the benchmark definitions; "" outside a repository.
+
+    If there are uncommitted changes, the commit ends with "+dirty".
 
     Args:
         folder: a folder in the repository.
-        results: folder of results; files written there while measuring do not count as changes.
+        results: folder of the results, whose files do not count as changes because a run writes them.
     """
     git = Git(folder)
     commit = git.try_line("rev-parse", "HEAD")
     if not commit:
         return ""
     root, own = Path(git.try_line("rev-parse", "--show-toplevel")).resolve(), results.resolve()
-    # Git refuses to exclude a path outside the repository, and reads paths relative to ``folder`` without ":(top)".
+    # Exclude the results only if they are inside the repository, because git refuses to exclude a path outside it.
+    # Without ":(top)", git would read the path relative to ``folder``.
     inside = own != root and own.is_relative_to(root)
     without = ["--", f":(top,exclude,literal){own.relative_to(root)}"] if inside else []
     changed = git.try_lines("status", "--porcelain", *without)

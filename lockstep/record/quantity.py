@@ -1,4 +1,4 @@
-"""The quantities that are followed for a kernel: units, better direction, and whether they are exact."""
+"""Define the quantities that are followed for a kernel, with their units and their better direction."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that has a separate series for each variant and case.
+    """A quantity of which each variant and case has a series of its own.
 
     Attributes:
-        name: "registers", for example; the asv benchmark is named ``linear.registers``.
+        name: "registers", for example, which gives the asv benchmark ``linear.registers``.
         unit: the unit in asv's files; pages scale "bytes" and "seconds".
         about: what is counted, in one line.
         higher_is_better: whether more is better.
@@ -32,27 +32,26 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("latency", "seconds", "time of a call"),
         Quantity("speedup", "x", "the baseline's time over the variant's", higher_is_better=True),
         Quantity("host", "seconds", "time that the host takes to call and launch, with the GPU busy"),
-        Quantity("behind", "seconds", "time of a call behind a fixed kernel, less the time of that kernel"),
+        Quantity("behind", "seconds", "time of a call behind a fixed kernel, minus the time of that kernel"),
         Quantity("behind_speedup", "x", "the baseline's time behind it over the variant's", higher_is_better=True),
         Quantity("energy", "J", "energy that the board takes for a call, idle power included"),
         Quantity("compile", "s", "time to compile the kernels one after another, with an empty cache"),
-        Quantity("launches", "launches", "Triton and Gluon launches, and calls of torch operators, a call", exact=True),
-        Quantity("allocations", "allocations", "allocations of device memory a call", exact=True),
+        Quantity("launches", "launches", "Triton and Gluon launches and torch operator calls, per call", exact=True),
+        Quantity("allocations", "allocations", "allocations of device memory per call", exact=True),
         Quantity("memory", "bytes", "most device memory that a call holds at once", exact=True),
         Quantity("kept", "bytes", "device memory that is held after the call", exact=True),
-        Quantity("registers", "registers", "registers a thread, of the kernel with the most", exact=True),
-        Quantity("spills", "B", "bytes a thread spills, of the kernel with the most", exact=True),
-        Quantity("shared", "B", "shared memory a block, of the kernel with the most", exact=True),
+        Quantity("registers", "registers", "registers per thread, of the kernel with the most", exact=True),
+        Quantity("spills", "B", "bytes that each thread spills, of the kernel with the most", exact=True),
+        Quantity("shared", "B", "shared memory per block, of the kernel with the most", exact=True),
         Quantity("instructions", "instructions", "length of the machine code of the kernels launched", exact=True),
     )
 }
 
-#: Quantities that tracing and compiling give without a GPU. The code size is not included, because an instruction has
-#: 16 bytes on every architecture from sm_70 on.
+#: Quantities that Lockstep finds by tracing and compiling, without a GPU. The code size is not included, because it
+#: follows from the number of instructions: each has 16 bytes on every architecture from sm_70 on.
 EXACT: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.exact)
 
-#: Quantities by the name of their cost. A cost is measured besides latency and speedup if a suite or ``--costs`` names
-#: the cost.
+#: The quantities of each cost. A cost is measured besides latency and speedup if a suite or ``--costs`` names it.
 COSTS: Mapping[str, tuple[str, ...]] = {
     "host": ("host",),
     "behind": ("behind", "behind_speedup"),
@@ -63,7 +62,7 @@ COSTS: Mapping[str, tuple[str, ...]] = {
 #: The quantities of all costs.
 COST_QUANTITIES: tuple[str, ...] = tuple(name for names in COSTS.values() for name in names)
 
-#: The ratio that is followed instead of a time, by the time, for series that have the ratio.
+#: The ratio of each time that has one. If a series has the ratio, it is followed instead of the time.
 PAIRED: Mapping[str, str] = {"latency": "speedup", "behind": "behind_speedup"}
 
 #: Quantities that are times or ratios of times, so that worse means slower.
@@ -72,19 +71,20 @@ TIMED: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.un
 #: asv's type of the benchmarks with costs.
 COST_TYPE = "cost"
 
-#: asv's types of the benchmarks whose numbers come from a measurement of a case.
+#: asv's types of the benchmarks that Lockstep measures.
 MEASURED_TYPES = ("lockstep", COST_TYPE)
 
-#: Results of each record's check: they are series here, but not benchmarks of asv.
+#: The results of the correctness check in a record. They are followed as series, but asv has no benchmarks of them.
 CHECKED = ("error", "deterministic")
 
-#: Quantities that do not follow the time on the device, by what they follow. Their changes get alerts of their own.
+#: Quantities that do not depend on the time on the device, with the name of their group. Changes of a group get alerts
+#: of their own.
 APART: Mapping[str, str] = {**dict.fromkeys(CHECKED, "check"), "host": "host", "compile": "compile"}
 
 #: asv's type of the benchmarks with exact quantities.
 EXACT_TYPE = "exact"
 
-#: Names of the benchmarks of suites. asv's own prefixes mark benchmarks of other types.
+#: Matches the names of the benchmarks of suites, but not names with asv's own prefixes, which have other types.
 SUITE_BENCHMARK = re.compile(
     rf"(?P<family>[\w.]+)\.(?:(?!time_|timeraw_|track_|mem_|peakmem_|(?:{'|'.join(QUANTITIES)})$)(?P<op>\w+?)_)?"
     rf"(?P<quantity>{'|'.join(QUANTITIES)})"

@@ -1,4 +1,4 @@
-"""Commands that measure a recorded number again: in the working tree, at a commit, or between two commits."""
+"""Make the commands that measure a recorded number again: in the working tree, at a commit, or between two commits."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from dataclasses import dataclass, field
 
 from lockstep.record.quantity import CHECKED, COST_QUANTITIES, EXACT, benchmark_name, cost_of
 
-#: Digits of a commit's hash in a command.
+#: Number of digits of a commit's hash in a command.
 _DIGITS = 12
 
-#: A lock in a clock state (``locked@1500+mem3201``, ``base``) or at the end of a machine's name (``h200-locked-1500``).
-#: If a folder has several machines, the difference follows in brackets.
+#: Matches a clock lock in a clock state (``locked@1500+mem3201``, ``base``) or at the end of a machine's name
+#: (``h200-locked-1500``). If a folder has several machines, what differs follows the name in brackets.
 _LOCK = re.compile(r"(?:^|-)(?:locked[@-](?P<mhz>\d+)|(?P<base>base))(?:[+-]mem(?P<memory>\d+))?(?= \(|$)")
 
-#: The machine of exact results, see ``lockstep.asv.exact_results.machine_name``.
+#: Matches the machine's name of exact results, see ``lockstep.asv.exact_results.machine_name``.
 _COMPILED = re.compile(r"(?P<arch>sm_\d+)(?:-(?P<processors>\d+))?-compiled(?P<toolchain>(?:@\w+-[\w.+-]+)*)")
 
-#: Facts of a run that a reader who measures again must match, in this order.
+#: The software that must be the same to measure a number again, in the order in which it is listed.
 _TOOLS = ("python", "torch", "triton", "cuda", "driver", "ptxas")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A series in the form that commands use. In another project, a benchmark's name is split into suite and variant.
+    """The series that a command measures.
 
     Attributes:
-        suite: our suite, or everything before the last part of the name.
-        variant: our variant, or the last part of the name.
+        suite: the Lockstep suite; for another project's benchmark, its name without the last part.
+        variant: the variant of the suite; for another project's benchmark, the last part of its name.
         case: label of the case, or the parameters as ``size=100, dtype=float32``.
         l2: cache state; "" for exact quantities and for other projects' benchmarks.
         quantity: a quantity of ``lockstep.record.quantity``, or another project's unit.
-        machine: name of the machine. The name ends with the clock state if Lockstep measured.
+        machine: name of the machine. If Lockstep measured the series, the name ends with the clock state.
     """
 
     suite: str
@@ -45,7 +45,7 @@ class Subject:
 
     @property
     def exact(self) -> bool:
-        """Whether the number comes from a compiler."""
+        """Whether the quantity is exact: it is found by compiling and not measured."""
         return not self.l2 and self.quantity in EXACT
 
     @property
@@ -178,21 +178,21 @@ def installed(measured: Measured) -> str:
     versions = ", ".join(f"{name} {known[name]}" for name in ordered)
     clocks = f"clocks {measured.clock_state}" if measured.clock_state not in ("", "cpu", "compiled") else ""
     environment = f"environment {measured.environment}" if measured.environment not in ("", "lockstep") else ""
-    # One line, even if a file contains line breaks: the next line is a command.
+    # Join everything into one line, even if a file contains line breaks, because the next line is a command.
     return " ".join("; ".join(part for part in (measured.device, versions, clocks, environment) if part).split())
 
 
 def selection(subject: Subject) -> str:
-    """Return asv's ``--bench`` for one series: a pattern of the benchmark's name and its parameters.
+    """Return the value of asv's ``--bench`` that selects one series: a pattern for the benchmark's name and parameters.
 
-    asv searches in ``name('a', 'b')``. The pattern matches the quotes but contains none, because a shell would require
-    escapes.
+    asv searches for the pattern in ``name('a', 'b')``. The pattern matches the quotes but contains none, because quotes
+    would have to be escaped in a shell.
     """
     if subject.foreign:
         name = f"{subject.suite}.{subject.variant}" if subject.suite else subject.variant
         values = [part.partition("=")[2] for part in re.split(r", (?=\w+=)", subject.case) if part]
     else:
-        # Selecting the latency also runs everything else that every measurement gives.
+        # Select the latency if possible, because its measurement also gives everything else.
         own = subject.cost or subject.quantity == "speedup"
         name = benchmark_name(subject.suite, subject.quantity if own else "latency")
         values = [subject.variant, subject.case, subject.l2]
@@ -208,7 +208,7 @@ def _show(subject: Subject, ref: str) -> str:
 
 
 def _target(subject: Subject) -> tuple[str, ...]:
-    """Return the option for the target of a machine with exact results."""
+    """Return the option that selects the compile target of exact results, which their machine's name contains."""
     found = _COMPILED.search(subject.machine)
     if found is None:
         return ()
@@ -216,12 +216,12 @@ def _target(subject: Subject) -> tuple[str, ...]:
 
 
 def _toolchain(subject: Subject) -> str:
-    """Return the toolchain of a machine of exact results, "triton==3.6.0", or "" for the installed packages."""
+    """Return the toolchain in the machine's name of exact results, "triton==3.6.0"; "" for the installed packages."""
     found = _COMPILED.search(subject.machine)
     parts = found["toolchain"].split("@")[1:] if found else []
     return ",".join(part.replace("-", "==", 1) for part in parts)
 
 
 def _join(*words: str) -> str:
-    # A reader pastes the command as one line, and a name from a file must not begin another command.
+    # Keep the command in one line, so that a name from a file cannot begin another command when a reader pastes it.
     return shlex.join(" ".join(word.split()) for word in words)

@@ -1,8 +1,9 @@
-"""The lines of a provenance file after the first. Fields that records share are written once.
+"""Write and read the records of a provenance file, in which fields that several records share are stored once.
 
-There are three kinds of lines. ``{"kernels": {id: facts}}`` occurs at most once. ``{"common": {field: value}}`` holds
-fields of all records up to the next such line. All other lines are records; ``code.kernels`` of a record holds ids.
-Schema 1 had only records, with the facts of each kernel in every record; both schemas are read.
+There are three kinds of lines. ``{"kernels": {id: facts}}`` occurs at most once and holds the kernels.
+``{"common": {field: value}}`` holds the fields that all records up to the next such line share. All other lines are
+records, whose ``code.kernels`` holds the ids of kernels. Schema 1 had only records, each with the facts of its kernels.
+Both schemas are read.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from typing import Any
 
 from lockstep.record.model import Kernel, Record
 
-#: A field whose parts are shared one by one: all arms share temperature and power, but not their clocks.
+#: A field whose parts are shared separately: the variants of a case share temperature and power, but not clocks.
 PARTED = "clocks"
 
 
 def lines_of(records: Iterable[Record], blank: Record) -> Iterator[str]:
-    """Yield the lines of these records. Records of one case, cache state and outcome come together.
+    """Yield the lines that store these records. Records with the same case, cache state and outcome come together.
 
     Args:
         records: records in the order of their cases.
-        blank: a record with default values; fields equal to its fields are left out.
+        blank: a record with default values. A field that is equal to the default is left out.
     """
     ordered = list(records)
     kernels = dict.fromkeys(kernel for record in ordered if record.code for kernel in record.code.kernels)
@@ -48,7 +49,7 @@ def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield each record as a complete JSON object, from the objects of the lines.
 
     Raises:
-        KeyError, TypeError, ValueError: a record names an unknown kernel, or a line has another form.
+        KeyError, TypeError, ValueError: a record names an unknown kernel, or a line has a wrong form.
     """
     kernels: dict[str, Any] = {}
     common: dict[str, Any] = {}
@@ -62,7 +63,7 @@ def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Return a line of JSON. NaN and infinity become null, because JSON has neither; floats have seven digits."""
+    """Return a row as one line of JSON. Floats get seven digits. NaN and infinity, which JSON lacks, become null."""
     return json.dumps(finite(row), separators=(",", ":")) + "\n"
 
 
@@ -88,13 +89,13 @@ def _row(record: Record, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shared(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the fields that all rows have, with the same value."""
+    """Return the fields that have the same value in all rows."""
     first, *others = rows
     return {name: value for name, value in first.items() if all(name in row and row[name] == value for row in others)}
 
 
 def _rest(row: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a row's ``PARTED`` field that is not shared."""
+    """Return a row without the parts of its ``PARTED`` field that are shared."""
     if PARTED not in common or row[PARTED] == common[PARTED]:
         return {}
     return {PARTED: {name: value for name, value in row[PARTED].items() if name not in common[PARTED]}}
@@ -118,7 +119,7 @@ def _identity(kernel: Kernel) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a value in the form of JSON: floats with seven digits, and null for NaN and infinity."""
+    """Return a value that JSON can hold: floats have seven digits, and NaN and infinity become ``None``."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):

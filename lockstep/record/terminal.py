@@ -1,4 +1,4 @@
-"""The console and the tables that verbs print with."""
+"""Make the console and the tables with which the commands print."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from rich.table import Table
 
 
 def wide_console(file: IO[str] | None = None) -> Console:
-    """Return a console on ``file`` (default: standard output). A log that is not a terminal is wide, so no table is
-    folded.
+    """Return a console that prints to ``file`` (default: standard output).
+
+    If the file is not a terminal, the console is wide enough that lines of tables are not broken.
     """
     console = Console(file=file)
     return console if console.is_terminal or console.width >= 160 else Console(file=file, width=200)
