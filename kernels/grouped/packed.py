@@ -61,7 +61,7 @@ def mlp_warp_specialized(
         x: as in ``mlp_tma``; so are the weights.
         w_gate_up: [G, K, 2·H], packed.
         w_down: [G, H, K].
-        offsets: None, because the kernels serve even groups only.
+        offsets: None, because the kernels serve groups of equal size only.
         out: [T, K], contiguous.
         config: the launch plan; by default the plan of the GPU's table.
 

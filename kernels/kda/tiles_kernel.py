@@ -150,7 +150,9 @@ def decode_tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tens
     low = 2 * R // config.BLOCK_N
     wide_tiles = 3 * D // config.BLOCK_N + triton.cdiv(H, config.BLOCK_N)
     if 3 + low + wide_tiles > COUNTERS:
-        raise NotImplementedError(f"tiles counts up to {COUNTERS - 3} tiles, got {low + wide_tiles}")
+        raise NotImplementedError(
+            f"the variant tiles has counters for {COUNTERS - 3} tiles, these shapes need {low + wide_tiles}"
+        )
     long_programs = low * config.SPLIT_LOW + wide_tiles * config.SPLIT_WIDE
     partials = torch.empty(long_programs * config.BLOCK_N * config.BLOCK_M, dtype=torch.float32, device=x.device)
     launch_kernel(

@@ -285,7 +285,9 @@ def _gemv(
     out = checked(x, weight, bias, out)
     tile = config or VECTORS(x.device, *x.shape, len(weight))
     if tile is None:
-        raise NotImplementedError(f"gemv has no tile for {len(x)} rows: it is for very few")
+        raise NotImplementedError(
+            f"gemv has no tile for {len(x)} rows on this GPU: it is made for one to a few rows; use best"
+        )
     run_gemv(tile, x, weight, bias, out, pdl=pdl)
     return out
 

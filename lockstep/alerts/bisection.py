@@ -102,8 +102,8 @@ class Expected:
     """The change that the recorded history shows, which the measurements of the two ends must reproduce.
 
     Attributes:
-        size: log of the factor by which bad is worse than good; negative if bad is better.
-        good, bad: logs of the levels before and after, in the unit of ``Measurement.log``; NaN if unknown.
+        size: natural log of the factor by which the level after the change is worse; negative for an improvement.
+        good, bad: level before and level after the change, as ``Measurement.log``; NaN if unknown.
         text: function that formats a level (log) for people, as a number with its unit.
     """
 

@@ -196,7 +196,7 @@ class Suite(ABC):
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
 
     def digest(self) -> str:
-        """Return the benchmark version: ``own_version``, or the version of the stored series that it continues."""
+        """Return the benchmark version: that of the stored series if the suite continues one, else ``own_version``."""
         own, stored = self.continues
         return stored if own == self.own_version else self.own_version
 

@@ -47,7 +47,12 @@ def half_width(epochs: Sequence[float]) -> float:
 
 
 def half_width_after(count: int, epochs: Sequence[float]) -> float:
-    """Return the half-width of the interval that ``count`` epochs (at least two) would have with the same spread."""
+    """Return the half-width of the confidence interval that ``count`` epochs with the spread of ``epochs`` would have.
+
+    Args:
+        count: number of epochs, at least two.
+        epochs: logarithm of the number of each epoch so far; the result is infinite for fewer than two.
+    """
     if len(epochs) < 2:
         return math.inf
     return t_quantile(0.5 + NOMINAL / 2, count - 1) * stdev(epochs) / math.sqrt(count)

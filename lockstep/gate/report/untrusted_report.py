@@ -39,7 +39,7 @@ def from_zip(content: bytes) -> Report:
         Unreadable: the artifact is too large or not a zip file, or its report is missing or unreadable.
     """
     if len(content) > MOST_ZIPPED:
-        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB")
+        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB, the most that is read: gate fewer cases")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(NAME) as file:
             # The sizes that a zip file states cannot be trusted.
@@ -49,7 +49,7 @@ def from_zip(content: bytes) -> Report:
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError):
         raise Unreadable("the artifact is no sound zip file") from None
     if len(text) > MOST_BYTES:
-        raise Unreadable(f"{NAME} has more than {MOST_BYTES >> 20} MiB")
+        raise Unreadable(f"{NAME} has more than {MOST_BYTES >> 20} MiB, the most that is read: gate fewer cases")
     return from_json(text)
 
 
