@@ -35,7 +35,6 @@ class CompileClock:
         variables = {"LOCKSTEP_KERNEL_GPU": target.gpu} if target.gpu else {}
         self._session = Session(tree, benchmark_dir, 1, variables=variables)
         self._target = target
-        self._traced: dict[tuple[str, str], Mapping[str, Kernels | str]] = {}
 
     def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...]]:
         """Return the seconds to compile all kernels of each variant, measured ``REPEATS`` times.
@@ -56,26 +55,23 @@ class CompileClock:
         }
 
     def kernels(self, suite: str, case: str) -> Mapping[str, Kernels | str]:
-        """Return the kernels of each variant at a case, or why its trace may lack kernels. A case is traced once.
+        """Return the kernels of each variant at a case, or why its trace may lack kernels.
 
         Raises:
             TracingFailed: the process does not start, or dies.
         """
-        if (suite, case) not in self._traced:
-            codes = self._session.trace([suite], self._target, {suite: [case]})
-            self._traced[suite, case] = {
-                key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
-                if code.memory is not None
-                else code.unknown or "its trace may lack kernels"
-                for key, code in codes.items()
-            }
-        return self._traced[suite, case]
+        return {
+            key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
+            if code.memory is not None
+            else code.unknown or "its trace may lack kernels"
+            for key, code in self._session.trace_case(suite, case, self._target).items()
+        }
 
     def clock(self, kernels: Iterable[str], repeats: int) -> Mapping[str, tuple[float, ...]]:
         """Return the seconds of ``repeats`` compilations of each kernel; kernels that do not compile are left out.
 
         Args:
-            kernels: identities from ``kernels``.
+            kernels: identities that ``kernels`` has returned.
             repeats: how often each kernel is compiled.
 
         Raises:
@@ -86,5 +82,4 @@ class CompileClock:
 
     def close(self) -> None:
         """End the process, if it was started. A later request starts another one."""
-        self._traced.clear()
         self._session.close()

@@ -86,6 +86,7 @@ class Session:
         self._worker: Watched | None = None
         self._skip: dict[str, str] = {}
         self._traced: list[dict[str, Any]] = []
+        self._codes: dict[tuple[str, str, str], dict[CaseKey, CaseCode]] = {}
         self._stopped = False
 
     def __enter__(self) -> Session:
@@ -128,6 +129,23 @@ class Session:
                 for suite, variant, case, identities, host, unknown, absent, memory in event["cases"]
             }
 
+    def trace_case(self, suite: str, case: str, target: Target) -> dict[CaseKey, CaseCode]:
+        """Return the code of all variants at one case, as ``trace`` does. A process traces a case once.
+
+        Args:
+            suite, case: the suite, and the label of the case.
+            target: the target to trace for.
+
+        Raises:
+            TracingFailed: the worker does not start.
+        """
+        asked = suite, case, target.spell()
+        if asked not in self._codes:
+            # A variant may end the worker meanwhile, which empties ``_codes``.
+            codes = self.trace([suite], target, {suite: [case]})
+            self._codes[asked] = codes
+        return self._codes[asked]
+
     def build(self, identities: Iterable[str], suites: Iterable[str], target: Target) -> dict[str, KernelCode]:
         """Return kernels with their machine code, by identity.
 
@@ -161,7 +179,7 @@ class Session:
         """Return the seconds that each kernel takes to compile, by identity; those that do not compile are left out.
 
         Args:
-            identities: identities of kernels that this session traced last.
+            identities: identities of kernels that the running worker has traced.
             target: the target to compile for.
             repeats: how often each kernel is compiled, each time with an empty cache.
 
@@ -187,6 +205,7 @@ class Session:
         """End the worker process, if there is one, and the processes that its compilers started."""
         worker, self._worker = self._worker, None
         self._traced.clear()
+        self._codes.clear()
         if worker is not None:
             worker.close(patience_s=0.0)
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from project import SUITE, make_project
 
-from lockstep.gate.compile_pairs import CompilePairs
+from lockstep.gate.compile_pairs import WITHOUT_GPU, CompilePairs
 from lockstep.gate.report.model import Report, headline
 from lockstep.gate.report.rows import rows
 from lockstep.gate.verdict import COMPILE, Group, GroupRequest, SeriesKey, Verdict
-from lockstep.machine_code.session import Tree
+from lockstep.machine_code.compile_time import CompileClock
+from lockstep.machine_code.session import TracingFailed, Tree
 from lockstep.record.model import Estimate
 
 CASE = "M=2,K=1024,N=512"
@@ -70,12 +71,17 @@ def tree(root, kernels):
     return Tree(root.name, root, ("toy",))
 
 
-def judge(tmp_path, base, head, variants=("plain", "light", "grown"), deadline_s=120.0, least=0.15):
-    trees, suites = (tree(tmp_path / "base", base), tree(tmp_path / "head", head)), tmp_path / "head/suites"
+def side_with_suites(root, kernels):
+    """Return a side and the folder of today's suites, which lies in it."""
+    side, suites = tree(root, kernels), root / "suites"
     suites.mkdir()
     (suites / "__init__.py").touch()
     (suites / "product.py").write_text(textwrap.dedent(SUITE))
-    pairs = CompilePairs(*trees, suites)
+    return side, suites
+
+
+def judge(tmp_path, base, head, variants=("plain", "light", "grown"), deadline_s=120.0, least=0.15):
+    pairs = CompilePairs(tree(tmp_path / "base", base), *side_with_suites(tmp_path / "head", head))
     try:
         found = {}
         for l2 in ("cold", "warm"):
@@ -149,3 +155,16 @@ def test_the_command_finds_it_in_its_own_quantity_alone(tmp_path):
     assert {name for name, one in found.items() if one["outcome"] == "slower"} == {("grown", "compile")}
     assert found["light", "compile"]["proved"], "equal sources"
     assert "--costs compile" in done.stdout, "the command that judges the case again"
+
+
+@pytest.mark.timeout(300)
+def test_another_process_traces_the_kernels_again_after_one_was_killed(tmp_path):
+    clock = CompileClock(*side_with_suites(tmp_path / "side", KERNELS), WITHOUT_GPU)
+    try:
+        before = clock.seconds("product", CASE, ["grown"])
+        clock._session._worker.kill()
+        with pytest.raises(TracingFailed):
+            clock.seconds("product", CASE, ["grown"])
+        assert clock.seconds("product", CASE, ["grown"]).keys() == before.keys() == {"grown"}
+    finally:
+        clock.close()
