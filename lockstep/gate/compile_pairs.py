@@ -64,8 +64,7 @@ class CompilePairs:
         self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU
         until, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
         for key in request.group.cases():
-            least = max(LEAST, request.min_effect[key.variant])
-            within = max(LEAST, request.same_within[key.variant])
+            least, within = max(LEAST, request.min_effect[key.variant]), request.same_within[key.variant]
             test = Test(least, request.alpha[key.variant], request.cases, within)
             try:
                 traced = {side: self._clock(side, 0).kernels(suite, case) for side in self._trees}

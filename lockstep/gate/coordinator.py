@@ -185,9 +185,9 @@ class Coordinator:
         if group.quantity == LATENCY:
             return group
         kept = []
-        # A machine without a GPU compiles the kernels that it cannot run.
-        on_cpu = group.quantity == COMPILE and self.machine["device"] == "cpu"
-        comparable = ("same", "unsure", "faster", "slower", *(("na",) if on_cpu else ()))
+        comparable = {"same", "unsure", "faster", "slower"}
+        if group.quantity == COMPILE and self.machine["device"] == "cpu":
+            comparable.add("na")  # a machine without a GPU compiles the kernels that it cannot run
         for key in group.cases():
             if self.verdicts[replace(key, quantity=LATENCY)].outcome in comparable:
                 kept.append(key.variant)

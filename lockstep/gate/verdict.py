@@ -145,6 +145,11 @@ class Verdict:
         return f"{name} {self.base_s * factor:.2f} → {self.head_s * factor:.2f} {unit}"
 
     @property
+    def in_us(self) -> bool:
+        """Whether reports show the numbers in µs, in columns of their own; ``of_cost`` has those of other units."""
+        return self.key.quantity not in _UNITS and self.key.quantity != ERROR
+
+    @property
     def blocks(self) -> bool:
         """Return whether this verdict must stop the change from being merged."""
         return (self.outcome == "slower" and not self.accepted) or (self.outcome == "failed" and not self.in_base)

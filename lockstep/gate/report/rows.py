@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lockstep.gate.report.model import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential import LOOKS
-from lockstep.gate.verdict import COMPILE, ERROR, LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
+from lockstep.gate.verdict import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.record.model import Estimate
 from lockstep.record.reproduce import Subject, gate
 
@@ -21,9 +21,6 @@ AGAIN = "to measure the worst case again: "
 
 #: An interval whose ends differ by more than this factor is not shown: it carries no information, with many digits.
 MOST_APART = 10.0
-
-#: Quantities whose numbers stand in the last column, because they have another unit.
-_NOT_IN_US = ("energy", ERROR, COMPILE)
 
 COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", "change", "interval", "why")
 
@@ -136,7 +133,7 @@ def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
     yield first.key.case if len(alike) == 1 else f"{len(alike)} cases"
     yield first.key.l2 if len(alike) == 1 else ""
     for seconds in (first.base_s, first.head_s):
-        yield f"{seconds * 1e6:.2f}" if seconds is not None and first.key.quantity not in _NOT_IN_US else ""
+        yield f"{seconds * 1e6:.2f}" if seconds is not None and first.in_us else ""
     change = _shown(first)
     yield f"{change.value:+.2%}" if change else ""
     yield f"{change.low:+.2%} … {change.high:+.2%}" if change and math.isfinite(change.high) else ""
