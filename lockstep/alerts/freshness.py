@@ -1,8 +1,8 @@
 """Find series that stopped, silent machines, and benchmarks that vanished, were renamed or changed their version.
 
-These are alerts as well, because a regression of a series that is no longer measured stays hidden. Many runs measure
-only one family, which does not mean that the other families stopped. So a commit counts only for the families that were
-measured at it.
+These events raise alerts too, because nobody sees a regression of a series that is not measured. Many runs measure
+only one family, and the other families have not stopped for that reason. So a commit counts only for the families that
+were measured at it.
 """
 
 from __future__ import annotations

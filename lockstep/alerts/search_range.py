@@ -48,7 +48,7 @@ class RangeWidener:
     def __call__(self, span: SearchRange, end: End) -> SearchRange | None:
         """Return a range whose given end lies farther out.
 
-        ``None`` if there is no wider range, or if the repository does not know its commits.
+        ``None`` if no range is wider, or if the repository lacks commits of the wider range.
         """
         commit = self._next(span.good if end == "good" else span.bad, end)
         try:

@@ -1,4 +1,4 @@
-"""Correct the verdicts on series that cannot be compared, because they are no longer measured or skip a commit."""
+"""Correct the verdict on each series that has no point to compare: it ended, or it skipped the compared commit."""
 
 from __future__ import annotations
 

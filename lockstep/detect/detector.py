@@ -280,8 +280,8 @@ class Detector(OnlineFilter):
             age = now - shift.reported_at
             self._look[row] = now + 1 + (0 if shift.silent == "slope" and age < ASKED else age // 2)
             if index_now < shift.index - FAR:
-                # A place this far away belongs to another change, which was never likely enough for a report. Without
-                # such a move, there is no change at all.
+                # A place this far away belongs to another change, which was never likely enough for a report. So the
+                # reported change does not exist.
                 found.depth[row] -= (found.depth[row] == self.depth[row]) & (found.start[row] < shift.index - FAR)
                 self._withdraw(row, now)
                 continue

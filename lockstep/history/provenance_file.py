@@ -267,7 +267,7 @@ def _count(value: Any) -> int:
 
 
 def _code(code: Any) -> str:
-    """Return machine-code facts as JSON text; "" if there are none, or if they are no valid JSON or too long."""
+    """Return machine-code facts as JSON text; "" if there are none, if they are too long, or no JSON can hold them."""
     if not code:
         return ""
     try:

@@ -59,7 +59,7 @@ class Source:
     ranks: Ints
 
     def in_order(self, runs: NDArray[Any], series: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.intp]:
-        """Return those of the rows ``kept`` that belong to the machine, sorted by series, commit and rank."""
+        """Return the machine's rows among the rows ``kept``, sorted by series, commit and rank."""
         place, own = lookup(self.ids, runs)
         kept = kept[own[kept]]
         place = place[kept]
