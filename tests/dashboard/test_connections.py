@@ -195,5 +195,9 @@ def test_a_worker_ends_with_its_master(tmp_path):
     # Its workers hold the other end.
     assert process.stdout.read() == ""
     process.stdout.close()
+    # A process that ends closes its output before its listening socket, and connections wait in a backlog until then.
+    until = time.monotonic() + 20
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        while time.monotonic() < until:
+            with contextlib.suppress(ConnectionResetError), socket.create_connection(("127.0.0.1", port), timeout=5):
+                time.sleep(0.02)
