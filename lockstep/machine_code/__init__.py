@@ -1,4 +1,4 @@
-"""Find the code that each case runs on a machine without a GPU: compile kernels, trace launches and calls.
+"""Find out, on a machine without a GPU, which code each case runs: trace its launches and compile its kernels.
 
 ::
 

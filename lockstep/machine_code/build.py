@@ -1,6 +1,7 @@
-"""Compile requested kernels, identities first, then machine code, in processes forked from the tracing process.
+"""Compile kernels whose launches were traced, in processes forked from the tracing process.
 
-A request holds Triton's own objects, which cannot be sent between processes; a forked process has copies of them.
+A request to compile holds Triton's own objects, which cannot be sent between processes; a forked process has copies.
+``identify`` digests the compiler's input of each kernel; ``build`` compiles the kernels that must be compiled.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
-    """Return the requested kernels in the same order, each with its identity, not compiled.
+    """Return each requested kernel with its identity, a digest of the compiler's input, without compiling the kernel.
 
     Args:
-        requests: distinct requests.
-        tree: folder to which source paths are made relative.
+        requests: distinct requests; the result has the same order.
+        tree: folder of the sources; ``KernelCode.source`` is relative to this folder.
         processes: maximum number of processes to start.
     """
     # Imported here: Triton is slow to import.
@@ -81,7 +82,9 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
 
 
 def fill_cache(requests: Sequence[Request], processes: int) -> None:
-    """Compile into Triton's disk cache. If a request fails, the process that launches the kernel reports the error.
+    """Compile kernels into Triton's disk cache, so that launching them later takes no time to compile.
+
+    Errors are ignored: the process that launches a kernel meets the same error and reports it.
 
     Args:
         requests: distinct requests, all for one target.
@@ -125,7 +128,7 @@ def _clock(repeats: int, request: Request) -> list[float]:
 
 @contextlib.contextmanager
 def _empty_cache() -> Iterator[None]:
-    """Give Triton an empty disk cache within the block."""
+    """Give Triton an empty disk cache within the block, so that it compiles every kernel."""
     before = os.environ.get(_CACHE)
     with tempfile.TemporaryDirectory(prefix="lockstep-cold-") as folder:
         os.environ[_CACHE] = folder
@@ -153,7 +156,7 @@ def _identify(requests: Sequence[Request]) -> list[Any]:
 
 
 def _identity(request: Request) -> str:
-    """Return a digest of the compiler's input: the front end's output without lines, options, target and versions."""
+    """Return a digest of the compiler's input: options, target, versions, and intermediate code without its lines."""
     # Imported here: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
@@ -212,7 +215,7 @@ def _backend(request: Request) -> tuple[Any, Any]:
 
 
 def _source(function: Any, tree: Path) -> str:
-    """Return the file and line of a kernel."""
+    """Return where a kernel is defined: "kernels/linear/__init__.py:370", or only the file's name outside ``tree``."""
     path = Path(inspect.getsourcefile(function.fn) or "").resolve()
     name = path.relative_to(tree.resolve()) if path.is_relative_to(tree.resolve()) else path.name
     return f"{name}:{function.starting_line_number}"
@@ -271,5 +274,5 @@ def _one_by_one(function: Task, first: int, last: int) -> list[Any]:
             try:
                 found += workers.submit(_task, function, index, index + 1).result()
             except BrokenProcessPool:
-                found.append(RuntimeError("the compiler crashed"))
+                found.append(RuntimeError("the process that compiled this kernel crashed"))
     return found

@@ -1,7 +1,7 @@
-"""Read from a function's bytecode, before it runs, which values it mentions that it must not use.
+"""Find in a function's bytecode, before it runs, values whose use would make the trace of a case untrusted.
 
-Only what calls do not show is checked by this module: values, and functions and types written in C, which other C code
-may call unseen. Python functions are checked when they run (``lockstep.machine_code.watch``).
+``lockstep.machine_code.watch`` checks Python functions when they run. This module checks what calls do not show:
+values, and functions and types written in C, which other C code may call unseen.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _TESTS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 
 @dataclass(frozen=True)
 class _Mention:
-    """The end of a dotted name; the part before it is a module.
+    """A value that code mentions: by a plain name, or by a dotted name such as ``torch.version.cuda``.
 
     Attributes:
-        owner: module that holds the value; ``None`` for a plain name.
-        name: last part of the dotted name.
+        owner: module that holds the value, ``torch.version``; ``None`` for a plain name.
+        name: last part of the dotted name, "cuda".
         value: the object that the name refers to.
-        handed_on: whether a module is used other than to read an attribute; what is read from it then cannot be seen.
+        handed_on: whether the value is a module that the code passes on; what is then read from the module is not seen.
     """
 
     owner: ModuleType | None
@@ -62,14 +62,14 @@ def refused_mentions(
     caches: list[Any] | None = None,
     closure: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return a sentence for each value that a function mentions but must not use.
+    """Return a sentence for each value that a function mentions and whose use makes the trace untrusted.
 
     Args:
         code: bytecode of the function.
         scope: globals of the function.
         own: top-level packages under test, and packages that they may call.
-        caches: receives mentioned cached functions of other packages, because a call that their cache answers is not
-            seen.
+        caches: receives the mentioned ``lru_cache`` functions of other packages. The caller empties their caches,
+            because a call that a cache answers is not seen.
         closure: free variables of the function.
     """
     texts = [one for one in code.co_consts if isinstance(one, str)]
@@ -100,7 +100,7 @@ def refused_mentions(
 
 
 def refused_value(owner: ModuleType | None, name: str, value: Any, own: frozenset[str]) -> str:
-    """Return why a value must not be used, or "".
+    """Return why using a value makes the trace of a case untrusted; "" if it does not.
 
     Args:
         owner: module from which the value is read; ``None`` for a plain name.
@@ -118,7 +118,7 @@ def refused_value(owner: ModuleType | None, name: str, value: Any, own: frozense
 
 
 class _Reading:
-    """Reads the bytecode of one function."""
+    """Finds the values that one function's bytecode mentions."""
 
     def __init__(self, code: CodeType, scope: Mapping[str, Any], closure: Mapping[str, Any]) -> None:
         self._scope = scope
@@ -129,7 +129,7 @@ class _Reading:
         self._in_class = not code.co_flags & inspect.CO_OPTIMIZED and code.co_name != "<module>"
 
     def mentions(self) -> Iterator[_Mention]:
-        """Yield the end of each dotted name."""
+        """Yield the value of each plain or dotted name."""
         constants: list[Any] = [None, None]
         module: ModuleType | None = None
         at = 0
@@ -174,7 +174,7 @@ class _Reading:
     def _end(
         self, mention: _Mention, at: int, *, imported: bool = False, looked_up: bool = False
     ) -> Iterator[_Mention]:
-        """Yield the mention that ends before a step."""
+        """Yield the mention that ends before step ``at``, with ``handed_on`` set if that step passes a module on."""
         following = self._steps[at] if at < len(self._steps) else None
         operation = following.opname if following else ""
         if isinstance(mention.value, ModuleType):
@@ -198,7 +198,7 @@ def _attribute(owner: ModuleType, name: str) -> _Mention:
 
 
 def _imported(name: str, level: Any, names: Any, scope: Mapping[str, Any]) -> ModuleType | None:
-    """Return the module that an import statement reads from; None if it is not imported."""
+    """Return the module that an import statement reads from; None if this module has not been imported."""
     if isinstance(level, int) and level:
         with contextlib.suppress(ImportError, ValueError):
             name = importlib.util.resolve_name("." * level + name, str(scope.get("__package__") or ""))
@@ -206,7 +206,7 @@ def _imported(name: str, level: Any, names: Any, scope: Mapping[str, Any]) -> Mo
 
 
 def _seen_when_called(value: Any) -> bool:
-    """Return whether using a value runs a Python function, which the watch sees."""
+    """Return whether calling a value runs a Python function, which ``Watch`` checks at the call."""
     if isinstance(value, type):
         return any(isinstance(vars(value).get(name), FunctionType) for name in ("__init__", "__new__", "__call__"))
     return isinstance(value, FunctionType)

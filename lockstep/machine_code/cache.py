@@ -21,12 +21,12 @@ from lockstep.processes.cache_folder import cache_folder
 VERSION = 2
 #: Seconds after which unused entries are deleted.
 KEPT = 60 * 24 * 3600
-#: Seconds within which another use of an entry is not recorded.
+#: The time of an entry's last use is updated only if it is more seconds ago than this.
 RECENT = 24 * 3600
 
 
 def cache_path() -> Path:
-    """Return the path of the cache file, in ``cache_folder``."""
+    """Return the file in the user's cache folder that holds results of this format version."""
     return cache_folder() / f"machine-code-{VERSION}.sqlite"
 
 

@@ -19,18 +19,18 @@ WORKING_TREE = "."
 
 
 class RefError(ValueError):
-    """There is no such commit; the message contains git's reason."""
+    """The sources of a commit cannot be provided: git knows no such commit, or its files must not be unpacked."""
 
 
 @contextlib.contextmanager
 def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequence[str] = ()) -> Iterator[Tree]:
-    """Yield the packages at a commit, in a temporary folder; for "." the working tree itself.
+    """Write the packages of a commit into a temporary folder and yield it; for ".", yield the working tree itself.
 
     Args:
         ref: a name that git resolves to a commit, or ".".
         repository: root of the working tree.
         packages: folders at the root; folders that the commit lacks are left out.
-        trusted: see ``Tree``.
+        trusted: further packages that these packages may call; see ``Tree``.
 
     Raises:
         RefError: there is no such commit, or no repository.
@@ -84,7 +84,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         if member.issym():
             inside = inside and (path.parent / member.linkname).resolve().is_relative_to(root)
         if not inside or not (member.isfile() or member.isdir() or member.issym()):
-            raise RefError(f"the commit holds {member.name}, which is a path or link out of the repository or a device")
+            raise RefError(f"cannot unpack {member.name}: it is a path or link out of the repository or a device")
         path.parent.mkdir(parents=True, exist_ok=True)
         if member.isdir():
             path.mkdir(exist_ok=True)

@@ -38,7 +38,7 @@ class Comparison:
         compilers: the compilers of both trees, if their toolchains differ.
         fields: fields of launch arguments that only one of these compilers has; they are not compared.
         same_sources: suites whose family's sources differ at most in comments; their cases are not traced.
-        lacking: cases that neither tree has because both lack a name that the variant imports, and that name.
+        lacking: cases that neither tree has, because both lack a name that the variant imports; mapped to that name.
     """
 
     target: Target
@@ -56,17 +56,17 @@ class Comparison:
 
     @cached_property
     def quantities(self) -> tuple[QuantityChange, ...]:
-        """Return the exact quantities that became worse or better."""
+        """Return the exact quantities of calls (launches, memory, registers …) that became worse or better."""
         return quantity_changes(self.base, self.head)
 
     @cached_property
     def kernels(self) -> tuple[KernelChange, ...]:
-        """Return a row for each kernel, also for those that are the same."""
+        """Return the figures of each kernel in both trees, also of kernels that are the same."""
         return kernel_changes(self.base, self.head)
 
     @cached_property
     def lost(self) -> tuple[CaseKey, ...]:
-        """Return the cases whose quantities are known in base but cannot be known in head."""
+        """Return the cases whose exact quantities are known in base, but not in head, where the trace is untrusted."""
         both = self.base.keys() & self.head.keys()
         return tuple(
             sorted(
@@ -82,7 +82,7 @@ class Comparison:
         return Counter(self.status(key) for key in dict.fromkeys([*self.base, *self.head, *self.lacking]))
 
     def status(self, key: CaseKey) -> str:
-        """Return "same" (proved), "changed", "unknown", "new" or "removed"; "unknown" also if neither tree has it."""
+        """Return "same" (proved), "changed", "unknown" (also if neither tree has the case), "new" or "removed"."""
         if key.suite in self.same_sources:
             return "same"
         base, head = self.base.get(key), self.head.get(key)
@@ -113,21 +113,21 @@ def compare(
     limit_s: float | None = None,
     whole: bool = False,
 ) -> Comparison:
-    """Trace both trees and compile the kernels whose compiler input differs.
+    """Compare the code that each case runs in two trees: trace both, and compile kernels whose compiler input differs.
 
     Args:
         base: sources before the change.
         head: sources after the change.
-        suites: today's suites; the same benchmark definition for both trees.
+        suites: current suites, with which both trees are traced.
         target: the target to compile for.
-        cache: stored results; by default the user's cache.
-        say: called with a line before each long step.
+        cache: results of earlier calls; by default the user's cache.
+        say: receives a line of progress before each long step.
         limit_s: seconds for tracing and compiling; ``None`` for no limit.
         whole: compile all kernels of a case in which one differs, for ``Comparison.quantities``.
 
     Raises:
-        TooSlow: ``limit_s`` was not enough.
-        TracingFailed: a tree's process does not start.
+        TooSlow: tracing and compiling took longer than ``limit_s``.
+        TracingFailed: the process that traces a tree does not start, or dies.
     """
     chosen = list(suites)
     alike = base.toolchain == head.toolchain

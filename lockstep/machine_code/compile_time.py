@@ -22,11 +22,11 @@ Kernels = tuple[str, ...]
 
 
 class CompileClock:
-    """Measures compile times for one tree. The process starts on demand, and ``close`` ends it.
+    """Measures how long kernels of one tree take to compile, in a process that starts on demand; ``close`` ends it.
 
     Args:
-        tree: the packages under test.
-        benchmark_dir: today's suites.
+        tree: sources of the packages under test.
+        benchmark_dir: folder of the current suites.
         target: the GPU to compile for.
     """
 
@@ -37,13 +37,13 @@ class CompileClock:
         self._target = target
 
     def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...]]:
-        """Return the seconds to compile all kernels of each variant, measured ``REPEATS`` times.
+        """Return the seconds to compile all kernels that each variant launches at a case, measured ``REPEATS`` times.
 
         Variants without a Triton kernel, variants whose trace may lack kernels, and variants with a kernel that does
         not compile are left out.
 
         Raises:
-            TracingFailed: the process does not start, or dies.
+            TracingFailed: the compiling process does not start, or dies.
         """
         traced, wanted = self.kernels(suite, case), set(variants)
         kernels = {name: found for name, found in traced.items() if name in wanted and isinstance(found, tuple)}
@@ -58,7 +58,7 @@ class CompileClock:
         """Return the kernels of each variant at a case, or why its trace may lack kernels.
 
         Raises:
-            TracingFailed: the process does not start, or dies.
+            TracingFailed: the tracing process does not start, or dies.
         """
         return {
             key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
@@ -75,7 +75,7 @@ class CompileClock:
             repeats: how often each kernel is compiled.
 
         Raises:
-            TracingFailed: the process dies.
+            TracingFailed: the compiling process dies.
         """
         identities = list(dict.fromkeys(kernels))
         return self._session.clock(identities, self._target, repeats) if identities else {}

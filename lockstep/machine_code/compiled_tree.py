@@ -1,4 +1,4 @@
-"""Provide the code of one tree: from the cache, or traced and compiled in a process of its own."""
+"""Provide the code that a tree's cases run: from the cache, or traced and compiled in a process of its own."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def codes_of(
 
     Args:
         tree: the sources.
-        suites: today's suites.
+        suites: current suites, whatever commit the tree holds.
         target: the target to compile for.
         processes: number of processes that compile at once; by default one for each processor.
         cases: case labels by suite; by default all.
         anew: compile even kernels that are in our cache, so that Triton's own cache has them for a later launch.
-        cache: stored results; by default the user's cache.
-        say: called with a line before each long step.
+        cache: results of earlier calls; by default the user's cache.
+        say: receives a line of progress before each long step.
 
     Raises:
-        TracingFailed: the tree's process does not start.
+        TracingFailed: the process that traces the tree does not start, or dies.
     """
     with Reader(tree, list(suites), processes or processors_here(), cache or Cache(), say, cases) as reader:
         codes = reader.traced(target)
@@ -62,7 +62,7 @@ def codes_of(
 def kept_codes(
     tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
 ) -> Mapping[CaseKey, CaseCode]:
-    """Return the code of those cases that the cache holds. Unlike ``codes_of``, this starts no process."""
+    """Return the code of the cases that the cache holds. Unlike ``codes_of``, this function starts no process."""
     return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
 
 
@@ -104,7 +104,7 @@ class Reader:
         self._session.close()
 
     def stop(self) -> None:
-        """Make a call that another thread is waiting for fail at once."""
+        """End the tracing process, so that another thread's call, which waits for it, fails at once."""
         self._session.stop()
 
     def described(self, target: Target) -> CompilerFacts:
@@ -135,7 +135,9 @@ class Reader:
     def built(
         self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
     ) -> dict[CaseKey, CaseCode]:
-        """Return the same codes with these kernels compiled."""
+        """Return ``codes`` with the machine code of the kernels in ``identities``; compile those not cached, or all if
+        ``anew``.
+        """
         wanted = sorted(set(identities))
         known = {} if anew else self._kept_kernels(wanted)
         missing = [one for one in wanted if one not in known]
@@ -184,7 +186,7 @@ def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:
 
 
 def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode]) -> dict[CaseKey, CaseCode]:
-    """Return the codes with the machine code of known kernels; each kernel's place in the sources is this tree's."""
+    """Return ``codes`` with the machine code of known kernels. Each kernel keeps its own file and line."""
 
     def complete(kernel: KernelCode) -> KernelCode:
         found = known.get(kernel.identity)
@@ -200,7 +202,7 @@ def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
 
 @cache
 def _surroundings(toolchain: Toolchain) -> str:
-    """Return a digest of Lockstep, all packages and the environment: a kernel may import any package."""
+    """Return a digest of what may affect the code besides the tree: Lockstep, all installed packages, variables."""
     home = Path(__file__).parents[1]
     harness = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.py")}
     variables = sorted(

@@ -34,7 +34,7 @@ def facts_from(row: Mapping[str, Any]) -> CompilerFacts:
 
 
 def compiler_facts(target: Target) -> CompilerFacts:
-    """Return the facts of this process's compiler."""
+    """Return the versions and default options of the compiler that this process would use for ``target``."""
     # Imported here: Triton is slow to import.
     from triton.compiler.compiler import make_backend
 

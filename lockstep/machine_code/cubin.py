@@ -69,7 +69,7 @@ def fingerprint(cubin: bytes, metadata: Any) -> str:
 
 
 def loaded_fingerprint(compiled: Any) -> str:
-    """Return the fingerprint of the file of a kernel that Triton compiled; "" if the file cannot be read.
+    """Return the fingerprint of the cubin that Triton loads for a compiled kernel; "" if there is no readable cubin.
 
     Triton's interpreter compiles nothing, and a kernel for another maker's GPU has no cubin.
     """
@@ -83,7 +83,7 @@ def registers_and_stack(cubin: bytes) -> tuple[int, int]:
     """Return registers per thread and bytes of stack per thread; Triton's kernels use the stack only for spills.
 
     Raises:
-        ToolError: cuobjdump is missing or does not report them.
+        ToolError: cuobjdump is missing, or does not report both figures.
     """
     printed = _run("cuobjdump", cubin, "-res-usage")
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", printed)}
@@ -145,7 +145,7 @@ def _run(tool: str, content: bytes, *options: str) -> str:
         try:
             done = run([path, *options, file.name], text=True)
         except OSError as error:
-            raise ToolError(f"{path} cannot be run ({error}); it should be part of Triton's wheel") from error
+            raise ToolError(f"{path} cannot be run ({error}); install Triton's wheel, which contains it") from error
     if done.returncode:
         raise ToolError(f"{tool} {' '.join(options)} failed: {(done.stderr or done.stdout).strip()}")
     printed: str = done.stdout

@@ -24,7 +24,7 @@ class Allocations:
         self._made: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def note(self, given: Any, result: Any) -> None:
-        """Record the storages of an operator's result that are not storages of its arguments."""
+        """Record what an operator allocated: the storages of ``result`` that its arguments ``given`` do not have."""
         known = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
         for tensor in _tensors(result):
             storage = tensor.untyped_storage()

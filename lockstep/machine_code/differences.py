@@ -20,12 +20,12 @@ class CodeChange:
 
     Attributes:
         kernel: name of the kernel; "" for a change of the host side or an unknown case.
-        kind: "kernel" (the machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (one
-            side cannot be traced, or neither has the case), "new" or "removed" (only one side has the case).
-        sentence: "registers 168 → 255, spills 0 → 512 B"; one line, without the kernel's name.
+        kind: "kernel" (the machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (a
+            tree cannot be traced, or neither has the case), "new" or "removed" (only one tree has the case).
+        sentence: what changed, without the kernel's name: "registers 168 → 255, spills 0 → 512 B".
         source: file and line of the kernel in head, or in base if head lacks it; "" for other kinds.
         cases: the affected cases.
-        before, after: the kernel on each side; None if a side lacks it.
+        before, after: the kernel in base and in head; None in a tree that does not launch the kernel.
     """
 
     kernel: str
@@ -45,8 +45,8 @@ def differences(
 ) -> tuple[CodeChange, ...]:
     """Return the changes from ``base`` to ``head``; empty if everything is proved to be the same.
 
-    Kernels are matched by name, in the order of their launches. Kernels that differ need ``machine`` on both sides so
-    that the sentence can give figures; ``lockstep.machine_code.compare`` ensures that.
+    Kernels are matched by name, in the order of their launches. Kernels that differ must be compiled in both trees, as
+    ``lockstep.machine_code.compare`` does: without ``machine``, a sentence cannot give figures.
 
     Args:
         base, head: the code of each case.
@@ -72,9 +72,9 @@ def differences(
 def differing(
     base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], *, whole: bool = False
 ) -> tuple[set[str], set[str]]:
-    """Return identities of the kernels, in base and in head, that must be compiled to find whether they differ.
+    """Return identities of the kernels of base and of head that must be compiled, because their identities differ.
 
-    With ``whole``, return all kernels of the cases that have such a kernel.
+    With ``whole``, return all kernels of each case that has such a kernel.
     """
     mine: set[str] = set()
     its: set[str] = set()
@@ -119,7 +119,7 @@ def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | Non
 def matched(
     base: Sequence[KernelCode], head: Sequence[KernelCode]
 ) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
-    """Return pairs of launches of the same kernel name; a pair that is launched repeatedly is returned once."""
+    """Pair kernels of the same name by launch order, each pair once; None where a tree launches fewer of that name."""
     pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
     for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
         mine, its = ([kernel for kernel in side if kernel.name == name] for side in (base, head))

@@ -1,4 +1,4 @@
-"""A stand-in for Triton's driver, which needs a GPU."""
+"""Replace Triton's driver, which needs a GPU, by an object that answers with a target's properties."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def untraceable_triton() -> str:
 
 
 class StandIn:
-    """Answers Triton's questions to its CUDA driver, which needs a GPU. The device number is the architecture."""
+    """Replaces Triton's CUDA driver, which needs a GPU, and answers with the properties of ``target``."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
 
     def get_current_target(self) -> Any:
-        """Return the target as Triton's class."""
+        """Return the target as Triton's class ``GPUTarget``."""
         return self.target.for_triton()
 
     def get_current_device(self) -> int:
-        """Return a number that differs by architecture: Triton stores compiled kernels by device number."""
+        """Return the architecture's number, because Triton stores compiled kernels by device number."""
         return self.target.arch
 
     def get_current_stream(self, device: int) -> int:
@@ -73,14 +73,14 @@ class StandIn:
 
 
 class _Properties(dict[str, int]):
-    """The device properties of Triton's driver (third_party/nvidia); clocks and bus are unknown without a GPU."""
+    """The properties of Triton's driver (third_party/nvidia). Reading an unknown one makes the trace untrusted."""
 
     def __missing__(self, name: str) -> int:
         Listener.doubt(f"asks Triton's driver for the device property {name}")
         raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an item as a dict does, but report a doubt if only the real driver has it."""
+        """Return an item as ``dict.get`` does; make the trace untrusted if the item is known only with a GPU."""
         if name in ("sm_clock_rate", "mem_clock_rate", "mem_bus_width"):
             Listener.doubt(f"asks Triton's driver for the device property {name}")
         return super().get(name, default)

@@ -12,10 +12,10 @@ _OPERATOR = re.compile(r"\w+\.\w+\.\w+\(")
 
 
 def exact_quantities(code: CaseCode) -> dict[str, int]:
-    """Return the known quantities of ``lockstep.record.quantity.EXACT``; none if the trace may lack steps.
+    """Return the exact quantities of a call (``lockstep.record.quantity.EXACT``) by name, such as launches, registers.
 
-    An autotuned call has no exact quantities, because only a GPU shows which configuration runs. A variant that refuses
-    the case has none either. Quantities of machine code require a kernel, and every kernel of the call compiled.
+    There are none if the trace may lack steps, if the variant refuses the case, and for an autotuned call, because only
+    a GPU shows which configuration runs. Quantities of machine code require that all kernels of the call are compiled.
     """
     if code.memory is None or any(step.startswith("tunes ") for step in code.host):
         return {}

@@ -1,6 +1,7 @@
-"""Check what the code under test reads from modules that it finds by a string, at the moment when it reads it.
+"""Check, at run time, what the code under test reads from modules that it finds by a string.
 
-For the code under test, ``getattr``, ``hasattr`` and ``import_module`` are replaced by functions that check.
+The bytecode does not show such names. So ``getattr``, ``hasattr`` and ``import_module`` are replaced, for the code
+under test, by functions that check.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Judge:
 
     Args:
         own: top-level packages under test, and packages that they may call.
-        doubt: called with the reason if something must not be read.
+        doubt: receives the reason if a value that is read makes the trace untrusted.
     """
 
     def __init__(self, own: frozenset[str], doubt: Callable[[str], None]) -> None:
@@ -32,13 +33,11 @@ class Judge:
         self._doubt = doubt
 
     def is_judged(self, module: Any) -> bool:
-        """Return whether attributes of a module are checked."""
+        """Return whether reads from a module are checked: it is neither in ``own`` nor known to be pure."""
         return isinstance(module, ModuleType) and top(module.__name__) not in self._own and module.__name__ not in PURE
 
     def taken(self, module: ModuleType, name: str, value: Any) -> Any:
-        """Check a value that is read from a module; return the value, or for a module a ``Reached`` that replaces
-        it.
-        """
+        """Check a value that is read from a module; return the value, or a ``Reached`` that replaces a module."""
         if self.is_judged(value):
             return value if isinstance(value, Reached) else Reached(value, self)
         if name == "__dict__":
@@ -61,7 +60,7 @@ class Judge:
         return {**vars(builtins), "getattr": getattr_, "hasattr": hasattr_}
 
     def watch_imports(self, asks: Callable[[FrameType], bool]) -> None:
-        """Replace ``importlib.import_module``; ``asks`` returns whether a frame is code under test."""
+        """Make ``importlib.import_module`` return a ``Reached`` to callers in the code under test (``asks``)."""
 
         def import_module(name: str, package: str | None = None) -> ModuleType:
             module = _IMPORT(name, package)

@@ -2,8 +2,8 @@
 
 Traces, observations and the gate's check on a GPU all replace Triton's ``JITFunction.run``. Code that tests whether
 this function was replaced, or that takes Triton's launcher from a compiled kernel, may behave differently when the
-function is not replaced. A trace does not show that behaviour, so the sources of such code are an input of each trace
-of the family.
+function is not replaced. A trace does not show that behaviour. So two traces count as the same only if the sources of
+such code are the same too.
 """
 
 from __future__ import annotations

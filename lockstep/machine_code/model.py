@@ -129,9 +129,7 @@ class CaseCode:
         return _digest("\n".join([*(kernel.fingerprint for kernel in self.kernels), *self.host]))
 
     def same_as(self, other: CaseCode) -> bool:
-        """Return whether both cases are proved to do the same: every kernel and every step of the host side is the
-        same.
-        """
+        """Return whether both cases are proved to do the same: same kernels and same steps of the host side."""
         return (
             not self.unknown
             and not other.unknown

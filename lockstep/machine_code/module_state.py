@@ -13,7 +13,7 @@ from lockstep.machine_code.purity import top
 
 
 class ModuleState:
-    """Finds modules whose state changed during a case in which they asked a question.
+    """Finds modules under test whose variables changed in a case that asked a question about the machine.
 
     Args:
         packages: top-level packages under test.
@@ -28,18 +28,16 @@ class ModuleState:
         self.spoilt: dict[str, str] = {}
 
     def begin_case(self) -> None:
-        """Forget the recorded state of modules. The state when a case begins is what the calls of the case may
-        change.
-        """
+        """Forget the recorded state of modules, so that the first call of the next case records it anew."""
         self._before = None
 
     def begin_call(self) -> None:
-        """Record the state of modules at the first call of a case."""
+        """Record the state of modules before the first call of a case; do nothing before its later calls."""
         if self._before is None:
             self._before = self._held()
 
     def asked(self, reason: str) -> None:
-        """Note the modules whose state changed since the last call of this method: they may have stored an answer.
+        """Note the modules whose state changed since it was last recorded: they may have stored an answer.
 
         Args:
             reason: what the code under test asked; the reason to distrust these modules begins with it.
@@ -58,7 +56,7 @@ class ModuleState:
 
 
 def _content(value: Any) -> Any:
-    """Return the size of a value and the identities of its members."""
+    """Return the size of a value and the identities of its members, which show whether the value changed."""
     if isinstance(value, dict):
         return len(value), [id(part) for part in value.values()]
     if isinstance(value, list | set):

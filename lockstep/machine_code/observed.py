@@ -20,7 +20,7 @@ class Observer:
     """Records what each case launches, and returns it as the ``code`` of a record.
 
     Args:
-        known: code of this tree's cases that was found without a GPU.
+        known: the cases' code as traced and compiled without a GPU; adds instruction counts and the host side.
     """
 
     def __init__(self, known: Mapping[CaseKey, CaseCode] | None = None) -> None:
@@ -55,7 +55,7 @@ class Observer:
             self._launched[key] = launched
 
     def code(self, key: CaseKey) -> Code | None:
-        """Return what ran for a watched case; None if nothing is known about it."""
+        """Return the kernels and the host side that ran in a watched case; None if neither is known."""
         if key not in self._launched:
             return None
         kernels = list(dict.fromkeys(kernel for one in self._launched[key] if (kernel := self._kernel(one))))
@@ -73,7 +73,7 @@ class Observer:
         return self._kernels[identity]
 
     def _read(self, compiled: Any) -> Kernel | None:
-        """Return the record of a compiled kernel; None if it cannot be read (interpreted, or of another GPU)."""
+        """Return the record of a compiled kernel; None if it has no cubin (interpreted, or for another maker's GPU)."""
         loaded = loaded_fingerprint(compiled)
         if not loaded:
             return None

@@ -10,7 +10,7 @@ from typing import Any
 
 #: Modules that access files and folders; such access is allowed inside the packages.
 FILES = frozenset({"pathlib", "posixpath", "genericpath", "glob", "os", "pkgutil", "shutil"})
-#: Functions of these modules that use only names.
+#: Functions of these modules that only handle path names and access no file.
 _OF_NAMES = frozenset(
     {
         *("join", "dirname", "basename", "split", "splitext", "normpath", "isabs", "commonprefix", "normcase"),
@@ -26,11 +26,11 @@ _OF_NAMES = frozenset(
 
 
 class TreeFiles:
-    """The files of the packages under test.
+    """Decides whether functions and paths belong to the packages under test.
 
     Args:
         root: folder that holds the packages.
-        packages: top-level packages. Other files of the folder are not compared.
+        packages: names of the top-level packages. Other files in ``root`` do not belong to the packages.
     """
 
     def __init__(self, root: Path, packages: Iterable[str]) -> None:
@@ -56,13 +56,13 @@ class TreeFiles:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def holds(self, path: Any) -> bool:
-        """Return whether a path leads to a file or folder of the packages; False for a relative path, which may not."""
+        """Return whether an absolute path leads to a file or folder of the packages; False for a relative path."""
         text = os.fsdecode(path) if isinstance(path, bytes | str | os.PathLike) else ""
         real = os.path.realpath(text) if text.startswith(os.sep) else ""
         return real.startswith(self._places) or f"{real}{os.sep}" in self._places
 
     def allows(self, frame: FrameType) -> bool:
-        """Return whether a call of a file function uses only names, or files of the packages."""
+        """Return whether a call of a function in ``FILES`` only handles path names, or accesses only the packages."""
         if frame.f_code.co_name in _OF_NAMES:
             return True
         for name in ("self", "path", "filename", "p", "f", "s", "top"):

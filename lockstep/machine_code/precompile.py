@@ -1,8 +1,8 @@
 """Compile a commit's kernels in parallel before anything is measured.
 
-A Triton kernel takes 0.2 to 3.5 s to compile. One after another in the measuring process, that would take longer than
-measuring. They are compiled as in ``lockstep code``, on tensors without content: Triton's disk cache then has the
-kernels for the worker, and Lockstep's cache has the facts for the records.
+A Triton kernel takes 0.2 to 3.5 s to compile. Compiling all kernels in the measuring process, one after another, would
+take longer than measuring. They are compiled as in ``lockstep code``, on tensors without content: Triton's disk cache
+then has the kernels for the worker, and Lockstep's cache has the facts for the records.
 
 A variant that cannot be compiled this way, because it reads its data on the host, compiles at first use.
 """
@@ -28,9 +28,10 @@ MOST_PROCESSES = 12
 def precompile(
     benchmark_dir: Path, checkout: Path, packages: Sequence[str], host: Mapping[str, str], timeout: float = 300.0
 ) -> bool:
-    """Compile for the GPU of ``host`` (``host_facts``); return False if the same sources were compiled before.
+    """Compile a checkout's kernels for the GPU in ``host`` (facts from ``host_facts``).
 
-    A process that takes longer than ``timeout`` seconds is ended: the worker compiles the remaining kernels.
+    Return False, without compiling, if the same sources were compiled before. Compiling ends after ``timeout`` seconds;
+    the measuring worker then compiles the remaining kernels when it first launches them.
     """
     target = Target.of_host(host)
     done = _stamp(checkout, packages, target)

@@ -148,12 +148,12 @@ def allowed(module: str, name: str) -> bool:
 
 
 def is_foreign(package: str) -> bool:
-    """Return whether a top-level package is neither in the standard library nor in ``KNOWN``."""
+    """Return whether a package is neither in the standard library nor in ``KNOWN``; its functions are then checked."""
     return bool(package) and package not in sys.stdlib_module_names and package not in KNOWN
 
 
 def may_be_held(value: Any, own: frozenset[str]) -> bool:
-    """Return whether code may refer to a module, a type or an object at all."""
+    """Return whether code may refer to a module, a type or an object; what it reads or calls of it is checked later."""
     if isinstance(value, ModuleType):
         name = value.__name__
         return top(name) in own | {"torch", "triton", "numpy", "lockstep"} or name in PURE or name in HOLDERS
@@ -163,7 +163,7 @@ def may_be_held(value: Any, own: frozenset[str]) -> bool:
 
 
 def refused_call(function: Any) -> str:
-    """Return why a function written in C must not be called, or ""."""
+    """Return why calling a function written in C makes the trace of a case untrusted; "" if it does not."""
     name = str(getattr(function, "__name__", function))
     holder = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None)
@@ -181,15 +181,15 @@ def refused_call(function: Any) -> str:
 
 
 def refused_scope(scope: Mapping[str, Any], own: frozenset[str]) -> str:
-    """Return why code must not look up names at run time, or "": it could reach a module that asks the machine."""
+    """Return why a look-up of names at run time, as by ``globals``, may reach a refused module of ``scope``, or ""."""
     for name, value in scope.items():
         if isinstance(value, ModuleType) and not may_be_held(value, own):
-            return f"looks names up at run time, where {name} is one"
+            return f"looks names up at run time and could so reach the module {name}"
     return ""
 
 
 def spell(value: Any, name: str) -> str:
-    """Return a description of a value that must not be used, with its type."""
+    """Return a description of a refused value for a message: its name and type, or the name of a module."""
     if isinstance(value, ModuleType):
         return f"the module {value.__name__}"
     kind = value if isinstance(value, type) else type(value)

@@ -16,7 +16,7 @@ class QuantityChange:
 
     Attributes:
         quantity: name of the quantity, see ``lockstep.record.quantity``.
-        before, after: the values in both trees.
+        before, after: the values in base and in head.
         cases: cases with this change, all of one suite and variant.
     """
 
@@ -37,7 +37,7 @@ class QuantityChange:
 
 
 def quantity_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[QuantityChange, ...]:
-    """Return the quantities that changed, those that became worse first; both sides must know a quantity.
+    """Return the exact quantities that are known in both trees and differ; those that became worse come first.
 
     Quantities of machine code are known only if every kernel of a case is compiled, see
     ``lockstep.machine_code.compare``.

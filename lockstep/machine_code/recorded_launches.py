@@ -32,7 +32,7 @@ class Request:
     target: Target
 
     def __getattr__(self, name: str) -> Any:
-        """Report a doubt: attributes of a compiled kernel are not known without compiling."""
+        """Make the trace untrusted: attributes of a compiled kernel are not known without compiling."""
         Listener.doubt(f"asks a compiled kernel for {name}")
         raise AttributeError(name)
 
@@ -106,7 +106,7 @@ def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _doubted(name: str) -> property:
-    """Return a property that reports a doubt when read: its value is not known without a GPU."""
+    """Return a property that makes the trace untrusted if code outside Triton reads it: only a GPU finds its value."""
 
     def read(self: Any) -> Any:
         if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "triton":

@@ -108,9 +108,7 @@ def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
 
 
 def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
-    """Return the names of the cases: "linear triton at M=512,K=4096,N=2048 and 3 more"; omit ``suite`` from the
-    names.
-    """
+    """Return a text that names cases, without the name ``suite``: "linear triton at M=512,K=4096,N=2048 and 3 more"."""
     variants = ", ".join(
         dict.fromkeys(key.variant if key.suite == suite else f"{key.suite} {key.variant}" for key in keys)
     )

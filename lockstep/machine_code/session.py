@@ -1,4 +1,4 @@
-"""Start and control ``lockstep.machine_code.worker``: trace and compile one tree, skipping variants that kill it."""
+"""Trace and compile one tree in a worker process (``lockstep.machine_code.worker``), and skip variants that kill it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Session:
     def trace(
         self, suites: Iterable[str], target: Target, cases: Mapping[str, Sequence[str]] | None = None
     ) -> dict[CaseKey, CaseCode]:
-        """Return the code of these suites' cases, or of those that ``cases`` names, with no kernel compiled.
+        """Return the code of these suites' cases, or only of those listed in ``cases``, with no kernel compiled.
 
         Raises:
             TracingFailed: the worker does not start.
@@ -130,7 +130,7 @@ class Session:
             }
 
     def trace_case(self, suite: str, case: str, target: Target) -> dict[CaseKey, CaseCode]:
-        """Return the code of all variants at one case, as ``trace`` does. A process traces a case once.
+        """Return the code of all variants at one case, as ``trace`` does. Later calls for it return the stored result.
 
         Args:
             suite, case: the suite, and the label of the case.
@@ -151,7 +151,7 @@ class Session:
 
         Args:
             identities: identities of kernels that these suites launch.
-            suites: suites to trace first, unless this process has traced them.
+            suites: suites that the worker process traces first, unless it has traced them before.
             target: the target to compile for.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Answer the code under test's questions about its GPU with the target's properties, or report a doubt.
+"""Answer what the code under test asks torch about its GPU with the properties of the target.
 
 ``torch.cuda`` answers from the target's table. A question that the table cannot answer is passed to torch: ``watch``
 records it, and the case is unknown. Tensors answer for themselves (``lockstep.machine_code.simulated_tensors``).
@@ -19,7 +19,7 @@ from lockstep.machine_code.trace_listener import Listener
 
 
 class Properties:
-    """Replaces the result of ``torch.cuda.get_device_properties``; a property that the table lacks reports a doubt."""
+    """Replaces the result of ``get_device_properties``. Reading an unknown property makes the trace untrusted."""
 
     def __init__(self, target: Target) -> None:
         self.__dict__.update(target.properties())
@@ -103,14 +103,14 @@ def _spare_compiler() -> None:
 
 
 def _uncompiled(model: Any = None, **options: Any) -> Any:
-    """Replace ``torch.compile``: the function that it returns runs uncompiled and reports a doubt."""
+    """Replace ``torch.compile``: the function that it returns runs uncompiled and makes the trace untrusted."""
     if model is None:
         return lambda function: _uncompiled(function, **options)
     if not callable(model):
         raise TypeError("torch.compile takes a function or a module")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        Listener.doubt("runs what torch.compile makes of it, which is not traced")
+        Listener.doubt("calls a function made by torch.compile, whose kernels are not traced")
         return model(*args, **kwargs)
 
     return run

@@ -1,10 +1,10 @@
-"""Make tensors answer the code under test as if they were on the target, or report a doubt.
+"""Make tensors answer the code under test as if they were on the target.
 
 Tensors are on "meta" and have no content. To the code under test they are on the target: ``device`` is ``cuda:0``,
 ``is_cuda`` is true, and what is created on "cuda" is created on "meta". Torch's own code gets the true answers.
 
-Attributes and methods written in C leave no trace that ``watch`` could see. So a doubt is reported for those that are
-neither operators of torch nor known to answer equally on "meta" and on a GPU.
+``watch`` cannot see the use of attributes and methods written in C. So this module makes a trace untrusted if the code
+uses one that is neither an operator of torch nor known to answer equally on "meta" and on a GPU.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Address(int):
 
     def _compared(self, other: int, operation: Callable[[int, int], Any]) -> Any:
         if _outsider(3):
-            Listener.doubt("asks how far apart tensors lie, or which comes first")
+            Listener.doubt("compares or subtracts addresses of tensors, which differ on a GPU")
         return operation(int(self), int(other))
 
 
@@ -167,7 +167,7 @@ def _place() -> None:
 
     def on_meta(self: Any) -> bool:
         if is_meta(self) and _outsider():
-            Listener.doubt("asks whether a tensor is on meta, where none is on a GPU")
+            Listener.doubt("asks whether a tensor is on meta, which is false on a GPU")
             return False
         return bool(is_meta(self))
 
@@ -181,7 +181,7 @@ def _place() -> None:
 
     def type_(self: Any, dtype: Any = None, *arguments: Any, **options: Any) -> Any:
         if not isinstance(dtype, torch.dtype) and _outsider():
-            Listener.doubt("asks for the type of a tensor by name, which names its device")
+            Listener.doubt("asks a tensor for the name of its type, which contains its device")
         return cast(self, dtype, *arguments, **options)
 
     tensor.device, tensor.is_cuda, tensor.is_meta = property(where), property(on_cuda), property(on_meta)

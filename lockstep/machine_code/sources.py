@@ -1,4 +1,4 @@
-"""Find the files that a module depends on, by reading its imports: if none of them differs, its code is the same.
+"""Find the files that a module depends on: if none of them differs between two trees, the module does the same.
 
 Imports are followed wherever they are, also inside functions, and so are texts and attributes that name a module. If a
 module composes a name at run time, it depends on all packages. Files of the packages that are not Python always count,
@@ -55,12 +55,13 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
     return found
 
 
-#: Entry for files outside the packages, which code may read; it differs between any two trees.
+#: ``closure`` adds an entry of this name, with the tree's folder as content, if code may read files outside the
+#: packages: any two trees then differ.
 OUTSIDE = "files outside the packages"
 
 
 def same_code(base: dict[str, bytes], head: dict[str, bytes]) -> bool:
-    """Return whether two closures differ at most in comments, layout and docstrings, unless code reads these."""
+    """Return whether results of ``closure`` differ at most in comments, layout and docstrings that no code reads."""
     if base == head:
         return True
     return (

@@ -1,4 +1,4 @@
-"""Find the files that a suite's variants depend on: those of its definition (today's files), and those of a tree.
+"""Find the files that a suite's variants depend on: current files of the suite's definition, and files of a tree.
 
 A suite's own variants import the packages under test when they are called. Modules that the definition's text may
 import are followed into the tree.
@@ -24,13 +24,13 @@ def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...
 
     Args:
         suite: the suite.
-        packages: packages under test; they are not followed.
+        packages: packages under test, which are not part of the definition.
     """
     return _definition(suite, packages)[0]
 
 
 def definition_files(suite: Suite, packages: Sequence[str]) -> dict[str, bytes]:
-    """Return the project's files, by path, that a suite's definition depends on; none of them is under test."""
+    """Return the project's files, by path, that a suite's definition depends on, without the packages under test."""
     return _definition(suite, packages)[1]
 
 
@@ -49,8 +49,8 @@ def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, b
 def own_variants_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, bytes]:
     """Return the files of a tree, by path, that a suite's own variants may import.
 
-    If an import names a module that the tree lacks, the sources do not show what would run. Its entry is then unique to
-    this tree, so that no two trees compare as equal. Arguments are those of ``tree_files``.
+    If an import names a module that the tree lacks, the sources do not show what would run. An entry that is unique to
+    this tree is then added, so that no two trees compare as equal. Arguments are those of ``tree_files``.
     """
     definition = definition_files(suite, packages)
     names: set[str] = set()

@@ -60,8 +60,8 @@ class Facts:
         imports: dotted names that may be modules.
         any_import: whether the module composes a module's name at run time.
         placed: whether the module finds the paths of its files.
-        climbs: maximum number of folders that its paths lead up, added together.
-        changes_path: whether it uses ``sys.path``.
+        climbs: maximum number of folders that the module's paths lead up (``..``, ``parent``), added together.
+        changes_path: whether the module uses ``sys.path``, so that imports may come from other folders.
         reads_text: whether it may read the text of a module, including comments and docstrings.
         opens: whether it may open a file.
         names_files: whether one of its texts may be the name of a file, relative to the working folder.
@@ -79,12 +79,12 @@ class Facts:
 
 @functools.lru_cache(maxsize=8192)
 def facts(text: bytes, module: str, is_package: bool) -> Facts:
-    """Read the facts of a module.
+    """Return what the text of a module shows: its imports, and the files that it may read.
 
     Args:
         text: content of the file.
-        module: dotted name.
-        is_package: whether it is the ``__init__`` of a package; its relative imports then start at the package.
+        module: dotted name of the module.
+        is_package: whether the file is a package's ``__init__``; relative imports then start at the package.
 
     Returns:
         The facts; empty for a text that is not Python, because it cannot be imported.

@@ -164,8 +164,8 @@ class Target:
         arch = int(match[1]) if match else 0
         if match is None or arch not in LIMITS:
             raise TargetError(
-                f"{text!r} is not a target; there is {', '.join(f'sm_{known}' for known in LIMITS)}; "
-                "with another number of multiprocessors, sm_90:114"
+                f"{text!r} is not a target; give one of {', '.join(f'sm_{known}' for known in LIMITS)}; "
+                "for another number of multiprocessors, append it: sm_90:114"
             )
         return cls(arch, int(match[2]) if match[2] else PROCESSORS[arch])
 

@@ -1,8 +1,8 @@
-"""Record what tensors hold, if that decides what a kernel does: indices, loop bounds, tables.
+"""Identify the content of tensors, such as indices, loop bounds and tables: it may decide what a kernel does.
 
 A tensor on the CPU is identified by its bytes. A tensor on "meta" has no bytes, so it is identified by the operators
-that made it, unless a trace already shows them as steps. A trace does not while a module is imported, nor in the first
-call, which fills what the code stores.
+that made it, unless a trace already shows these operators as steps. A trace has no steps for the import of modules and
+for the first call of a variant.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class KernelChange:
 
     Attributes:
         before, after: the kernel from the base's and from the head's compiler.
-        cases: the cases that launch it.
+        cases: the cases that launch the kernel.
     """
 
     before: KernelCode
@@ -34,7 +34,7 @@ class KernelChange:
 
     @property
     def steps(self) -> dict[str, Step]:
-        """Return the values before and after of each of ``FIGURES`` that differs; empty if a side is not compiled."""
+        """Return, for each of ``FIGURES`` that differs, both values; empty if the kernel is not compiled by both."""
         if self.before.machine is None or self.after.machine is None:
             return {}
         old, new = _figures(self.before.machine), _figures(self.after.machine)
@@ -42,12 +42,12 @@ class KernelChange:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Return the figures that grew."""
+        """Return the names of the figures that grew: fewer registers, spills, bytes and instructions are better."""
         return tuple(name for name, (old, new) in self.steps.items() if new > old)
 
     @property
     def better(self) -> tuple[str, ...]:
-        """Return the figures that shrank."""
+        """Return the names of the figures that shrank: fewer registers, spills, bytes and instructions are better."""
         return tuple(name for name, (old, new) in self.steps.items() if new < old)
 
     @property
@@ -75,7 +75,7 @@ class KernelChange:
 
 
 def kernel_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[KernelChange, ...]:
-    """Return a row for each kernel of the cases that both sides know, by verdict, then by the size of the change.
+    """Return the change of each kernel of cases with trusted traces in base and head, the most severe verdict first.
 
     Specialisations of a function have separate rows, unless both compilers make the same code of them.
     """

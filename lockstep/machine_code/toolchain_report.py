@@ -21,8 +21,7 @@ _HEADINGS = {
 
 
 def toolchain_lines(comparison: Comparison, base: str, head: str, ref: str) -> Iterator[str]:
-    """Yield how the compilers differ, the number of kernels by verdict, a line for each kernel, and the rest of the
-    report.
+    """Yield the report: how the compilers differ, kernels by verdict, changed kernels, and other differences.
 
     Args:
         comparison: comparison of one tree under two toolchains.

@@ -133,7 +133,7 @@ def _allowed_of_the_module(name: str) -> bool:
 
 
 def refused_call_of_torch(module: str, name: str, holder: Any) -> str:
-    """Return why a function of torch that is written in C must not be called, or "".
+    """Return why calling a function of torch that is written in C makes a trace untrusted; "" if it does not.
 
     Args:
         module: module that contains the function.

@@ -1,6 +1,6 @@
 """Trace the host side of a kernel, step by step, on tensors that have a shape but no content.
 
-A variant is called on meta tensors. Launches are recorded (``driver_stand_in``), and calls of torch pass through a
+A variant is called on meta tensors. Launches are recorded (``recorded_launches``), and calls of torch pass through a
 dispatch mode. Views and allocations are not steps: they cost nothing on the device, and their effect shows in the
 arguments. Memory is finite, so the end of a trace states how many gigabytes were allocated.
 
@@ -69,7 +69,7 @@ class Trace:
         requests: requests to compile for the launches among the steps, in order.
         unknown: why the trace cannot be trusted, or "".
         complete: whether an untrusted trace still has the steps of a GPU; see ``is_setting``.
-        muted: whether launches are ignored.
+        muted: whether what happens is not added to the steps, as during the first of two calls.
         allocated: bytes allocated by the code under test itself.
         memory: device memory of the call; ``None`` until the call has ended, and for an incomplete trace.
     """
@@ -101,7 +101,7 @@ class Trace:
         self.complete = self.complete and is_setting(reason)
 
     def launch(self, launch: Launch) -> None:
-        """Record a launch."""
+        """Add a launch to the steps; while ``muted``, store it for ``end``."""
         if self.muted:
             self._first.append(launch)
         else:
@@ -137,7 +137,7 @@ class Trace:
         self.steps.append(f"{name}({', '.join(given)}) → {self.spell(result)}")
 
     def make(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Record what made the tensors of a torch call that is not a step."""
+        """Record which operator made tensors in a call that is not a step, because kernels may read their content."""
         new = [one for one in _tensors(result) if one.untyped_storage()._cdata not in self._numbers]
         if new:
             alone = Trace(contents=True)

@@ -1,4 +1,7 @@
-"""Forward what the code under test does while a case is traced: doubts, steps, and questions for tensor addresses."""
+"""Forward what the code under test does to the trace of the current case.
+
+What is forwarded: doubts (reasons not to trust the trace), steps of the host side, and questions for tensor addresses.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ TRANSPARENT: set[CodeType] = set()
 
 
 class Listener:
-    """The functions that now receive doubts, steps and requests for addresses."""
+    """The functions that now receive reasons to distrust the trace, its steps, and requests for tensor addresses."""
 
     doubt: Callable[[str], None] = staticmethod(lambda reason: None)
     step: Callable[[str], None] = staticmethod(lambda step: None)
@@ -28,7 +31,9 @@ class Listener:
 def heard_by(
     doubt: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int]
 ) -> Iterator[None]:
-    """Set the functions that receive doubts and steps and that assign addresses to tensors, for the block."""
+    """Within the block, pass reasons to distrust the trace to ``doubt``, steps to ``step``, tensors without address to
+    ``place``.
+    """
     former = Listener.doubt, Listener.step, Listener.place
     Listener.doubt, Listener.step, Listener.place = doubt, step, place
     try:
@@ -39,7 +44,7 @@ def heard_by(
 
 @contextlib.contextmanager
 def doubted_by(doubt: Callable[[str], None]) -> Iterator[None]:
-    """Set the function that receives doubts, for the block; the functions for steps and addresses stay the same."""
+    """Within the block, pass reasons to distrust the trace to ``doubt``. Receivers of steps and addresses stay."""
     former, Listener.doubt = Listener.doubt, doubt
     try:
         yield

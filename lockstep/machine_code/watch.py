@@ -1,9 +1,9 @@
 """Watch the code under test: record every question that it asks about the machine, while it is imported and called.
 
 The watch is a profiling function of the thread (``sys.setprofile``) and an audit hook of the process. It checks each
-function of the code under test once for what it mentions (``bytecode_mentions.refused_mentions``). It checks each call
-of a Python or C function by the function, and each file, process, socket and foreign library by its audit event. The
-backward pass of an autograd function runs in the same thread: torch runs that of "meta" tensors in the caller's thread.
+function of the code under test once for what it mentions (``bytecode_mentions.refused_mentions``). It checks the called
+function at each call, and each use of a file, process, socket or foreign library by its audit event. It sees the
+backward pass of autograd functions too, because torch runs that of "meta" tensors in the caller's thread.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Watch:
 
     Args:
         packages: top-level packages under test.
-        trusted: further packages that they may call.
+        trusted: further packages that the packages under test may call.
         root: folder of the tree; its files are compared, so reading them is allowed.
 
     Attributes:
-        loading: reasons to distrust imported modules, by the file of the module that was running.
+        loading: for the file of each module that asked about the machine while it was imported, what it asked.
         environment: values of the variables that were read, by name.
     """
 
@@ -88,12 +88,12 @@ class Watch:
             self._doubt(reason)
 
     def begin_case(self) -> None:
-        """Start a new case."""
+        """Start a new case: a module that asks in this case is compared with its state before the case."""
         self._state.begin_case()
 
     @contextlib.contextmanager
     def calls(self, doubt: Callable[[str], None]) -> Iterator[None]:
-        """Call ``doubt`` within the block with each reason why what runs cannot be trusted."""
+        """Watch calls of the code under test within the block; pass each reason to distrust the trace to ``doubt``."""
         self._forget()
         before, self._doubt = self._doubt, doubt
         self._state.begin_call()
@@ -114,7 +114,7 @@ class Watch:
 
     @contextlib.contextmanager
     def loads(self) -> Iterator[None]:
-        """Watch imports of modules under test within the block; their reasons go into ``loading``."""
+        """Watch imports of modules under test within the block; reasons to distrust a module go into ``loading``."""
         self._forget()
         before, self._doubt = self._doubt, self._doubt_loading
         with doubted_by(self._doubt_loading), _profiled(self._event):
@@ -205,7 +205,7 @@ class Watch:
     def _read_environment(self, name: Any) -> None:
         assert self._doubt is not None
         if not isinstance(name, str) or name in OURS:
-            self._doubt(f"reads the environment variable {name}, which is another one here")
+            self._doubt(f"reads the environment variable {name}, which has another value in a measuring process")
             return
         answers = vars(os.environ)["_data"]  # the watch would see a read of os.environ itself
         raw = answers.get(os.fsencode(name))
@@ -293,7 +293,7 @@ class Watch:
 
 
 def _failed(function: Any) -> str:
-    """Return why the failure of a C function is a doubt: a function of torch may fail only without a GPU."""
+    """Return why a failed C function makes the trace untrusted: one of torch may fail for lack of a GPU. Else ""."""
     holder = getattr(function, "__self__", None)
     homes = (getattr(function, "__module__", None), getattr(type(holder), "__module__", None))
     if any(top(str(home)) == "torch" for home in homes):

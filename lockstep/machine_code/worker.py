@@ -158,7 +158,7 @@ class Tracer:
             answer_as(Target.spelled(target))
             self._answering = target
         if self._answering != target:
-            raise ValueError("one process answers for one target, because modules store the answers")
+            raise ValueError("this process traces for another target already, and modules may have stored its answers")
 
     def _suite(
         self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None
@@ -197,7 +197,7 @@ class Tracer:
                 yield suite.name, variant, case.label, found
 
     def _doubt_of_loading(self, suite: Suite) -> str:
-        """Return why what a suite's modules asked during their import cannot be trusted, or ""."""
+        """Return a reason to distrust all traces of a suite: what its modules asked during their import. Else ""."""
         if not self._watch.loading:
             return ""
         files = tree_files(self._tree, self._packages, suite)

@@ -703,7 +703,7 @@ def test_a_target_of_the_configuration_is_refused_with_its_key(project):
         (("diff", "nosuch"), "has no commit 'nosuch'"),
         (("diff", "HEAD", "--target", "hopper"), "'hopper' is not a target"),
         (("diff", "HEAD", "--target", "sm_91"), "'sm_91' is not a target"),
-        (("show", "--target", "sm90"), "'sm90' is not a target; there is sm_80"),
+        (("show", "--target", "sm90"), "'sm90' is not a target; give one of sm_80"),
         (("show", "--family", "prodct"), "did you mean product?"),
         (("show", "--family", "product", "--variant", "plian"), "did you mean plain?"),
         (("show", "--family", "product", "--case", "M=5"), "M=5"),

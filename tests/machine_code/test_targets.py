@@ -25,7 +25,7 @@ def test_a_target_is_read(text, target):
     "text", ["", "hopper", "sm_9", "sm_70", "sm_90:0", "sm_90:", "gfx942", "sm_91", "sm_999", "sm_099", "sm90", "90"]
 )
 def test_a_text_that_is_not_a_target_is_refused(text):
-    with pytest.raises(TargetError, match=f"'{text}' is not a target; there is sm_80, sm_86, .*sm_121"):
+    with pytest.raises(TargetError, match=f"'{text}' is not a target; give one of sm_80, sm_86, .*sm_121"):
         Target.parse(text)
 
 
