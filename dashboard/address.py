@@ -12,9 +12,10 @@ _MOST = 50
 
 @dataclass(frozen=True)
 class FamilyAddress:
-    """A family page: machine, suite and the choices on the page (empty: the page's default).
+    """The address of a family page: machine, suite and the reader's choices. An empty choice is the page's default.
 
-    ``zoom`` is the zoom of the page's trends: first and last commit shown, as ordinals with fractions; () for all.
+    ``zoom`` is the visible range of the trends, from and to a position on the commit axis, where the machine's oldest
+    commit is at 0; () shows all commits.
     """
 
     machine: str
@@ -35,7 +36,7 @@ class FamilyAddress:
 
 
 def parse_family(path: str, search: str) -> FamilyAddress | None:
-    """Return the family page of an address; ``None`` if the address has another form."""
+    """Parse path and query of a family page; return ``None`` for the path of another page."""
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "family":
         return None
@@ -59,19 +60,20 @@ def asked(search: str, *keys: str) -> dict[str, str]:
 
 
 def link(path: str, **query: str) -> str:
-    """Return an address with the query's keys that have a value."""
+    """Return ``path`` with a query string of the keys whose value is not empty."""
     told = {key: value for key, value in query.items() if value}
     return f"{path}?{urlencode(told, quote_via=quote)}" if told else path
 
 
 @dataclass(frozen=True)
 class OverviewAddress:
-    """The overview page with its choices (empty: the page's default).
+    """The address of the overview page with the reader's choices. An empty choice is the page's default.
 
     Attributes:
-        since: "visit", "7d", "all" or a commit's full hash.
-        show: the content of the heatmap.
-        search: the search text of the table.
+        since: the commit with which the newest results are compared: "visit", "7d", "all" or a full hash, see
+            ``lockstep.compare.status.reference``.
+        show: the number in the cells of the heatmap, see ``heatmap.SHOWN``.
+        search: the words that a row of the table must contain.
     """
 
     machine: str = ""
@@ -96,12 +98,12 @@ def _series_link(address: SeriesAddress) -> str:
 
 @dataclass(frozen=True)
 class SeriesAddress:
-    """A series page: one row of the overview's table.
+    """The address of the page of one series, which is one row of the overview's table.
 
     Attributes:
-        machine, suite, variant, case, l2: the series.
+        machine, suite, variant, case, l2: identify the series.
         quantity: the quantity that the page shows; "" for the quantity that the detector follows.
-        zoom: first and last commit shown, as ordinals with fractions; () for all.
+        zoom: the visible range of commits, see ``FamilyAddress``.
     """
 
     machine: str
@@ -119,7 +121,7 @@ class SeriesAddress:
 
 @dataclass(frozen=True)
 class CommitAddress:
-    """A commit page. With ``machine`` "", the page shows the first machine that measured the commit."""
+    """The address of a commit page. With ``machine`` "", the page shows the first machine that measured the commit."""
 
     commit: str
     machine: str = ""
@@ -130,12 +132,12 @@ class CommitAddress:
 
 
 def parse_overview(search: str) -> OverviewAddress:
-    """Return the overview page of an address."""
+    """Parse the query of an overview page. A missing key stands for the page's default."""
     return OverviewAddress(**asked(search, "machine", "l2", "since", "show", "search"))
 
 
 def parse_series(path: str, search: str) -> SeriesAddress | None:
-    """Return the series page of an address; ``None`` if the address has another form."""
+    """Parse path and query of a series page; return ``None`` for the path of another page."""
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "series":
         return None
@@ -145,7 +147,7 @@ def parse_series(path: str, search: str) -> SeriesAddress | None:
 
 
 def parse_commit(path: str, search: str) -> CommitAddress | None:
-    """Return the commit page of an address; ``None`` if the address has another form."""
+    """Parse path and query of a commit page; return ``None`` for the path of another page."""
     parts = path.strip("/").split("/")
     if len(parts) != 2 or parts[0] != "commit":
         return None
@@ -153,7 +155,7 @@ def parse_commit(path: str, search: str) -> CommitAddress | None:
 
 
 def zoom_of(text: str) -> tuple[float, ...]:
-    """Parse ``-0.5,12`` into two numbers, the smaller first; () for any other text."""
+    """Parse a visible range of commits such as ``-0.5,12``; return () for text that is not two ascending numbers."""
     try:
         ends = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -162,7 +164,7 @@ def zoom_of(text: str) -> tuple[float, ...]:
 
 
 def zoom_text(zoom: tuple[float, ...]) -> str:
-    """Return the text of a zoom, which ``zoom_of`` parses."""
+    """Write a visible range of commits as text that ``zoom_of`` parses."""
     return ",".join(f"{end:g}" for end in zoom)
 
 
@@ -172,7 +174,7 @@ def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
 
 
 def _query(search: str) -> dict[str, list[str]]:
-    """Return keys and values of an address's query; {} for a query that the dashboard did not make."""
+    """Return keys and values of an address's query; {} for more fields than the dashboard ever writes."""
     try:
         return parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST)
     except ValueError:

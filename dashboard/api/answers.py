@@ -31,7 +31,7 @@ MOST_ALERTS = 100
 
 
 class NotFound(ValueError):
-    """The requested thing does not exist. The message names it."""
+    """A machine, commit, benchmark, alert or address in the request does not exist. The message says which one."""
 
 
 def machines(results: Results) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def series(results: Results, machine: str) -> Part:
 
 
 def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
-    """Return a benchmark's series over the commits; parameters filter them (``?variant=triton&case=M=8``)."""
+    """Return a benchmark's series and their values at each commit. ``?variant=triton&case=M=8`` selects series."""
     _known(results, machine)
     if benchmark not in results.benchmarks:
         raise NotFound(f"unknown benchmark {benchmark}: /api/v1/series/{machine} lists the benchmarks")
@@ -85,7 +85,7 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
 
 
 def points(results: Results, machine: str, commit: str) -> Part:
-    """Return everything measured at a commit, given by its full hash, the beginning of the hash, or ``latest``."""
+    """Return what a machine measured at a commit. ``commit`` is a full or shortened hash, or ``latest``."""
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     found, total = results.page(machine, _commit(results, machine, commit), start, most)
@@ -93,17 +93,20 @@ def points(results: Results, machine: str, commit: str) -> Part:
 
 
 def problems(results: Results) -> Part:
-    """Return the files and parts that could not be read: path, sentence, reason and weight."""
+    """Return the result files that could not be read or only in part, in the fields of ``problem_json``."""
     return part_of(results.problems, problem_json)
 
 
 def notes(results: Results) -> Part:
-    """Return the accepted differences from asv's format, in the form of ``problems``."""
+    """Return the files that were read although they differ from asv's format, in the fields of ``problem_json``."""
     return part_of(results.notes, problem_json)
 
 
 def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
-    """Compare ``?bm=MACHINE&bc=COMMIT&bv=VARIANT&hm=…&hc=…&hv=…&quantity=speedup|latency&suite=…&l2=…``."""
+    """Compare base (``?bm=MACHINE&bc=COMMIT&bv=VARIANT``) with head (``&hm=…&hc=…&hv=…``).
+
+    ``&quantity=speedup|latency``, ``&suite=…`` and ``&l2=…`` select what is compared.
+    """
     keys = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
     chosen = {key: request.args.get(key, "") for key in keys}
     base, head = (
@@ -180,7 +183,7 @@ def _point(results: Results, point: Point) -> dict[str, Any]:
 
 
 def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> float | None:
-    """Return the geometric mean over the cases at their newest commits; ``None`` without numbers."""
+    """Return the geometric mean of a variant's speedups, each case at its newest commit; ``None`` without numbers."""
     wanted = results.series(machine=machine, suite=suite, quantity="speedup", axes={"variant": variant})
     newest = [trend.value[np.isfinite(trend.value) & (trend.value > 0)][-1:] for trend in results.trends(wanted)]
     values = np.concatenate([np.empty(0), *newest])
@@ -193,7 +196,10 @@ def analysis_state(status: AnalysisStatus) -> str:
 
 
 def analysis_health(status: AnalysisStatus) -> dict[str, Any]:
-    """Return the state of the analysis for ``/healthz``. Pages work without an analysis, so the status stays 200."""
+    """Return the state of the analysis for ``/healthz``.
+
+    Pages work without an analysis, so a failing analysis makes the state "degraded" and the HTTP status stays 200.
+    """
     state = analysis_state(status)
     at = datetime.fromtimestamp(status.succeeded, UTC).isoformat(timespec="seconds") if status.succeeded else None
     analysis = {"state": state, "last_success": at, "failures": status.failures, "reason": status.reason}

@@ -25,15 +25,15 @@ class Health(Collector):
         self._service = service
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return no gauges: reading the results at start-up only for the names of the gauges would be slow."""
+        """Return no gauges. Without this method, the registry calls ``collect`` at start-up only to learn the names."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield all gauges."""
         results = self._store.current()
         names = {
-            "lockstep_machine_last_report_timestamp_seconds": "When the newest number of a machine was measured",
-            "lockstep_machine_commits": "Commits that a machine has results of",
+            "lockstep_machine_last_report_timestamp_seconds": "When a machine last measured, in seconds since 1970",
+            "lockstep_machine_commits": "Commits that a machine has measured",
             "lockstep_machine_series": "Series of a machine",
         }
         gauges = [GaugeMetricFamily(name, text, labels=["machine"]) for name, text in names.items()]
@@ -43,7 +43,7 @@ class Health(Collector):
             for gauge, value in zip(gauges, (measured, len(runs), results.count(machine)), strict=True):
                 gauge.add_metric([machine], value)
         yield from gauges
-        yield GaugeMetricFamily("lockstep_problems", "What could not be read", value=len(results.problems))
+        yield GaugeMetricFamily("lockstep_problems", "Result files not read in full", value=len(results.problems))
         if self._service is None:
             return
         alerts = GaugeMetricFamily("lockstep_alerts", "Alerts by state and topic", labels=["state", "topic"])
@@ -60,7 +60,7 @@ def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:
     numbers = {
         "failed": ("1 if the last analysis failed or was killed", float(status.failing)),
         "failures": ("Failed analyses since the last success", float(status.failures)),
-        "last_success_timestamp_seconds": ("When the last successful analysis ended, 0 never", status.succeeded),
+        "last_success_timestamp_seconds": ("End of the last successful analysis, 0 if none", status.succeeded),
         "stale": ("1 if no analysis has succeeded for two hours", float(status.stale())),
     }
     for name, (text, value) in numbers.items():

@@ -24,8 +24,8 @@ class Part:
     """A page of a list.
 
     Attributes:
-        items: the items in the form of JSON.
-        next: cursor of the next items; "" if there are none.
+        items: the items of this page, as JSON objects.
+        next: the cursor of the next page; "" on the last page.
     """
 
     items: list[dict[str, Any]]
@@ -33,13 +33,13 @@ class Part:
 
     @property
     def address(self) -> str:
-        """Address of the current request with the next cursor."""
+        """Address of the next page: the current request with the cursor ``next``."""
         others = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
         return f"{request.path}?{urlencode([*others, ('cursor', self.next)])}"
 
 
 def part_of(items: Sequence[T], as_json: Callable[[T], dict[str, Any]]) -> Part:
-    """Return the items that the query requests. The cursor is the index of the first item."""
+    """Return the page of ``items`` that the query requests. The cursor is the index of the page's first item."""
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     following = str(start + most) if start + most < len(items) else ""
@@ -47,7 +47,7 @@ def part_of(items: Sequence[T], as_json: Callable[[T], dict[str, Any]]) -> Part:
 
 
 def limit_and_cursor(usual: int) -> tuple[int, int | None]:
-    """Return limit and cursor of the query.
+    """Return the query's limit, by default ``usual``, and its cursor, ``None`` for the first page.
 
     Raises:
         WrongQuery: limit or cursor is not a number, or the limit is out of its range.

@@ -27,7 +27,7 @@ from lockstep.history.problem_tally import tally
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom
 
-#: Other servers fetch badges and feeds, and may cache them for this time.
+#: Servers that show badges and feeds on other sites may cache them for this time.
 _KEEP = "max-age=60"
 
 
@@ -36,9 +36,9 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
 
     Args:
         store: the store of the results.
-        service: the alerts; ``None`` if there are none.
-        limiter: the limiter of the server.
-        findings: the findings of the analysis.
+        service: the alerts; ``None`` if this server has no alert database.
+        limiter: limits the rate of requests.
+        findings: the changes that the analysis found, with the thresholds of comparisons.
     """
     api = Blueprint("api", __name__)
     limiter.limit(RATES["api"])(api)
@@ -73,9 +73,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
 
     @api.after_request
     def say_analysis(response: Response) -> Response:
-        """Add the state of the analysis to the headers: before the first analysis, an empty list of alerts means
-        nothing.
-        """
+        """State the analysis in a header: before the first analysis, an empty list of alerts says nothing."""
         if runner and request.path.startswith("/api/v1/alerts"):
             response.headers["Lockstep-Analysis"] = answers.analysis_state(runner.status)
         return response

@@ -15,7 +15,7 @@ from werkzeug.exceptions import BadRequest
 #: Path to which Dash's renderer sends the values of a page.
 PATH = "/_dash-update-component"
 
-_UNDECLARED = "The request's inputs, state or outputs are not those that this callback declares."
+_UNDECLARED = "The request's inputs, state or outputs are not those of this callback: load the page again."
 
 
 def add_checks(app: Dash) -> None:
@@ -28,12 +28,12 @@ def add_checks(app: Dash) -> None:
             except RecursionError:
                 body = None
             if not isinstance(body, dict):
-                raise BadRequest("A callback takes one JSON object.")
-            # Before the first page, Dash keeps its callbacks elsewhere.
+                raise BadRequest("The body of a callback request must be one JSON object.")
+            # Dash fills this map at the first page. Until then no request is refused as unknown.
             known = getattr(app, "callback_map", {})
             callback = known.get(body["output"]) if isinstance(body.get("output"), str) else None
             if callback is None and known:
-                raise BadRequest("There is no such callback.")
+                raise BadRequest("This server has no callback with these outputs: load the page again.")
             if callback is not None:
                 _check(body, callback)
 
@@ -41,7 +41,7 @@ def add_checks(app: Dash) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Return whether a JSON value has a type. Text must be encodable, which lone surrogates are not."""
+    """Return whether a JSON value has the type ``hint``. Text that cannot be encoded (lone surrogates) never fits."""
     kind, arguments = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return _encodable(value)
@@ -75,11 +75,11 @@ def _check(body: dict[str, Any], callback: Mapping[str, Any]) -> None:
     function = inspect.unwrap(callback["callback"])
     for (name, value), hint in zip(given, _hints(function), strict=False):
         if not fits(value, hint):
-            raise BadRequest(f"{name} takes another kind of value.")
+            raise BadRequest(f"The value of {name} has the wrong type.")
 
 
 def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """Return names and values of the inputs or states."""
+    """Return names and values of a request's ``kind``, "inputs" or "state", after a check against the declaration."""
     parts = body.get(kind, [])
     if not isinstance(parts, list) or len(parts) != len(wanted):
         raise BadRequest(_UNDECLARED)
@@ -93,7 +93,7 @@ def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]])
 
 @cache
 def _hints(function: Any) -> tuple[Any, ...]:
-    """Return the types of the positional parameters. The last type is repeated for ``*parts``."""
+    """Return the types of a callback's positional parameters. The type of ``*args`` is repeated 64 times."""
     hints = get_type_hints(function)
     found: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():

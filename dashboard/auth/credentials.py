@@ -21,7 +21,7 @@ _LONGEST_NAME = 80
 
 
 class AccessError(ValueError):
-    """An option or file for access is wrong. The message names it and says what to do."""
+    """An option or file that says who may sign in is wrong. The message names it and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Access:
         proxies: networks from which ``header`` is trusted; from other networks the header is ignored.
         header: the name of the header that holds the person's name.
         tokens: the name of each token's holder, by token.
-        hosts: accepted host names, () for any. They prevent DNS rebinding: another site's name could otherwise be made
-            to point here, and a page of that site could read with the reader's access.
+        hosts: host names for which the server answers, () for any. They prevent DNS rebinding: otherwise another site
+            could point its own name at this server, and its pages could read with the reader's access.
     """
 
     proxies: tuple[Network, ...] = ()
@@ -47,7 +47,7 @@ class Access:
         return bool(self.proxies or self.tokens)
 
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
-        """Return the name that a proxy states; "" without a trusted proxy.
+        """Return the person's name from the header; "" if the request does not come from a trusted proxy.
 
         Args:
             address: the address of the connection.
@@ -56,7 +56,7 @@ class Access:
         return headers.get(self.header, "").strip()[:_LONGEST_NAME] if self.is_proxy(address) else ""
 
     def is_proxy(self, address: str | None) -> bool:
-        """Return whether an address is one of the proxies."""
+        """Return whether an address lies in the networks of the trusted proxies."""
         try:
             asking = ipaddress.ip_address(address or "")
         except ValueError:
@@ -82,7 +82,7 @@ class Access:
         return found
 
     def holder(self, token: str) -> str:
-        """Return the name of the token's holder, "" for none. Wrong tokens take as long as right ones."""
+        """Return the name of the token's holder, "" for an unknown token. The duration does not reveal near misses."""
         given, found = token.encode(), ""
         for known, name in self.tokens.items():
             if hmac.compare_digest(known.encode(), given):
@@ -136,27 +136,30 @@ def add_access(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NETWORK",
-        help="trust the user header of requests from this address or network; may be given several times",
+        help="believe the person's name in requests from this address or network of an authenticating proxy; may be "
+        "given several times",
     )
     parser.add_argument(
         "--user-header",
         default=USER_HEADER,
         metavar="NAME",
-        help="header with the person's name (default: %(default)s)",
+        help="request header in which the proxy states the person's name (default: %(default)s)",
     )
-    parser.add_argument("--tokens", type=Path, metavar="FILE", help="people who may sign in: NAME TOKEN, one a line")
+    parser.add_argument(
+        "--tokens", type=Path, metavar="FILE", help="file of the people who may sign in: NAME TOKEN, one person a line"
+    )
     parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="answer requests for this host name; may be given several times (default: this machine's own names if it "
-        "is served there only, otherwise any)",
+        help="answer only requests for this host name and for localhost; may be given several times (default: only "
+        "localhost if --host is localhost, otherwise every name)",
     )
 
 
 def access_of(args: argparse.Namespace) -> Access:
-    """Return the access that the options describe.
+    """Read from the options who may sign in and for which host names the server answers.
 
     Raises:
         AccessError: an option is wrong.

@@ -1,4 +1,4 @@
-"""Give each request an id. The id is in the answer, in the log, and in the answer to a failed request."""
+"""Give each request an id and state it in the answer and in the log, so that the log explains a failed request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_request_ids(server: Flask, access: Access) -> None:
 
     Args:
         server: the server of the application.
-        access: its proxies may send the id that they have logged.
+        access: a request from one of its trusted proxies keeps the id that the proxy sent and logged.
     """
     logger = server.logger
     logger.handlers[:] = [_handler()]

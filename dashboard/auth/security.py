@@ -34,11 +34,11 @@ _WRITES = parse(RATES["write"])
 
 
 class WriteError(ValueError):
-    """The request may not write. The message is for the person who sent the request."""
+    """The request may not change an alert. The message is for the person who sent the request."""
 
 
 class RequestSecurity:
-    """Protects an app's server.
+    """Checks every request to an app's server: its host name, its rate, its sender, and whether it may write.
 
     Args:
         app: the Dash application.
@@ -80,7 +80,7 @@ class RequestSecurity:
             add_sign_in(server, access, self.limiter, self._csrf, self._address)
 
     def _expect_host(self) -> None:
-        """Refuse a request for another host name. Flask's TRUSTED_HOSTS does not support IPv6 (werkzeug 3.1)."""
+        """Refuse a request whose host name is not accepted. Flask's TRUSTED_HOSTS lacks IPv6 (werkzeug 3.1)."""
         host = request.host.lower()
         name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         if not any(name == known or (known.startswith(".") and f".{name}".endswith(known)) for known in self._hosts):
@@ -159,7 +159,7 @@ class RequestSecurity:
 
 
 class RequestCounts(MemoryStorage):
-    """A ``MemoryStorage`` of limits that counts one request at a time. Its address is ``one-by-one://``."""
+    """A ``MemoryStorage`` (``one-by-one://``) with a lock: two threads at once could start its timer twice and fail."""
 
     STORAGE_SCHEME = ["one-by-one"]  # noqa: RUF012  # as its parent declares it
 
@@ -168,6 +168,6 @@ class RequestCounts(MemoryStorage):
         super().__init__(uri, wrap_exceptions, **options)
 
     def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """Add to the count and return the count. ``expiry`` is in seconds."""
+        """Add ``amount`` to the count of ``key``, which expires after ``expiry`` seconds; return the count."""
         with self._one:
             return super().incr(key, expiry, amount)

@@ -14,7 +14,7 @@ from limits import parse
 
 from dashboard.auth.credentials import Access
 
-#: Maximum failed attempts of one address. Tokens are too long to guess; this limits the work and the log.
+#: Maximum failed attempts of one address. Tokens are too long to guess; the limit saves computation and log lines.
 FAILURES = "10 per minute"
 
 _FAILURES = parse(FAILURES)

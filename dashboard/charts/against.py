@@ -15,14 +15,14 @@ from lockstep.compare.rows import QUANTITIES, VALUE, Quantity, Row
 def against(
     pairs: Sequence[tuple[Row, Row]], quantity: Quantity, drawn: Mapping[str, Style], scheme: Scheme
 ) -> Figure | None:
-    """Return the numbers of a quantity over the latencies of the same series, log-log; ``None`` if there are none.
+    """Return a log-log chart of a quantity over the latency of the same cases; ``None`` if no case has both numbers.
 
     If the quantity is a time, a line marks where it equals the latency.
 
     Args:
-        pairs: a row of the quantity, and the row with the latency of the same series.
+        pairs: for each series, a row with the quantity and a row with the latency.
         quantity: the quantity to draw.
-        drawn: the variants to draw, and how.
+        drawn: the style of each variant to draw.
         scheme: "light" or "dark".
     """
     latency = QUANTITIES["latency"]

@@ -1,6 +1,6 @@
 """The chart of an alert: its worst series over the commits, each relative to its level before the change.
 
-The detector gives the levels, so that the chart and the table of changes have the same zero.
+The levels are the detector's, as in the table of changes, so that 0 % means the same in both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST, _BEFORE, _LEVEL = 6, 60, 5
 
 
 def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
-    """Return a name for the level that the chart shows as 0 %."""
+    """Return words for the level that the chart shows as 0 %, for the chart's caption."""
     drawn = alert.members[:_MOST]
     if all(one.series in levels for one in drawn):
         return "the level before the change"
@@ -35,7 +35,7 @@ def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
 def member_chart(
     results: Results, alert: Alert, scheme: Scheme, levels: Mapping[SeriesName, MemberLevel]
 ) -> Figure | None:
-    """Return a chart of the alert's worst series; ``None`` if the results have no point of them.
+    """Return a chart of the alert's worst series; ``None`` if the results have no point of these series.
 
     Each series is drawn as the change of its time from its level before the alert, in per cent. Upwards is slower.
 
@@ -43,8 +43,8 @@ def member_chart(
         results: the results with the points.
         alert: the alert whose worst series are drawn.
         scheme: "light" or "dark".
-        levels: the levels before the change. If one of the drawn series has none, every series is drawn relative to the
-            median of its points before the range.
+        levels: the level of each series before the change. If a drawn series lacks a level, all series are drawn
+            relative to the median of their last points before the alert's commit range.
     """
     commits = results.commits(alert.machine)
     place = {commit.hash: at for at, commit in enumerate(commits)}
@@ -104,7 +104,7 @@ def member_chart(
 
 
 def _trends(results: Results, machine: str, wanted: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:
-    """Return the series of these names with their trends, in the order of the names."""
+    """Return pairs of a wanted series and its trend, in the order of ``wanted``, without series that have no points."""
     names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=machine)}
     series = {names[name]: name for name in wanted if name in names}
     found = {series[trend.series]: trend for trend in results.trends(series)}

@@ -1,4 +1,4 @@
-"""The axes of charts: commits in their order, and values from low to high."""
+"""The axes of charts: a horizontal axis of commits in their order, and linear or logarithmic axes of values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from lockstep.compare.number_format import whole
 from lockstep.history.model import Commit
 
-#: Minimum relative range of a trend, because otherwise the noise of a quiet series would fill the chart.
+#: Minimum relative range of a value axis, because otherwise the noise of a steady series would fill the chart.
 LEAST_RANGE = 0.10
 
 #: Ratio of largest to smallest value above which the axis is logarithmic: a step of 5 % then has the same height
@@ -18,22 +18,22 @@ LOG_FROM = 2.5
 
 
 def within(index: int, zoom: tuple[float, ...]) -> bool:
-    """Return whether the zoom includes a commit's place; () includes all."""
+    """Return whether the commit with this index lies in the visible range ``zoom``; () includes all commits."""
     return not zoom or zoom[0] <= index <= zoom[1]
 
 
 def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: int = 0) -> dict[str, Any]:
-    """Return an axis of commit ordinals, with at most six hashes as labels. The last visible commit always has a label.
+    """Return an axis on which commit i is at position i, with at most six hashes as labels, the last one included.
 
     Args:
-        commits: the axis, oldest first.
-        zoom: range of the axis; () from ``begin`` to the last commit.
-        begin: the first commit that is shown without a zoom.
+        commits: the commits of the axis, oldest first.
+        zoom: first and last visible position; () shows ``begin`` to the last commit.
+        begin: index of the first commit that is shown without a zoom.
     """
     last = len(commits) - 1
     first, end = zoom or (begin, last)
     shown = range(max(math.ceil(first), 0), min(math.floor(end), last) + 1)
-    # Six labels fit on a phone only if nothing stands left of the chart.
+    # More than six commits get at most five labels, because six labels just fill the width of a phone.
     step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
     at = list(shown[::-1][::step][::-1])
     return {
@@ -47,7 +47,7 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: 
 
 
 def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
-    """Return a vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
+    """Return a vertical axis from ``low`` to ``high``, both positive; logarithmic if ``high / low > LOG_FROM``."""
     if high / low > LOG_FROM:
         return log_axis(low / 1.08, high * 1.08, unit)
     middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
@@ -55,16 +55,14 @@ def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
 
 
 def scientific(axis: dict[str, Any]) -> None:
-    """Label an axis in powers of ten, the usual notation of errors. Plotly's own labels look like ``500μ``."""
+    """Change an axis to labels such as 5e-4, the usual notation of errors, in place of Plotly's ``500μ``."""
     axis["exponentformat"], axis["minexponent"] = "e", 2
     if "ticktext" in axis:
         axis["ticktext"] = [f"{tick:.1e}".replace(".0e", "e") for tick in axis["tickvals"]]
 
 
 def log_axis(low: float, high: float, unit: str = "") -> dict[str, Any]:
-    """Return a logarithmic axis between two positive ends, with labels at 1, 2, 5, and more labels within one
-    decade.
-    """
+    """Return a logarithmic axis between two positive ends, labelled at 1, 2, 5, 10, …; a short axis has more labels."""
     steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]

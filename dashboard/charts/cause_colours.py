@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboard.charts.theme import Scheme
 from lockstep.alerts.attribution import Kind
 
-#: Colour of each cause: causes that need a look are orange, external causes are not.
+#: Colours of each cause in the light and the dark scheme. Causes that a developer must act on are orange.
 CAUSES: dict[Kind, tuple[str, str]] = {
     "own commit": ("#B04A00", "#FF9A5C"),
     "unknown range": ("#B04A00", "#FF9A5C"),
@@ -19,11 +19,11 @@ CAUSES: dict[Kind, tuple[str, str]] = {
 
 
 def cause_colour(kind: Kind, scheme: Scheme) -> str:
-    """Return the colour of a change's marker."""
+    """Return the colour in which a chart of this scheme marks a change with this cause."""
     return CAUSES[kind][scheme == "dark"]
 
 
 def cause_text(kind: Kind) -> str:
-    """Return the cause's colour for text. The text follows the colour scheme by itself."""
+    """Return a CSS colour for a cause's text. The browser selects the light or the dark one."""
     light, dark = CAUSES[kind]
     return f"light-dark({light}, {dark})"

@@ -18,9 +18,9 @@ from lockstep.history.model import Commit
 def marks(
     changes: Sequence[tuple[str, Finding]], commits: Sequence[Commit], positions: Mapping[str, int], scheme: Scheme
 ) -> list[Mark]:
-    """Return the changes of several variants as marks: one per commit and direction, in the colour of the cause.
+    """Return one mark per commit and direction for the changes, which are pairs of variant and finding.
 
-    ``positions`` is the index of each commit's hash in ``commits``.
+    The colour is that of the first change's cause. ``positions`` has the index in ``commits`` of each hash.
     """
     gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, one in changes:

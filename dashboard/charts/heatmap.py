@@ -55,7 +55,7 @@ _LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
 
 
 def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
-    """Return the chart. Each shape's cell shows the variant that changed most, or the best variant.
+    """Return the heatmap. A cell shows the variant of its shape that changed most, or for other values the best one.
 
     Args:
         statuses: the statuses of the series of one machine and one cache state.
@@ -109,7 +109,7 @@ def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
 
 
 def _loudest(every: Statuses) -> Statuses:
-    """Return the series that fit into the heatmap: those of the suites and shapes with the gravest verdicts."""
+    """Return the series of the suites and shapes with the gravest verdicts, as many as fit into the heatmap."""
     every = every.select(np.flatnonzero(every.rows.columns["state"] != STATES.index("na")))
     index, key = every.rows.series_keys, every.rows.columns["key"]
     suites, suite = np.unique(index.suite[key], return_inverse=True)
@@ -130,14 +130,14 @@ def _loudest(every: Statuses) -> Statuses:
 
 
 def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the chart's height in pixels and its number of columns, from which a phone takes its width."""
+    """Return the CSS style of the chart: its height, and its number of columns, from which a phone takes the width."""
     suites = len(figure["data"][0]["y"])
     height = 12 + suites * max(_LEAST_PX, min(_ROW_PX, 600 // max(suites, 1)))
     return {"height": height, "--columns": round(figure["layout"]["xaxis"]["range"][1] + 0.5)}
 
 
 def _chosen(statuses: Statuses, show: str) -> Statuses:
-    """Return one series of each shape: the series that changed most, or the best series. The first wins a tie."""
+    """Return the series that stands for each shape: for ``show`` "change" the one that changed most, else the best."""
     index, key = statuses.rows.series_keys, statuses.rows.columns["key"]
     shape = index.suite[key].astype(np.int64) << 32 | index.case[key]
     if show == "change":
@@ -156,7 +156,7 @@ def _number(status: Status, show: str) -> float | None:
 
 
 def _colour(status: Status, show: str) -> float | None:
-    """Return the value for the colour; 0, which has no colour, if noise explains the change."""
+    """Return the cell's value on the colour scale; 0, which is no colour, for a change or speedup within the noise."""
     if show == "change":
         return 0.0 if status.worse is None or not status.beyond_noise else -status.worse / math.log(2)
     measured = status.row.measured(show)

@@ -1,4 +1,4 @@
-"""Styles of a suite's variants. They do not depend on the choices on the page."""
+"""Styles of a suite's variants, which stay the same whatever the reader chooses on the page."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lockstep.history.snapshot_cache import remembered
 
 @remembered
 def suite_styles(results: Results, suite: str) -> dict[str, Style]:
-    """Return the style of each variant. All series of the suite decide the styles, so no choice changes a colour."""
+    """Return the style of each variant. All variants of the suite get a style, so that no choice changes a colour."""
     keys = series_of(results, suite)
     return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
 
 
 def swatch(style: Style) -> Any:
     """Return a variant's marker in its colour."""
-    # The chips are the legend, and do not depend on the scheme. The browser selects the colour.
+    # Swatches are made once for both schemes. The browser selects the colour.
     colour = f"light-dark({style.light}, {style.dark})"
     return html.Span(style.glyph, className="swatch", style={"color": colour})
 
 
 def _baselines(results: Results, keys: Mapping[SeriesKey, Sequence[Series]]) -> set[str]:
-    """Return the variants that are measured against themselves, so that their ratio is always exactly one."""
+    """Return the baselines: a baseline's speedup, measured against itself, is exactly one at every commit."""
     ratios: dict[str, bool] = {}
     variants = {one: variant for (_, _, variant, _, _), series in keys.items() for one in series}
     for ratio in results.trends(one for one in variants if _is_speedup(results, one)):

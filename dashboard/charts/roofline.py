@@ -1,4 +1,4 @@
-"""The roofline: the rates of each case, and the rates of the machine's controls in the same run.
+"""The roofline chart: the rate of each case, below the rates that the machine's controls reached in the same run.
 
 Williams, Waterman and Patterson 2009, "Roofline: an insightful visual performance model for multicore architectures":
 attainable FLOP/s = min(peak FLOP/s, intensity · peak B/s). The peaks here are measured, not taken from a datasheet.
@@ -20,7 +20,7 @@ from lockstep.history.model import Control
 def roofline(
     rows: Sequence[Row], controls: Mapping[str, Control], drawn: Mapping[str, Style], scheme: Scheme
 ) -> dict[str, Any] | None:
-    """Return TFLOP/s against FLOP per byte, log-log; ``None`` if costs or the controls' rates are unknown.
+    """Return a log-log chart of TFLOP/s against FLOP per byte; ``None`` if costs or the controls' rates are unknown.
 
     Args:
         rows: the rows of one machine at one commit.

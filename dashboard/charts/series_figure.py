@@ -25,10 +25,10 @@ from lockstep.history.model import Commit, Point
 
 Figure = dict[str, Any]
 
-#: Maximum number of points for which samples are drawn, and for which each point has its own marker.
+#: Maximum number of points of a chart that draws their samples, and of a chart that draws a marker for each point.
 _SAMPLED, _MARKED = 150, 400
 
-#: Height of the main part, of each part below, and of the gaps, as shares.
+#: Relative heights of the main part, of each part below it, and of the gaps.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
 
 
@@ -42,17 +42,17 @@ def series_figure(
     scheme: Scheme,
     zoom: tuple[float, ...] = (),
 ) -> Figure:
-    """Return the chart.
+    """Return the chart of one series: its numbers, and below them clock, temperature and registers where recorded.
 
     Args:
         points: the points of one series, oldest first, each with its number in the unit of ``quantity``.
-        commits: the commits of the machine: the x axis.
+        commits: the commits of the machine, which are the x axis.
         quantity: the quantity to draw.
         found: changes to mark.
-        analysis: the analysis of these numbers, for the levels; ``None`` if the detector follows another quantity.
+        analysis: the detector's levels of these numbers; ``None`` if the detector follows another quantity.
         style: the style of the line.
         scheme: "light" or "dark".
-        zoom: range of the x axis, () from the first point of the series on. The other axis fits the visible points.
+        zoom: visible range of the x axis; () begins at the first point of the series. The y axis fits these points.
     """
     shown = [(point, number) for point, number in points if number is not None]
     layout = chart_layout(scheme)
@@ -93,7 +93,7 @@ def _first(points: Sequence[tuple[Point, Measured | None]]) -> int:
 
 
 def figure_height(figure: Mapping[str, Any]) -> int:
-    """Return the chart's height in pixels."""
+    """Return the chart's height in pixels, which grows with the number of parts below the main part."""
     below = [name for name in figure["layout"] if name.startswith("yaxis") and name not in ("yaxis", "yaxis9")]
     return 340 + 95 * len(below)
 
@@ -153,7 +153,7 @@ def _places(at: Sequence[int]) -> Figure:
 
 
 def _runs(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Measured]]]:
-    """Split the points into runs of one benchmark version. Points of different versions do not compare."""
+    """Split the points where the benchmark version changes, because points of different versions do not compare."""
     runs: list[list[tuple[Point, Measured]]] = []
     for place, one in enumerate(shown):
         if not place or one[0].version != shown[place - 1][0].version:
@@ -163,7 +163,7 @@ def _runs(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Mea
 
 
 def _samples(point: Point, number: Measured) -> list[float]:
-    """Return the point's samples in the unit of its number. Ratios and times are scaled by one factor."""
+    """Return the point's samples, converted by the factor that leads from the stored value to the drawn number."""
     if not point.value:
         return []
     return [sample * number.value / point.value for sample in point.samples]
@@ -192,14 +192,14 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
 
 
 def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Figure:
-    """Return marks as parts of a layout. The text of each mark is on the side with more room in the visible range."""
+    """Return a layout with the marks. Each mark's text is on the side with more space in the visible range."""
     low, high = view
     notes = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
     return {"shapes": [shape for shape, _ in marks], "annotations": notes}
 
 
 def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
-    """Return the commits that the analysis counts from 0; [] if the analysis belongs to other points."""
+    """Return the commit index of each point of the analysis; [] if the analysis belongs to other points than shown."""
     own = [point.commit for point, _ in _last_ruler(shown)]
     return own if analysis.levels and analysis.levels[-1].stop == len(own) else []
 
@@ -219,7 +219,7 @@ def _toolchain(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) 
 
 
 def toolchain_change(before: Point, after: Point) -> list[str]:
-    """Return ``triton 3.6.0 → 3.7.1`` for each toolchain version that differs."""
+    """Return a text such as ``triton 3.6.0 → 3.7.1`` for each toolchain version that differs between two points."""
     if before.run is after.run:
         return []
     old, new = before.run.toolchain, after.run.toolchain
@@ -247,9 +247,7 @@ def _upright(x: float, text: str, colour: str, dash: str, top: float) -> tuple[F
 
 
 def _inward(share: float) -> Figure:
-    """Return the side with room for a mark's text. ``share`` is the mark's position as a share of the width from the
-    left.
-    """
+    """Return the alignment that puts a mark's text inside the chart; ``share`` is its position, 0 left to 1 right."""
     return {"xanchor": "right", "xshift": 2} if share > 0.6 else {"xanchor": "left", "xshift": -2}
 
 
@@ -277,7 +275,7 @@ def _hover(point: Point, number: Measured, quantity: Quantity, commit: Commit) -
 
 
 def _domains(below: int) -> list[list[float]]:
-    """Return the parts of the height from the top: the main part, then the others."""
+    """Return bottom and top of each part as shares of the height: the main part, then ``below`` parts under it."""
     whole = _MAIN + below * (_BELOW + _GAP)
     tops, top = [[1 - _MAIN / whole, 1.0]], 1 - _MAIN / whole
     for _ in range(below):

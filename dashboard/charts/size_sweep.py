@@ -1,4 +1,4 @@
-"""Latency over the sizes of a shape, at one commit."""
+"""The chart of latency over one numeric axis of the shape, such as M, at one commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_LABELS = 8
 
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
-    """Return latency in µs against a numeric axis of the case, one line per variant, with the floor; log-log."""
+    """Return a log-log chart of latency in µs over a numeric axis of the case: a line per variant, and the floor."""
     at = {row.case: float(axes_of(row.case)[axis]) for row in rows}
     data: list[Figure] = []
     latency = QUANTITIES["latency"]
@@ -63,9 +63,9 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
 
 
 def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | None:
-    """Return the first numeric axis that varies among the cases, and the cases that equal ``chosen`` in all other axes.
+    """Return the first numeric axis over which latency can be drawn, and the cases to draw; ``None`` if there is none.
 
-    ``None`` if no such axis exists: there is a single case, or the labels have no axes.
+    The cases equal ``chosen`` in all other axes, and there are at least two.
     """
     wanted = axes_of(chosen)
     for axis, value in wanted.items():
@@ -79,7 +79,7 @@ def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | Non
 
 
 def _without(case: str, axis: str) -> dict[str, str] | None:
-    """Return a case's other axes; ``None`` if the case has no numeric value for this axis."""
+    """Return a case's axes without ``axis``; ``None`` if its value on that axis is not a positive number."""
     axes = axes_of(case)
     value = axes.pop(axis, "")
     return axes if _is_positive_number(value) else None

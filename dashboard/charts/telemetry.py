@@ -17,7 +17,7 @@ Points = Sequence[tuple[Point, Measured | None]]
 
 
 def beside(points: Points, scheme: Scheme) -> list[tuple[str, list[Figure]]]:
-    """Return title and lines of each chart that has data, from top to bottom."""
+    """Return title and lines of each chart to draw below a series, from the top, without charts that have no data."""
     every = (_clock(points, scheme), _heat(points, scheme), _code(points, scheme))
     return [part for part in every if part]
 
@@ -32,7 +32,7 @@ def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
         + (f"<br>{wrapped(', '.join(p.clock_reasons))}" if p.clock_reasons else "")
         for p in known
     ]
-    # Hollow if the clock was held back.
+    # A hollow marker shows that the GPU reported a reason for a reduced clock.
     symbols = ["circle-open" if p.clock_reasons else "circle" for p in known]
     low = _line([p.commit for p in known], [p.sm_mhz_low for p in known], scheme) | {"hoverinfo": "skip"}
     main = _line([p.commit for p in known], [p.sm_mhz for p in known], scheme, symbols)
@@ -72,7 +72,7 @@ def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
 
 
 def kernels_of(point: Point) -> list[Mapping[str, Any]]:
-    """Return the kernels in a point's record; [] if there is no record."""
+    """Return the kernels that the point's machine code record lists; [] if the point has no such record."""
     try:
         code = json.loads(point.code) if point.code else {}
     except ValueError:
@@ -82,7 +82,7 @@ def kernels_of(point: Point) -> list[Mapping[str, Any]]:
 
 
 def code_words(kernels: Sequence[Mapping[str, Any]]) -> str:
-    """Return ``matmul: 168 registers, 0 B spilled, 48 kB shared``, one line per kernel, escaped."""
+    """Return a line such as ``matmul: 168 registers, 0 B spilled, 49152 B shared`` per kernel, escaped for HTML."""
     lines = []
     for kernel in kernels[:8]:
         facts = [

@@ -47,7 +47,7 @@ MANTINE: dict[str, Any] = {
     "headings": {"fontWeight": "600"},
 }
 
-#: Plotly's own buttons would cover the lines, and by default a click uploads the chart to Plotly. Without the buttons a
+#: Plotly's buttons are off: they would cover the lines, and one of them uploads the chart to Plotly. Without buttons a
 #: drag zooms, a drag with shift moves, and a double click shows everything again.
 GRAPH_CONFIG: dict[str, Any] = {
     "showSendToCloud": False,
@@ -64,7 +64,7 @@ BEST = "best"
 
 @dataclass(frozen=True)
 class Style:
-    """The style of one variant: the same on every chart of its suite, for any choice on the page.
+    """How charts draw one variant: its colour in the light and the dark scheme, its marker, and its line.
 
     ``glyph`` is the marker as a character, for legends in text. ``width`` is the line's width in pixels.
     """

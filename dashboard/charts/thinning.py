@@ -1,8 +1,7 @@
 """Reduce a line with more points than pixel columns to the points that give the line its shape.
 
-The lowest and the highest point of each column are kept, because these determine a column of the drawn line (U. Jugel
-et al., M4: A Visualization-Oriented Time Series Data Aggregation, VLDB 2014). Every kept point is a measured point, and
-its hover shows its own number.
+Each column keeps its lowest and its highest point, because these two determine how the column looks (U. Jugel et al.,
+M4: A Visualization-Oriented Time Series Data Aggregation, VLDB 2014). Kept points are measured points, not averages.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ Numbers = NDArray[np.float64] | NDArray[np.int32]
 
 
 def telling_points(x: Numbers, y: Numbers, width: float) -> NDArray[np.intp]:
-    """Return the indices of the points that a line needs: the first, the last, and each column's lowest and highest.
+    """Return the indices of the points to keep: the first, the last, and each column's lowest and highest.
 
     Args:
         x: [points], ascending.
@@ -34,7 +33,7 @@ def telling_points(x: Numbers, y: Numbers, width: float) -> NDArray[np.intp]:
 def envelope(
     x: Numbers, low: Numbers, high: Numbers, width: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return a band reduced to columns: x, lowest ends, highest ends. A band with one point per column is unchanged.
+    """Reduce a band to one point per column: x, lowest ``low`` and highest ``high`` of the column.
 
     Args:
         x: [points], ascending.
@@ -51,6 +50,6 @@ def envelope(
 
 
 def _columns(x: Numbers, width: float) -> NDArray[np.intp]:
-    """Return the column of each point, counted without empty columns."""
+    """Return the index of each point's column. Columns without points are not counted."""
     column = ((x - x[0]) / width).astype(np.intp)
     return np.cumsum(np.diff(column, prepend=column[0]) > 0)

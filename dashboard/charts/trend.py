@@ -29,13 +29,13 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Mark:
-    """A change on a trend.
+    """The mark of a change on a trend: a vertical line with a sign above it.
 
     Attributes:
-        place: index of the commit before which the mark is drawn.
-        sign: ▼ or ▲.
-        colour: the colour of the mark.
-        hover: the hover text, escaped.
+        place: index of the first commit after the change; the line is drawn before it.
+        sign: ▼ for slower or ▲ for faster.
+        colour: the colour of the line and the sign.
+        hover: the text that the sign shows under the pointer, escaped for HTML.
     """
 
     place: int
@@ -57,8 +57,8 @@ def trend(
     """Return the chart of one quantity of one case over the commits of a machine.
 
     Each variant has a line, and its interval is a band. Twenty series of two thousand commits are forty thousand
-    points. With a marker and a hover for each point, they take the server seconds and the browser longer. So
-    ``columns`` thins out the points (``dashboard.charts.thinning``).
+    points, and a marker and a hover text for each take the server seconds and the browser longer. Therefore
+    ``columns`` reduces the number of points (``dashboard.charts.thinning``).
 
     Args:
         rows: the rows of one machine, suite, case and cache state.
@@ -67,8 +67,8 @@ def trend(
         drawn: the style of each variant to draw, in order.
         scheme: "light" or "dark".
         marks: changes to mark.
-        zoom: range of the x axis, () for all. The other axis fits the visible points.
-        columns: approximate number of the chart's pixel columns: a line has at most two points per column; 0 draws
+        zoom: visible range of the x axis, () for all. The y axis fits the visible points.
+        columns: approximate width of the chart in pixels, of which each gets at most two points of a line; 0 draws
             every point.
     """
     first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
@@ -100,16 +100,14 @@ def trend(
 
 @dataclass(frozen=True)
 class _Thinned:
-    """The range and resolution of a thinned chart: commits from ``first`` to ``last``, in columns of ``width``
-    commits.
-    """
+    """Range and resolution of a chart with fewer points: commits ``first`` to ``last``, ``width`` commits a column."""
 
     first: float
     last: float
     width: float
 
     def near(self, x: Ints, run: Places) -> Places:
-        """Return the visible points, and the points that a drag over the whole chart can reach."""
+        """Return the points in the visible range, and one range's width to either side, where a drag may move it."""
         near = (x[run] >= 2 * self.first - self.last) & (x[run] <= 2 * self.last - self.first)
         return run[near]
 
@@ -124,22 +122,21 @@ def finished(
     marks: Sequence[Mark],
     zoom: tuple[float, ...] = (),
 ) -> Figure:
-    """Return lines over commits as a chart with axes, failures and the marks of changes.
+    """Return a chart of the given lines over commits, with axes, crosses for failures and the marks of changes.
 
     Args:
         data: the lines.
         commits: the x axis, oldest first.
-        quantity: the quantity to draw.
-        ends: lowest and highest value within ``zoom``; ``None`` if there is none.
-        failed: commit index and hover text (escaped) of each cross at the foot.
+        quantity: the quantity of the lines.
+        ends: lowest and highest value within ``zoom``; ``None`` without values.
+        failed: commit index and hover text (escaped for HTML) of each failure, drawn as a cross at the bottom.
         scheme: "light" or "dark".
         marks: changes to mark.
-        zoom: range of the x axis, () for all.
+        zoom: visible range of the x axis, () for all.
     """
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits, zoom)
-    # Room for every label, and on the right for half of the newest commit's label. Otherwise Plotly draws everything
-    # twice.
+    # Fixed margins with space for every label. With automatic margins Plotly would draw everything twice.
     layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
     layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
@@ -155,10 +152,10 @@ def finished(
 
 
 def _height(layout: Figure, share: float, count: int) -> Figure:
-    """Return the vertical position of marks without a value, at this share of the chart's height.
+    """Return the vertical position of ``count`` marks that have no value, at a share of the chart's height.
 
-    If the chart has no fixed range, a second axis is laid over it. A second axis takes a browser as long as half a
-    chart.
+    Without a fixed y range, the marks get a second axis. It is avoided otherwise, because it takes a browser as long as
+    half a chart.
     """
     axis = layout["yaxis"]
     if "range" not in axis:
@@ -176,7 +173,7 @@ def _upright(mark: Mark) -> Figure:
 
 
 def _signs(marks: Sequence[Mark]) -> Figure:
-    """Return the signs above the lines. The signs have the hover texts of the changes."""
+    """Return the signs above the marks' lines, with the hover texts that explain the changes."""
     colours = [mark.colour for mark in marks]
     return {
         "type": "scatter",
@@ -190,7 +187,7 @@ def _signs(marks: Sequence[Mark]) -> Figure:
 
 
 def _runs(y: Floats, version: Ints) -> list[Places]:
-    """Return the indices of comparable runs. A new version, or a commit without a number, starts a new run."""
+    """Split the indices of a line's numbers where the line breaks: at a new benchmark version or a missing number."""
     places = np.flatnonzero(~np.isnan(y))
     turn = (np.diff(places) > 1) | (np.diff(version[places]) != 0)
     return np.split(places, np.flatnonzero(turn) + 1) if len(places) else []
@@ -240,7 +237,7 @@ def packed(values: Floats | Ints) -> dict[str, str]:
 
 
 def stroke(style: Style, scheme: Scheme) -> Figure:
-    """Return the line style of a variant."""
+    """Return the Plotly options of a variant's line: colour, width, dash and markers."""
     colour = style.colour(scheme)
     return {
         "type": "scatter",
@@ -264,7 +261,7 @@ def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:
 
 
 def hover_text(row: Row, value: Measured, quantity: Quantity, where: str) -> str:
-    """Return the hover text of a point. ``where`` (escaped) names the point."""
+    """Return the hover text of a point. ``where`` says which commit or case the point belongs to, escaped for HTML."""
     digits = decimals(value.value, 4) if value.value else 0
     interval = f" [{value.low:,.{digits}f} … {value.high:,.{digits}f}]" if value.low and value.high else ""
     number = f"<b>{value.value:,.{digits}f} {quantity.unit}</b>{interval}".replace(",", THIN)
@@ -282,7 +279,7 @@ def hover_text(row: Row, value: Measured, quantity: Quantity, where: str) -> str
 
 
 def wrapped(text: str, width: int = 60) -> str:
-    """Return a hover text: escaped, cut at 300 characters, in lines of ``width`` characters."""
+    """Return text for a hover: cut at 300 characters, in lines of ``width`` characters, escaped for HTML."""
     return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
 
 

@@ -62,7 +62,7 @@ def layout(service: AlertService | None, security: RequestSecurity, number: str)
 
 
 def register(app: Dash, store: Store, findings: Findings, service: AlertService, security: RequestSecurity) -> None:
-    """Connect the page's buttons."""
+    """Add the callbacks that fill the page and that act on the alert when a button is pressed."""
 
     @app.callback(
         Output("alert-body", "children"),
@@ -119,14 +119,14 @@ def body(
     archived: Sequence[Tracked] = (),
     levels: Mapping[SeriesName, MemberLevel] = MappingProxyType({}),
 ) -> list[Any]:
-    """Return everything that the data show about the alert.
+    """Return the part of an alert's page that shows measurements: facts, chart, evidence, series and commits.
 
     Args:
         one: the alert.
-        results: the results that the alert was found in.
+        results: the current results.
         scheme: "light" or "dark".
-        archived: alerts that wait for a silent machine to report again.
-        levels: the levels of the alert's series before the change, see ``member_levels``.
+        archived: alerts of a machine without new results, which wait until the machine reports again.
+        levels: the level of each series before the change and now, see ``member_levels``.
     """
     alert = one.alert
     subjects = {commit.hash: commit for commit in results.commits()}
@@ -182,7 +182,7 @@ def alert_link(tracked: Tracked) -> Any:
 
 
 def history(events: list[Event]) -> list[Any]:
-    """Return the alert's events, the newest first."""
+    """Return a table of the alert's events, the newest first: when, who, what and why."""
     rows = [
         html.Tr(
             [
@@ -211,7 +211,7 @@ def _range(alert: Alert) -> list[Any]:
 
 
 def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey | None:
-    """Return the series whose page shows a member. The page of a time also shows the results of its check."""
+    """Return the key of the series page that shows a member; the errors of checks are on the page of the latency."""
     return keys.get(replace(name, quantity="latency") if name.checked else name)
 
 
@@ -246,7 +246,7 @@ def _sure(confidence: float) -> str:
 def _commits(alert: Alert, known: Mapping[str, Commit]) -> Any:
     suspects = set(alert.suspects) if len(alert.suspects) < len(alert.commits) else set()
     items = []
-    # If the range is unknown, the commit before the range is as certain as the listed commits, so it is listed too.
+    # Of an unknown range only measured commits are known, so the last one before the range is listed with them.
     listed = alert.commits if alert.known or not alert.before else (alert.before, *alert.commits)
     for commit in listed[-MOST_COMMITS:][::-1]:
         told = known.get(commit)
@@ -257,7 +257,7 @@ def _commits(alert: Alert, known: Mapping[str, Commit]) -> Any:
         if commit in suspects:
             text.append(html.Span(" touches the packages under test", className="slower"))
         if not alert.known and commit == alert.before:
-            text.append(html.Span(" the last one before", className="dim"))
+            text.append(html.Span(" the last commit before the change", className="dim"))
         items.append(html.Li(text))
     if len(listed) > MOST_COMMITS:
         items.append(html.Li(f"and {len(listed) - MOST_COMMITS} older ones"))

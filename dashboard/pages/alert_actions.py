@@ -20,20 +20,20 @@ MUTE_DAYS = 14
 
 DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
 _HINTS = {
-    "ack": "Somebody looks after it (a)",
-    "mute": "Say nothing of it until a day; needs a reason",
-    "resolve": "It is fixed: opens again if the data say otherwise",
-    "intended": "The new level is the right one; needs a reason",
-    "reopen": "It is not done with",
-    "comment": "Add a line to its history",
+    "ack": "Say that somebody works on the alert (key a)",
+    "mute": "Send no messages about the alert until a day; needs a reason",
+    "resolve": "The change is fixed; the alert reopens if later results contradict that",
+    "intended": "The new level is intended; needs a reason",
+    "reopen": "List the alert as open again",
+    "comment": "Add a comment to the alert's history",
 }
 
 
 def do(results: Results, service: AlertService, who: str, number: int, doing: str, because: str, until: str) -> str:
-    """Do the action of a button, and return a confirmation.
+    """Do the action of a button on alert ``number``, and return a confirmation for the page.
 
     Raises:
-        LifecycleError: the alert's state does not allow the action, or something is missing.
+        LifecycleError: the alert's state does not allow the action, or the reason or the date is missing.
         NoSuchAlert: no alert has this number.
     """
     because = because.strip()[:2000]
@@ -47,7 +47,7 @@ def do(results: Results, service: AlertService, who: str, number: int, doing: st
     try:
         last = datetime.date.fromisoformat(until.strip()) if doing == "mute" else None
     except ValueError as error:
-        raise LifecycleError(f"{until!r} is no day; write it as 2027-01-31") from error
+        raise LifecycleError(f"{until!r} is not a date; write a day such as 2027-01-31") from error
     commits = results.commits(service.alerts.alert(number).alert.machine)
     intended = doing == "intended"
     wanted = Act(
@@ -62,8 +62,8 @@ def do(results: Results, service: AlertService, who: str, number: int, doing: st
 
 
 def form(security: RequestSecurity) -> Any:
-    """Return the form with an identified person's actions. Other people see how to sign in; the hidden form still
-    exists.
+    """Return the form with a signed-in person's actions. Other people see how to sign in; their form is only hidden,
+    because the page's callbacks need its elements.
     """
     who = security.who
     way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]

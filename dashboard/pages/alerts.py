@@ -40,9 +40,9 @@ _HEAD = ("No.", "What", "Size", "Series", "Range", "Cause", "Owner", "Age", "Sta
 
 
 def layout(service: AlertService | None, search: str) -> Any:
-    """Return the page of an address."""
+    """Return the page for an address with the query ``search``. The callbacks of ``register`` fill the table."""
     if service is None:
-        return notice("No alerts are kept here", html.P(["Start it with ", html.Code("lockstep dashboard"), "."]))
+        return notice("This server has no alerts", html.P(["Start it with ", html.Code("lockstep dashboard"), "."]))
     chosen = asked(search, *KEYS)
     names = service.alerts.names()
 
@@ -96,7 +96,7 @@ def layout(service: AlertService | None, search: str) -> Any:
                 className="crumbs",
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
-            # The version at this moment. The list is read later; an older version only causes one more read.
+            # The list is read after this version. If alerts change in between, the next poll reads the list again.
             dcc.Store(id="alerts-version", data=version(service, "")),
             dcc.Interval(id="alerts-tick", interval=1000 * POLL),
             html.Div(controls, className="controls"),
@@ -111,7 +111,7 @@ def layout(service: AlertService | None, search: str) -> Any:
 
 
 def register(app: Dash, store: Store, service: AlertService) -> None:
-    """Connect the page's controls."""
+    """Add the callbacks that fill the table, poll for changes, and write the choices into the address."""
     chosen = [Input(f"alerts-{name}", "value") for name in KEYS]
 
     @app.callback(
@@ -163,13 +163,16 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
 
 
 def version(service: AlertService, said: str) -> str:
-    """Return a short text that changes with the alerts, and with the notice on the analysis."""
+    """Return a text that differs whenever the page must be filled again: alerts or the notice ``said`` changed."""
     digest = blake2b(said.encode("utf-8", "replace"), digest_size=4).hexdigest() if said else ""
     return f"{service.alerts.version()}.{digest}"
 
 
 def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "") -> Choice:
-    """Return the filter that the page's controls select. ``state`` is "open" and so on; "" means any for the others."""
+    """Return the page's choices as a filter of alerts.
+
+    ``state`` is "open", "muted", "resolved" or "all"; "" in any other argument selects every alert.
+    """
     states = {"open": OPEN, "all": None}.get(state, frozenset({cast("Life", state)}))
     return Choice(states, family, machine, owner, search)
 
@@ -184,16 +187,16 @@ def listed(
     now: int,
     archived: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Any]:
-    """Return a page of alerts as a table.
+    """Return one page of the filtered alerts as a table, below a line that counts them.
 
     Args:
-        page: the alerts.
-        order: the order of the alerts; "family" puts a line above each family.
-        state: the selected state: "open" and so on.
+        page: the alerts of this page, and the number of all that match the filters.
+        order: the order of the alerts; "family" puts a heading above the alerts of each family.
+        state: the selected state: "open", "muted", "resolved" or "all".
         start: index of the page, from 0.
         everything: number of all alerts, without filters.
-        said: the notice on the analysis.
-        now: ms since 1970.
+        said: a notice if the analysis is pending or fails, otherwise "".
+        now: the time in ms since 1970, for the ages.
         archived: number of archived alerts by machine.
     """
     counted = f"{count(page.total, 'alert')}, {page.slower} of them worse" if page.total else ""
@@ -201,11 +204,11 @@ def listed(
         counted += f"; number {MOST * start + 1} to {MOST * start + len(page.alerts)}"
     parts: list[Any] = [html.P(" ".join(part for part in (counted and f"{counted}.", said) if part), className="said")]
     if not page.total:
-        kept = f"{count(everything, 'alert')} in other states or of another choice." if everything else ""
-        what = "Nothing is open." if state == "open" else "There is none."
+        kept = f"{count(everything, 'alert')} outside these filters." if everything else ""
+        what = "Nothing is open." if state == "open" else "No alert matches the filters."
         if said and not everything:
             what = "Nothing is known yet."
-        none = "Alerts appear when a series has changed: three commits of results are needed."
+        none = "An alert appears when a series has changed. To find a change takes results of three commits."
         hint = "" if everything or said else none
         return [*parts, html.Div([html.P(what, className="strong"), html.P(kept or hint)], className="card empty")]
     rows: list[Any] = []
@@ -239,7 +242,7 @@ def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
 
 
 def summary(tracked: Tracked) -> str:
-    """Return family, machine and series of an alert. Other columns show the numbers."""
+    """Return the text of an alert in the table: family, machine and worst series."""
     alert = tracked.alert
     if alert.topic == "silent":
         return alert.text

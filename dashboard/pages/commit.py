@@ -33,7 +33,7 @@ MOST_FAMILIES = 60
 
 
 def layout(results: Results, address: CommitAddress) -> Any:
-    """Return the page of an address. A hash may be shortened."""
+    """Return the page of a commit. The address may shorten the hash, and may leave out the machine."""
     commit = find(results, address.commit)
     if commit is None:
         return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
@@ -81,7 +81,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Connect the page's table."""
+    """Add the callbacks that fill the cards and the table."""
 
     @app.callback(
         Output("commit-families", "children"),
@@ -118,7 +118,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def find(results: Results, text: str) -> Commit | None:
-    """Return the commit of a hash, or of at least seven digits of a hash."""
+    """Return the commit whose hash begins with at least seven given digits; ``None`` if there is none."""
     if len(text) < 7:
         return None
     return next((one for one in results.commits() if one.hash.startswith(text)), None)
@@ -127,11 +127,11 @@ def find(results: Results, text: str) -> Commit | None:
 def families(found: CommitComparison) -> list[Any]:
     """Return a card for each suite: its overall change, and the number of series with each verdict.
 
-    With more than ``MOST_FAMILIES`` suites, the suites with the loudest series have a card. Other suites are counted.
+    Of more than ``MOST_FAMILIES`` suites, only those with the gravest verdicts have a card. The others are counted.
     """
     rank = found.rows.series_keys.suite[found.rows.columns["key"]]
     suites, first = np.unique(rank, return_index=True)
-    # The series come loudest first, and therefore the suites as well.
+    # The series are sorted by gravity of their verdicts, so a suite's first series gives the suite's gravity.
     loudest = np.sort(first[np.argsort(first)[:MOST_FAMILIES]])
     shown = sorted(loudest.tolist(), key=lambda place: found.rows.key_at(place).suite)
     cards = [_family(found, np.flatnonzero(rank == rank[place])) for place in shown]
@@ -199,7 +199,7 @@ def _cells(compared: Compared) -> dict[str, Any]:
 
 
 def _run_facts(run: Run) -> Any:
-    """Return the conditions under which the numbers were measured."""
+    """Return a line on the run's conditions: date, clocks, GPU, versions of the toolchain, times of the controls."""
     facts = {"clocks": run.clock_state, "gpu": run.host.get("gpu", ""), **run.toolchain}
     facts |= {name: f"{control.seconds * 1e6:.2f} µs" for name, control in run.controls.items() if control.seconds}
     texts = [[html.Span(f"{name} ", className="dim"), mono(text)] for name, text in facts.items() if text]

@@ -1,4 +1,4 @@
-"""The page that compares two sides: commits, machines, variants or toolchains."""
+"""The page that compares a base with a head, which may differ in commit, machine, variant or toolchain."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from lockstep.suite.thresholds import Thresholds
 #: Maximum rows of the table, and points of the chart.
 MOST, MOST_POINTS = 200, 2000
 
-#: Number of suites that the menu shows at once. Typing finds the others.
+#: Maximum number of suites in the menu. The reader finds other suites by typing.
 OFFERED = 200
 
-#: Machine, toolchain, commit and variant of each side, then the compared quantity, suite and cache state.
+#: Keys of the address: machine, toolchain, commit and variant of base (b…) and head (h…), then what is compared.
 KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
 
 _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
 
 
 def layout(results: Results, search: str) -> Any:
-    """Return the page of an address. The default compares the newest two commits of the newest machine."""
+    """Return the page for the query ``search``, by default with the two newest commits of the newest machine."""
     if not results.machines:
         run = html.P(["Measure two commits with ", html.Code("lockstep run HEAD~2..HEAD"), " and reload this page."])
         return notice("Nothing to compare yet", run)
@@ -76,7 +76,7 @@ def layout(results: Results, search: str) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Connect the page's controls."""
+    """Add the callbacks that fill the page and its menus, and that write the choices into the address."""
     chosen = [Input(f"compare-{name}", "value") for name in KEYS]
 
     for side in "bh":
@@ -124,13 +124,13 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: Thresholds) -> list[Any]:
-    """Return the result of the comparison.
+    """Compare the chosen base with the chosen head; return the summary, the chart and the table of cases.
 
     Args:
         results: the results.
-        chosen: a value for each of ``KEYS``, "" for none.
+        chosen: the reader's choice for each of ``KEYS``, "" for none.
         scheme: "light" or "dark".
-        thresholds: how large a change must be to count.
+        thresholds: the change from which a case counts as slower or faster.
     """
     base, head = (Side(chosen[f"{one}m"], chosen[f"{one}c"], chosen[f"{one}v"]) for one in "bh")
     ours, theirs = run_of(results, base), run_of(results, head)
@@ -147,15 +147,13 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
         for name, *both in differing(ours, theirs)
     ]
     if rows:
-        summary = html.Summary(
-            f"{count(len(rows), 'other thing')} differ{'s' if len(rows) == 1 else ''} between the two"
-        )
+        summary = html.Summary(f"{count(len(rows), 'other difference')} between base and head")
         parts.append(
             html.Details([summary, table(("What", "Base", "Head"), rows, "What differs")], className="differs")
         )
     if not found.pairs:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
-        return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
+        return [*parts, html.Div(["No case was measured at both base and head. ", hint], className="card empty")]
     timed = found.pairs.timed
     if len(timed):
         right = "against base's latency, µs"
@@ -170,12 +168,12 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     parts.append(html.H2("Cases, the loudest first"))
     parts.append(compare_table(found.pairs[:MOST], head))
     if len(found.pairs) > MOST:
-        parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more: choose a suite.", className="dim"))
+        parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more cases: choose a suite.", className="dim"))
     return parts
 
 
 def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
-    """Return at most ``OFFERED`` suites that contain the typed text, and the selected suite, sorted."""
+    """Return the menu of suites: at most ``OFFERED`` whose name contains the typed text, and the selected suite."""
     names = suites(results)
     found = heapq.nsmallest(OFFERED, (name for name in names if typed.lower() in name.lower()))
     return sorted({*found, *([chosen] if chosen in names else [])})
@@ -203,7 +201,7 @@ def variants(results: Results, machine: str) -> list[str]:
 
 def _said(found: Comparison) -> str:
     counts, units = found.counts, found.pairs.units
-    # Of exact quantities alone the words are theirs; of several units a mean says nothing.
+    # Only exact quantities have words of their own, such as "more". A mean over several units means nothing.
     exact = len(found) > 0 and found.pairs.exact
     said = [
         f"{SIGNS[one]} {whole(counts[one])} {word(one, units[0]) if exact else one}" for one in LOUDEST if counts[one]
@@ -212,10 +210,10 @@ def _said(found: Comparison) -> str:
         what = units[0] if exact else "time"
         said.append(minus(f"geometric mean of the {what} {100 * math.expm1(found.geomean):+z.2f} %"))
     if found.other_ruler:
-        said.append(f"{whole(found.other_ruler)} measured with another ruler, not compared")
+        said.append(f"{whole(found.other_ruler)} of another benchmark version, not compared")
     if found.one_sided:
-        said.append(f"{whole(found.one_sided)} on one side only")
-    return " · ".join(said) or "No case in common."
+        said.append(f"{whole(found.one_sided)} measured only at base or only at head")
+    return " · ".join(said) or "Base and head have no case in common."
 
 
 def _side(results: Results, side: str, label: str, machine: str, chosen: dict[str, str]) -> list[Any]:

@@ -29,7 +29,7 @@ _SYMBOLS = {
 
 
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
-    """Return each timed case's change in per cent against its time on the base side, with a marker per verdict."""
+    """Return a chart of each timed case's change in per cent against its latency at base. Markers show verdicts."""
     data: list[Figure] = []
     for verdict in LOUDEST:
         own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
@@ -61,7 +61,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     shown = [100 * abs(math.expm1(pair.log)) for pair in pairs if math.isfinite(pair.log)]
     figure["yaxis"] |= {"ticksuffix": " %"}
     if max(shown, default=0.0) < 1:
-        # The noise of two equal sides must not fill the chart.
+        # The noise of two equal commits must not fill the chart.
         figure["yaxis"]["range"] = [-1.2, 1.2]
     figure["showlegend"] = True
     figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}

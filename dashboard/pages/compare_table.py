@@ -22,7 +22,7 @@ _COUNTED = {QUANTITIES[name].unit for name in EXACT} - {"bytes"}
 
 
 def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
-    """Return the pairs in their order. A line links to its family on head's machine."""
+    """Return a table of the compared cases, in their order. Each line links to its family on head's machine."""
     units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
     unit = units.pop() if len(units) == 1 else ""
     numbers = [f"{side} {unit}".strip() for side in ("Base", "Head")]
@@ -64,7 +64,7 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
 
 
 def _number(value: float, unit: str) -> str:
-    """Return a number in the unit that is shown: a count of registers has no decimals, a time has four digits."""
+    """Write a value of ``unit`` for the table: a count of registers has no decimals, a time has four digits."""
     _, factor = SHOWN_AS.get(unit, (unit, 1.0))
     counted = unit in _COUNTED and float(value).is_integer()
     return whole(value) if counted else significant(factor * value, 4)

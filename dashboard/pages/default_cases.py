@@ -18,17 +18,16 @@ from lockstep.history.snapshot_cache import remembered
 #: Number of newest commits that count as history. Older commits say little about the current state.
 RECENT = 100
 
-#: Number of cases selected on a page whose address names none.
+#: Number of cases that a page selects if its address selects none.
 FIRST_CASES = 2
 
 
 @remembered
 def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str], ...]:
-    """Return the cases of a suite with their cache state, the most informative first. Cases without numbers are left
-    out.
+    """Return pairs of case and cache state of a suite, the most informative first, without cases that have no numbers.
 
-    A case is more informative if any of its variants has a longer recent history. Among equals, the largest change from
-    first to last number wins. So a curve comes before a point, and a step before a flat line.
+    The case whose best-measured variant has more numbers at recent commits is more informative. Of equally long
+    histories, the one with the larger change from first to last number comes first.
     """
     known_cases: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     series = [one for own in series_of(results, suite, machine).values() for one in own]
@@ -40,23 +39,22 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
 
 
 def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str], caches: Sequence[str]) -> str:
-    """Return the most informative cache state of the requested cases, or of all cases."""
+    """Return the cache state that the page selects: the most informative one of the requested or else of all cases."""
     known_cases = telling(results, machine, suite)
     asked = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
     return asked[0] if asked else caches[0]
 
 
 def first_cases(results: Results, machine: str, suite: str, l2: str, cases: Sequence[str]) -> list[str]:
-    """Return this machine's most informative cases, small before large. A suite may have shapes for other machines
-    too.
+    """Return the cases that the page selects: this machine's most informative ones, small shapes before large ones.
+
+    A machine without numbers in this cache state gets the first of ``cases``.
     """
     known_cases = [case for case, state in telling(results, machine, suite) if case and state == l2]
     return sorted(known_cases[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
 
 
 def _history(trend: Trend) -> tuple[int, float]:
-    """Return the count of numbers of the newest version, and the log of the factor between its first and last
-    number.
-    """
+    """Return the count of the newest benchmark version's numbers, and |log(last number / first number)|."""
     values = trend.value[(trend.version == trend.version[-1]) & np.isfinite(trend.value) & (trend.value > 0)]
     return len(values), abs(math.log(values[-1] / values[0])) if len(values) else 0.0

@@ -37,7 +37,7 @@ from lockstep.history.store import Store
 #: Maximum number of cases drawn at once; a chart takes the browser about 10 ms.
 MOST_CASES = 20
 
-#: Pixel columns of a long trend, beside others and alone in its row.
+#: Width in pixels of a long trend: with another trend in its row, and alone.
 _COLUMNS, _COLUMNS_ALONE = 400, 800
 
 #: Number of points on a page above which its trends are thinned out.
@@ -48,9 +48,7 @@ _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
 
 def layout(results: Results, address: FamilyAddress) -> Any:
-    """Return the page of an address. Choices that the address leaves open, or that do not exist, get their defaults
-    here.
-    """
+    """Return the page of an address. A choice that the address leaves out or that does not exist gets its default."""
     keys = series_of(results, address.suite)
     machines = sorted({machine for machine, *_ in keys})
     if address.machine not in machines:
@@ -138,7 +136,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Connect the page's controls."""
+    """Add the callbacks that draw the trends and the newest numbers, and that write the choices into the address."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
     drawn = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
 
@@ -159,7 +157,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom)
         return trends(results, address, scheme, findings.of_machine(results, address.machine))
 
-    # A separate callback, so that a zoom or another quantity does not request data that it does not change.
+    # A separate callback, because a zoom and a choice of quantities do not change the newest numbers.
     @app.callback(
         Output("family-latest", "children"),
         *(one for one in chosen if one.component_id != "family-quantities"),
@@ -201,7 +199,7 @@ def _address(
     variants: Sequence[str] | None,
     zoom: str | None = "",
 ) -> FamilyAddress:
-    """Return the address of the controls' values. An empty control has the value ``None``."""
+    """Return the address that restores the values of the page's controls. An empty control has the value ``None``."""
     shown = {"quantities": tuple(quantities or ()), "variants": tuple(variants or ())}
     return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 
@@ -248,7 +246,10 @@ def trends(
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
-    """Return latency over the shapes at the newest commit that measured the suite, and the selected cases' numbers."""
+    """Return charts and a table of the newest commit at which the suite was measured.
+
+    The charts show all shapes: latency, a cost against latency, the roofline. The table shows the selected cases.
+    """
     keys, drawn = _chosen(results, address)
     commit = _newest(results, address.machine, keys)
     if commit is None or not drawn:
@@ -283,7 +284,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
 def _against_latency(
     results: Results, suite: str, there: RowTable, now: Sequence[Row], drawn: Mapping[str, Style], scheme: Scheme
 ) -> list[Any]:
-    """Return the chart of a cost over the latency of the same series; [] if the suite's quantity is not a cost."""
+    """Return the chart of a cost (such as energy) over the latency of the same cases; [] for a suite of latencies."""
     benchmark = results.benchmarks.get(suite)
     if benchmark is None or not benchmark.cost:
         return []

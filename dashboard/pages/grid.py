@@ -10,14 +10,13 @@ from dash import Dash, Input, Output, State
 
 from dashboard.pages.parts import in_browser
 
-#: Maximum number of rows for which the table is as high as its rows.
+#: Maximum number of rows for which the table is as high as its rows. A longer table scrolls.
 FEW_ROWS = 40
 
 Column = dict[str, Any]
 
 
-#: Maximum number of rows that the browser holds as a whole. For a longer table it requests visible rows from the
-#: server.
+#: Maximum number of rows that the browser holds. Of a longer table, it requests the visible rows from the server.
 WHOLE = 1000
 
 #: Settings with which AG Grid requests the rows of a long table: blocks of 100, at most 30 of them in the browser.
@@ -25,14 +24,14 @@ _SERVED = {"cacheBlockSize": 100, "maxBlocksInCache": 30, "infiniteInitialRowCou
 
 
 def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: str = "") -> Any:
-    """Return an empty table.
+    """Return a table without rows, which callbacks of the page fill.
 
     Args:
         name: the id of the table.
-        columns: see ``text`` and ``number``.
-        rows: maximum number of rows; more than ``WHOLE`` come from the server, block by block.
-        empty: the text of a table without rows.
-        search: text that rows must contain.
+        columns: the columns, see ``text`` and ``number``.
+        rows: maximum number of rows that the table will have; more than ``WHOLE`` come from the server in blocks.
+        empty: the text that the table shows if there are no rows.
+        search: text that rows must contain to be shown.
     """
     served = rows > WHOLE
     source: dict[str, Any] = {"rowModelType": "infinite"} if served else {"rowData": []}
@@ -58,11 +57,11 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: st
 
 
 def connect(app: Dash, page: str) -> None:
-    """Connect a page's table: a search filters it, a click opens a row, and a long table requests its rows again.
+    """Add a table's callbacks: a search filters its rows, a click opens a row, new data make it request rows again.
 
     Args:
         app: the application of the page.
-        page: prefix of the ids "…-grid", "…-search" and "…-told". The last changes with the rows.
+        page: prefix of the ids of the table "…-grid", its search "…-search", and the version of its data "…-told".
     """
     options, search, answer = f"{page}-grid", Input(f"{page}-search", "value"), f"{page}-told"
     in_browser(app, "search", Output(options, "dashGridOptions"), search, State(options, "dashGridOptions"))

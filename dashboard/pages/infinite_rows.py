@@ -24,7 +24,7 @@ Values = Mapping[str, Callable[[T], Sequence[Any]]]
 
 
 class Rowed(Protocol):
-    """Series of a table: statuses or comparisons."""
+    """The series of a table, such as ``Statuses`` or ``CommitComparison``."""
 
     @property
     def rows(self) -> RowTable:
@@ -32,7 +32,7 @@ class Rowed(Protocol):
 
 
 def key_values() -> dict[str, Callable[[Rowed], Sequence[Any]]]:
-    """Return the values of the columns that every table of series has: its key and the state of its row."""
+    """Return ``Values`` of the columns that every table of series has: family, variant, case, l2 and state."""
 
     def of_key(name: str) -> Callable[[Rowed], Sequence[Any]]:
         return lambda table: [getattr(key, name) for key in table.rows.keys]
@@ -44,7 +44,7 @@ def key_values() -> dict[str, Callable[[Rowed], Sequence[Any]]]:
 
 
 def or_none(numbers: Floats) -> list[float | None]:
-    """Return the numbers, ``None`` for NaN."""
+    """Return the numbers as a list for JSON, which has ``None`` for NaN."""
     return [None if number != number else number for number in numbers.tolist()]
 
 
@@ -110,11 +110,11 @@ def block(
     cells: Callable[[list[Any]], list[Any]],
     search: str = "",
 ) -> dict[str, Any]:
-    """Return AG Grid's answer: the rows of the requested block, and the number of all rows.
+    """Answer AG Grid's request for a block: its rows, and the number of all rows that match.
 
     Args:
         items, values, request, search: see ``chosen_rows``.
-        cells: converts items to the form in which the grid takes rows.
+        cells: converts items to the rows of the grid, each a mapping from column to value.
     """
     found = chosen_rows(items, values, request, search)
     start, end = (one if isinstance(one, int) else 0 for one in (request.get("startRow"), request.get("endRow")))
@@ -155,7 +155,7 @@ def _passes_number(value: Any, kind: str, wanted: Any, end: Any) -> bool:
 
 
 def _sorted(places: Sequence[int], column: Sequence[Any], down: bool) -> list[int]:
-    """Sort by number, or by text with digits compared as numbers. Rows without a value come last."""
+    """Sort row indices by a column: numbers by size, text with digits compared as numbers, missing values last."""
     there = [place for place in places if not _missing(column[place])]
     if all(isinstance(column[place], int | float) for place in there):
         there.sort(key=lambda place: column[place], reverse=down)

@@ -21,7 +21,7 @@ TREND = 120
 
 @dataclass(frozen=True)
 class Turn:
-    """A commit from which on the toolchain differs: name, value before, value after of each change."""
+    """A commit from which on the machine's toolchain differs. ``changes`` has name, old and new value of each part."""
 
     commit: Commit
     changes: tuple[tuple[str, str, str], ...]
@@ -42,11 +42,11 @@ class Upkeep:
         throttled: number of these points that were throttled.
         reasons: number of points by reason for throttling.
         sm_mhz: the median clock of these points; ``None`` if unknown.
-        noise: median standard error of the logarithm of a number, without ratios and costs besides the latency, at the
-            newest commit (0.001 is 0.1 %).
-        mde: median smallest detectable effect; ``None`` if unknown.
-        controls: for each control, its rate (calls per second) at the last commits, oldest first, with the commit's
-            index.
+        noise: median standard error of the logarithm of the latencies and plain values at the newest commit (0.001 is
+            0.1 %); ``None`` if unknown.
+        mde: median of the smallest effects that one run can detect, as a share; ``None`` if unknown.
+        controls: for each control, pairs of the commit's index and the control's rate (calls per second) at the last
+            commits, oldest first.
         turns: the changes of the toolchain, the newest first.
     """
 
@@ -103,7 +103,7 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
 
 
 def _costs(results: Results, series: Sequence[Series]) -> NDArray[np.bool_]:
-    """Return which of the series follow a cost besides the latency."""
+    """Return a mask of the series whose quantity is a cost besides the latency, such as energy or compile time."""
     return np.array([results.benchmarks[one.benchmark].cost for one in series], dtype=bool)
 
 

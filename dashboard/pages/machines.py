@@ -1,4 +1,4 @@
-"""The page of the machines: whether each still reports, and the state from which readers judge its numbers."""
+"""The page of the machines: whether a machine still reports, and how far readers can trust its numbers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _HEAD = (
 
 
 def layout(results: Results) -> Any:
-    """Return the page."""
+    """Return the page, which the callback of ``register`` fills; without machines, a notice on what to do."""
     if not results.machines:
         trouble = [problem_list(results.problems)] if results.problems else []
         run = html.P(["Measure with ", html.Code("lockstep run HEAD"), " and reload this page."])
@@ -92,7 +92,7 @@ def register(app: Dash, store: Store) -> None:
 
 
 def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
-    """Return all machines in a table, then the history of each, then the unreadable files."""
+    """Return a table of all machines, a section on the controls and toolchains of each, and the unreadable files."""
     every = [upkeep(results, machine) for machine in results.machines]
     every.sort(key=lambda one: -one.reported_at)
     parts: list[Any] = [table(_HEAD, [_row(one, now) for one in every], "Machines")]
@@ -106,7 +106,7 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
 
 
 def controls_chart(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
-    """Return the rate of each control over the commits, in per cent of its own median; down is a slower machine."""
+    """Return a chart of each control's rate over the commits, in per cent of its median; down is a slower machine."""
     drawn = styles(list(upkeep.controls), set())
     data: list[dict[str, Any]] = []
     for name, points in upkeep.controls.items():
@@ -198,7 +198,7 @@ def _section(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> lis
 
 
 def _unchanged(run: Run) -> str:
-    """Return the sentence for a toolchain that never changed. The sentence says if package versions are unrecorded."""
+    """Return the sentence for a toolchain that never changed, with a remark if package versions were not recorded."""
     if run.host:
         return f"One toolchain at every commit: {toolchain_text(run)}."
     lacking = "" if run.requirements else " Versions of packages are not recorded."

@@ -52,7 +52,7 @@ _CONTROLS = ("machine", "l2", "since", "show")
 
 
 def layout(results: Results, address: OverviewAddress) -> Any:
-    """Return the page of an address. Choices that the address leaves open get their defaults here."""
+    """Return the page of an address. A choice that the address leaves out gets its default."""
     if not results.machines:
         return _nothing(results)
     asked = address.machine in results.machines
@@ -130,7 +130,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings, service: AlertService | None = None) -> None:
-    """Connect the page's controls."""
+    """Add the callbacks that fill the page when a choice, the analysis or the results change."""
 
     @app.callback(
         Output("overview-grid", "rowData"),
@@ -206,7 +206,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 
 
 def statuses_of(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
-    """Return the statuses of a machine in one cache state, or in "all"."""
+    """Return the status of each series of a machine in the cache state ``l2``, or in every one for "all"."""
     compared = reference(results, machine, since, visit)
     return of_cache(results, machine, l2, compared, findings.of_machine(results, machine), findings.thresholds)
 
@@ -222,7 +222,7 @@ def _drawn(
     show: str,
     scheme: Scheme,
 ) -> tuple[list[Any], dict[str, Any], int]:
-    """Return everything that needs all series: the cards that count series, the heatmap, and the number of families."""
+    """Return what is computed from all series: the cards that count series, the heatmap, and the number of families."""
     every = of_cache(results, machine, l2, since, machine_findings, thresholds)
     suites = np.unique(every.rows.series_keys.suite[every.rows.columns["key"]])
     return counted(every, machine_findings), heatmap(every, show, scheme), len(suites)
@@ -246,7 +246,9 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
 def said(
     results: Results, machine: str, since: str = "all", visit: int = 0, every: Statuses | None = None
 ) -> list[Any]:
-    """Return the line above the table: the commit, its date, the conditions of measurement, and the compared commit."""
+    """Return the line above the table: newest commit, its date and clock state, the commit compared with, and counts of
+    series that are missing.
+    """
     commits = results.commits(machine)
     if not commits:
         return [f"{machine} has no results."]

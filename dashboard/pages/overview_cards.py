@@ -29,7 +29,7 @@ MOST_NEWS = 5
 
 @dataclass(frozen=True)
 class ListedAlert:
-    """An open alert with its state and its number; the number is 0 if the alert is not stored yet."""
+    """An open alert, its state, and its number in the alert database; 0 if the alert is not stored yet."""
 
     alert: Alert
     state: State
@@ -60,8 +60,8 @@ def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None)
     """Return the open alerts of a machine.
 
     Args:
-        findings: the detector's findings, used if no alert is stored.
-        tracked: the stored open alerts with their states.
+        findings: the findings of the analysis, whose alerts are listed if the alert database has none.
+        tracked: the open alerts of the alert database with their states.
     """
     if tracked and (tracked.states or tracked.elsewhere):
         first = tuple(ListedAlert(one.alert, one.state, one.id) for one in tracked.first)
@@ -71,7 +71,7 @@ def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None)
 
 
 def cards(statuses: Statuses, findings: MachineFindings | None, open_alerts: News | None = None) -> list[Any]:
-    """Return the cards: open alerts, slower, faster, failed, stale, and the geometric mean of all."""
+    """Return all cards of the overview: open alerts; slower, faster, failed and stale series; the geometric mean."""
     return [
         alerts_card(statuses[0].row.machine if statuses else "", findings, open_alerts),
         *counted(statuses, findings),
@@ -82,7 +82,7 @@ def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: New
     """Return the card that counts the open alerts of a machine."""
     states = open_alerts.states if open_alerts else {}
     waits = findings is None and not states
-    alerts = "looking for changes …" if waits else _states(states) or "nothing to look at"
+    alerts = "looking for changes …" if waits else _states(states) or "no open alert"
     return dcc.Link(
         _words("Open alerts", "…" if waits else whole(sum(states.values())), alerts),
         href=link("/alerts", state="open", machine=machine),
@@ -91,7 +91,7 @@ def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: New
 
 
 def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
-    """Return the cards that count series."""
+    """Return the cards that count slower, faster, failed and stale series, and the card with the geometric mean."""
     failed, stale, ended = (
         int(some.sum()) for some in (statuses.are("failed"), statuses.stale, statuses.are("not measured"))
     )
@@ -143,9 +143,7 @@ def _line(results: Results, one: ListedAlert) -> Any:
 
 
 def _changed(statuses: Statuses, verdict: Verdict, findings: MachineFindings | None) -> Any:
-    """Return the card with the number of confirmed changes, the largest of them, and the number of unconfirmed
-    changes.
-    """
+    """Return the card of the slower or faster series: their number, the largest change, and unconfirmed changes."""
     found = np.flatnonzero(statuses.are(verdict))
     bare = statuses.differences.verdict == LOUDEST.index(verdict)
     maybe = int((statuses.are("unsure") & statuses.beyond_noise & bare).sum())
@@ -164,19 +162,19 @@ def _changed(statuses: Statuses, verdict: Verdict, findings: MachineFindings | N
 
 
 def _nothing(statuses: Statuses, findings: MachineFindings | None) -> str:
-    """Return why there is nothing to count: no change was found, or changes cannot be known yet."""
+    """Return the card's note for a count of 0: no change was found, or changes cannot be known yet."""
     if findings is None:
         return "looking for changes …"
     compared = ~np.isnan(statuses.worse)
     if not compared.any():
-        return "nothing measured at both"
+        return "no series measured at both commits"
     if np.isnan(statuses.noise[compared]).all():
         return "too few commits to know the noise"
     return "nothing beyond the noise"
 
 
 def _card(label: str, number: str, note: str, kind: str, sign: str = "") -> Any:
-    """Return a card that filters the table to the counted series."""
+    """Return a card with a count of series. A click on the card filters the table to these series."""
     filters: Any = {"data-filter": kind, "aria-pressed": "false"}
     return html.Button(_words(label, number, note, kind, sign), className="count-card", type="button", **filters)
 
@@ -191,9 +189,9 @@ def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -
 
 
 def _mean(statuses: Statuses, findings: MachineFindings | None) -> tuple[str, str]:
-    """Return the geometric mean of the series' speed ratios, and a text on what the mean covers.
+    """Return the geometric mean of the series' speeds relative to the compared commit, and a text on what it covers.
 
-    A change that noise explains counts as no change.
+    A change within the noise counts as no change.
     """
     both = ~np.isnan(statuses.worse)
     changed = both & statuses.beyond_noise

@@ -14,7 +14,7 @@ from lockstep.alerts.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
-#: Number of newest commits whose numbers are counted. Six make a first change certain, and few are fast to read.
+#: Number of newest commits whose numbers are counted, to find the machine with the most: few, so that it is fast.
 RECENT = 8
 
 #: Maximum number of links to other machines; the menu has all machines.
@@ -23,11 +23,11 @@ MOST_LINKS = 6
 
 @remembered
 def opening_machine(results: Results) -> str:
-    """Return the machine that the overview opens: of the machines with many numbers, the one measured last.
+    """Return the machine that the overview shows first: of the machines with many numbers, the one measured last.
 
-    A machine's numbers are counted over its last ``RECENT`` commits. "Many" is at least half as many as any machine
-    has. So a new machine takes over from a machine of its kind, but a laptop with one test run does not. A target of
-    exact quantities opens the page only if nothing was measured.
+    Numbers are counted over a machine's last ``RECENT`` commits; "many" is at least half of the largest count. So a new
+    test machine replaces an old one, but a laptop with one test run does not. A target that was only compiled for, not
+    measured on, is shown only if no machine has measured.
     """
     measured = [name for name in results.machines if _is_measured(results, name)] or list(results.machines)
     numbers = {machine: _numbers(results, machine) for machine in measured}
@@ -40,7 +40,7 @@ def _is_measured(results: Results, machine: str) -> bool:
 
 
 def machine_line(results: Results, machine: str, asked: bool) -> Any:
-    """Return the line that says why this machine is shown and links to the others; ``None`` if there are no others.
+    """Return the line that says why this machine is shown and links to other machines; ``None`` for a single machine.
 
     Args:
         results: the results of all machines.
@@ -66,18 +66,16 @@ def machine_line(results: Results, machine: str, asked: bool) -> Any:
 
 
 def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:
-    """Return a warning about series in which small changes stay hidden; [] if there are none."""
+    """Return a warning if a machine's series scatter so much that small changes stay hidden; otherwise []."""
     scatter = scatter_of(findings.noise.values()) if findings else None
     return [html.P(scatter.sentence(machine), className="dim")] if scatter else []
 
 
 def _numbers(results: Results, machine: str) -> int:
-    """Count the numbers of the last commits. A case that the machine cannot measure has no number."""
+    """Count a machine's numbers at its last ``RECENT`` commits. A case that failed or is n/a has no number."""
     return int(np.isfinite(results.newest(machine, RECENT).value).sum())
 
 
 def _measured_at(results: Results, machine: str) -> int:
-    """Return the time of the machine's last measurement, ms since 1970; the newest commit's date if no run states a
-    time.
-    """
+    """Return when the machine last measured, in ms since 1970: the newest commit's date if no run states its time."""
     return max(run.measured_at for run in results.runs_of(machine)) or results.machines[machine].last_date

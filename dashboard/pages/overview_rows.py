@@ -24,7 +24,7 @@ from lockstep.suite.thresholds import Thresholds
 
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
-    """Connect the table's requests for rows, and the buttons that save it."""
+    """Add the callbacks that send the rows of a long table, and that save the table as CSV or parquet."""
     asked = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "search")]
 
     @app.callback(
@@ -78,7 +78,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def ordered(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
-    """Return the statuses in the order of the table."""
+    """Return the status of each series of a machine in one cache state, in the order of the table, see ``table``."""
     compared = reference(results, machine, since, visit)
     return _ordered(results, machine, l2, compared, findings.of_machine(results, machine), findings.thresholds)
 
@@ -103,7 +103,7 @@ def of_cache(
     findings: MachineFindings | None,
     thresholds: Thresholds,
 ) -> Statuses:
-    """Return the statuses of a machine in one cache state, or in "all"."""
+    """Return the status of each series of a machine in the cache state ``l2``, or in every one for "all"."""
     every = statuses(results, machine, since, findings, thresholds)
     if l2 == "all":
         return every

@@ -54,13 +54,12 @@ def table(results: Results, machine: str, statuses: Statuses) -> list[dict[str, 
 
 
 def in_order(every: Statuses) -> Statuses:
-    """Return the series in the order of the table, see ``table``."""
+    """Sort the statuses for the table, see ``table``, and leave out series that the machine cannot measure."""
     every = every.select(np.flatnonzero(~every.absent))
     rows = every.rows
     key = rows.columns["key"]
     shape = rows.series_keys.shape[key]
-    # Shapes without any running series come last, unless a series failed. Of these shapes, those measured before come
-    # first.
+    # Shapes in which every series is n/a come last; of these, shapes that were measured before come first.
     there, known = (np.zeros(int(shape.max(initial=-1)) + 1, dtype=bool) for _ in range(2))
     there[shape[rows.columns["state"] != STATES.index("na")]] = True
     known[shape[~np.isnan(every.worse)]] = True
@@ -89,7 +88,7 @@ _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
 def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dict[str, Any]]:
-    """Return rows of the grid for these series of a machine."""
+    """Return the rows of the grid for these statuses: one mapping from column to value each, with the sparkline."""
     some = list(some)  # makes a status from its columns once, instead of each time that it is read
     # For a long table only the visible trends are read.
     long = results.count(machine) > MANY_SERIES
@@ -111,13 +110,13 @@ def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 @remembered
 def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
-    """Return the latencies of every series of a machine, see ``_past_of``."""
+    """Return the past numbers of every series of a machine, see ``_past_of``."""
     every = results.series(machine=machine)
     return _past_of(results, (one for one in every if not results.benchmarks[one.benchmark].is_ratio))
 
 
 def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, list[float]]:
-    """Return the latencies of series in µs (other units unchanged) at the machine's last commits, oldest first."""
+    """Return each series' numbers at the machine's last ``SPARK`` commits, oldest first; times are in µs."""
     past: dict[SeriesKey, list[float]] = defaultdict(list)
     for trend in results.trends(series, last=SPARK):
         factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
@@ -140,7 +139,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
     behind: dict[str, float] = {}
     times = difference.times
     if times:
-        # Left out if there are no such times, as for nearly every row.
+        # Nearly every row lacks these times; leaving the fields out keeps the answer small.
         behind["own_change"] = 100 * math.expm1(times.own)
         behind["baseline_change"] = 100 * math.expm1(times.baseline)
     return {
@@ -176,7 +175,7 @@ def columns(results: Results, machine: str) -> list[Column]:
     """Return the columns of the grid. Columns without any value on this machine are hidden."""
     own = {series.benchmark for series in results.series(machine=machine)}
     keys = results.keys(machine).keys
-    # 7.4 px per letter. The ends of two labels distinguish them.
+    # 7.4 px per letter. Labels often differ only at their ends, so the column must fit the longest one.
     case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
     family_width = min(max(116, round(7.4 * max(len(suite) for _, suite, *_ in keys)) + 30), 220)
 
@@ -221,7 +220,7 @@ def columns(results: Results, machine: str) -> list[Column]:
 
 
 def _dim_unless(bound: str) -> dict[str, str]:
-    """Dim the rate that does not decide the floor. If the deciding rate is unknown, dim neither rate."""
+    """Return a style rule that dims the rate ``bound`` in rows whose floor the other rate decides."""
     return {"dim": f"params.data && params.data.bound && params.data.bound !== '{bound}'"}
 
 
@@ -229,7 +228,7 @@ def _measured(quantity: str) -> Callable[[Statuses], list[float | None]]:
     return lambda every: or_none(every.rows.measured(quantity))
 
 
-#: Values by column. They equal the values in the rows of the grid.
+#: Values by column, equal to those in the rows of the grid, by which the server searches, filters and sorts.
 VALUES: Values[Statuses] = {
     **key_values(),
     **{name: _measured(name) for name in _SHOWN},

@@ -1,4 +1,4 @@
-"""Parts that several pages share."""
+"""Elements that several pages share: tables, links, notices, charts, and texts for dates, ages and counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def day(milliseconds: int) -> str:
 
 
 def age(milliseconds: int, now: int) -> str:
-    """Return the age in the largest unit that fits: ``3 d``. Both times are in ms since 1970."""
+    """Return the time from ``milliseconds`` to ``now`` in one unit, such as ``3 d``. Both are in ms since 1970."""
     seconds = max(now - milliseconds, 0) // 1000
     for unit, size in (("y", 31_557_600), ("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
@@ -38,12 +38,12 @@ def age(milliseconds: int, now: int) -> str:
 
 
 def count(number: int, one: str) -> str:
-    """Return ``1 machine`` or ``2 machines``. A noun that ends in "s" stays as it is."""
+    """Return number and noun, such as ``1 machine`` or ``2 machines``. A noun that ends in "s" gets no second "s"."""
     return f"{whole(number)} {one}{'' if number == 1 or one.endswith('s') else 's'}"
 
 
 def mono(text: str) -> Any:
-    """Return text in the monospace font, for shapes, hashes, names of machines and variants."""
+    """Return text in the monospace font, which is used for shapes, hashes, and names of machines and variants."""
     return html.Span(text, className="mono")
 
 
@@ -59,7 +59,7 @@ def notice(title: str, *children: Any) -> Any:
 
 
 def problem_list(problems: Sequence[Problem]) -> Any:
-    """Return a list of unread files with reasons."""
+    """Return a list of the result files that could not be read, with reasons."""
     shown = [html.Li([mono(one.path), html.Span(f" {one.what}")]) for one in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         shown.append(html.Li(f"and {len(problems) - MOST_PROBLEMS} more"))
@@ -77,14 +77,14 @@ def minus(number: str) -> str:
 
 
 def change_cell(log: float, text: str = "") -> Any:
-    """Return a table cell for a change: its direction, and the percentage or ``text``. ``log`` is the log factor."""
+    """Return a table cell for a change by the factor exp(``log``): its direction, and ``text`` or the percentage."""
     kind = "slower" if log > 0 else "faster"
     glyph = html.Span(f"{sign(log)} ", className="glyph")
     return html.Td([glyph, text or change(log)], className=f"number {kind}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
-    """Return a table with a head, in a card that scrolls by itself. ``caption`` is for screen readers."""
+    """Return a table in a card that scrolls if the table is wide. Screen readers say ``caption``."""
     named = html.Caption(caption, className="visually-hidden")
     cells = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
     named_region: Any = {"role": "region", "aria-label": caption}
@@ -101,7 +101,7 @@ def commit_link(commit: Commit, machine: str = "") -> Any:
 
 
 def labelled(label: str, control: Any, hidden: bool = False) -> Any:
-    """Return a control under a label, for controls without a label of their own."""
+    """Return a control under a label, for controls that have no option for a label."""
     return html.Div([html.Span(label, className="label"), control], hidden=hidden)
 
 
@@ -112,17 +112,18 @@ def in_browser(app: Dash, function: str, *given: Any) -> None:
 
 
 def loading(content: Any) -> Any:
-    """Return content that fades during an update, if the update takes long enough to be noticed."""
+    """Wrap content so that it fades while a callback updates it for longer than 400 ms."""
     spinner = html.Span("Loading", className="loading", role="status")
     faded = {"visibility": "visible", "opacity": 0.5}
     return dcc.Loading(content, delay_show=400, custom_spinner=spinner, overlay_style=faded)
 
 
 def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
-    """Return a chart that fills its box. ``label`` is for screen readers; ``more`` are options of ``dcc.Graph``.
+    """Return a chart that fills its parent. ``more`` are options of ``dcc.Graph``.
 
-    ``assets/charts.js`` saves the chart under this label, because Plotly's own button has only one format. The script
-    also creates the buttons when the pointer is near: each component on a page takes a browser 1 ms.
+    Screen readers say ``label``, and a saved chart has it as its file name. ``assets/charts.js`` saves charts, because
+    Plotly's own button has only one format. The script creates its buttons only when the pointer is near, because each
+    component on a page takes a browser 1 ms.
     """
     config: Any = GRAPH_CONFIG
     named: Any = {"role": "group", "aria-label": label}

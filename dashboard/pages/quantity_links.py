@@ -1,4 +1,4 @@
-"""Links from one quantity of a suite to the others, which are separate benchmarks."""
+"""Links from the page of one quantity of a suite, such as latency, to the pages of the suite's other quantities."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def quantity_links(results: Results, suite: str, machine: str, address: Callable
 
     Args:
         results: the results that hold the quantities.
-        suite: the suite in the keys of the page's series, see ``Benchmark.key_suite``.
-        machine: the page's machine. A quantity that the machine lacks is linked on the first machine that has it.
-        address: returns the address of a page for a machine and a quantity's suite; "" if the page does not exist.
+        suite: the name of the page's quantity, see ``Benchmark.key_suite``.
+        machine: the page's machine. If it lacks a quantity, the link leads to the first machine that has the quantity.
+        address: returns a page's address for a machine and the name of a quantity; "" if there is no such page.
     """
     others = alike(results, suite)
     parts: list[Any] = []

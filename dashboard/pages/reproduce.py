@@ -1,4 +1,4 @@
-"""Commands that measure the numbers of a page again, for copying."""
+"""Shell commands that measure the numbers of a page again, which readers copy from the page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lockstep.record.reproduce import here, installed, locked, script
 
 
 def series_commands(results: Results, commits: Sequence[Commit], points: Points, zoom: tuple[float, ...]) -> list[Any]:
-    """Return the commands for the newest visible number; [] if there is none.
+    """Return the commands that measure the newest visible number of a series again; [] if there is no number.
 
     Args:
         results: the results that hold the points.
         commits: the commits of the machine.
         points: the points of the series with their numbers, oldest first.
-        zoom: the zoom of the chart, see ``SeriesAddress``.
+        zoom: the visible range of commits, see ``FamilyAddress``.
     """
     seen = [point for point, number in points if number is not None and within(point.commit, zoom)]
     if not seen:
@@ -43,9 +43,7 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
 
 
 def alert_commands(one: Tracked, results: Results) -> list[Any]:
-    """Return the commands that measure an alert's change again and that find its commit; [] if the alert has no
-    change.
-    """
+    """Return the commands that measure an alert's change again and find its commit; [] if the alert has no change."""
     command = reproduce(one.alert)
     if not command:
         return []
@@ -58,8 +56,9 @@ def alert_commands(one: Tracked, results: Results) -> list[Any]:
 
 
 def _measured_with(alert: Alert, results: Results) -> list[str]:
-    """Return comments on the conditions of measurement at both ends. One process measures both ends with today's
-    software.
+    """Return shell comments that say with which software the commits before and after the change were measured.
+
+    The command below them measures both commits with the software that is installed today.
     """
     runs = {run.commit: run for run in results.runs if run.machine == alert.machine}
     with_text = [installed(measured(runs[end])) if end in runs else "" for end in ends(alert)]
@@ -75,7 +74,7 @@ def _disclosure(said: list[Any], *parts: Any) -> list[Any]:
 
 
 def _block(text: str, label: str) -> Any:
-    """Return text that scrolls by itself, with a copy button that ``assets/copy.js`` handles."""
+    """Return preformatted text with a button that copies it; ``assets/copy.js`` handles the button."""
     named: Any = {"role": "region", "aria-label": label}
     copy = html.Button("Copy", type="button", className="copy", title=label)
     return html.Div([html.Pre(text, tabIndex=0, **named), copy], className="commands")

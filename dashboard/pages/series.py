@@ -33,7 +33,7 @@ from lockstep.timing.detectable_effect import detectable_by_error, epochs_to_det
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:
-    """Return the page of an address."""
+    """Return the page of a series, or a notice with the machines that measured it if the address's machine did not."""
     keys = series_of(results, address.suite)
     key = key_at(address)
     machines = sorted({machine for machine, *rest in keys if tuple(rest) == key[1:]})
@@ -100,7 +100,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
 
 
 def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) -> str:
-    """Return the page of another quantity of the same variant and case; "" if that quantity was not measured."""
+    """Return the address of the same variant and case for another quantity, named ``suite``; "" if not measured."""
     # An exact quantity has no cache state.
     for l2 in (address.l2, "", "cold"):
         if SeriesKey(machine, suite, address.variant, address.case, l2) in results.keys(machine).place:
@@ -109,7 +109,7 @@ def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) 
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Connect the page's controls."""
+    """Add the callbacks that draw the series, follow the zoom, and write the choices into the address."""
 
     @app.callback(
         Output("series-chart", "figure"),
@@ -157,7 +157,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
-    """Return a line of facts from which readers judge the numbers."""
+    """Return the line above the chart: newest number, noise, smallest detectable change, error of the check, points."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
     facts: list[tuple[str, str, str]] = []
     if numbers:
@@ -211,7 +211,7 @@ def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]
 
 
 def _mde(point: Point) -> float | None:
-    """Return the smallest change that one run could have shown. A cost's follows from its interval."""
+    """Return the smallest effect that one run could detect: the recorded one, or one computed from the interval."""
     error = point.ratio_error or point.error
     if point.mde is not None or error is None or point.epochs < 2:
         return point.mde
@@ -250,9 +250,7 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
 
 
 def _place(finding: Finding, named: Mapping[str, Commit], machine: str) -> list[Any]:
-    """Return the commit of a change. For several possible commits, return the two ends with a link that compares
-    them.
-    """
+    """Return the commit of a change; for several possible commits, their range as a link that compares its ends."""
     if finding.exact and finding.end in named:
         return [commit_link(named[finding.end], machine), f" {named[finding.end].subject}"]
     href = link("/compare", bm=machine, bc=finding.good, hm=machine, hc=finding.end)

@@ -22,7 +22,10 @@ MOST_ROWS = 50
 def commit_table(
     commits: Sequence[Commit], machine: str, points: Points, quantity: Quantity, zoom: tuple[float, ...] = ()
 ) -> list[Any]:
-    """Return the newest visible commits: number, step from the previous commit (more is slower), clocks, toolchain."""
+    """Return a table of the newest visible commits: number, change since the commit before, clock, state, subject.
+
+    A positive change is worse.
+    """
     seen = [place for place, (point, _) in enumerate(points) if within(point.commit, zoom)]
     listed = seen[-MOST_ROWS:][::-1]
     beside = {title: told for title, told in _BESIDE.items() if any(told(points[place][0]) for place in listed)}

@@ -1,4 +1,4 @@
-"""The data of one series for its page."""
+"""Gather what the page of one series shows: points, changes, and the analysis of its noise and levels."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class SeriesView:
     Attributes:
         points: the points of the quantity, oldest first, each with its number.
         rows: the rows by commit hash.
-        what: the quantity.
-        found: the changes of the series.
-        analysis: the analysis of the series' followed quantity, or of the ratio that is followed instead of a cost's
-            time; ``None`` while it is pending, or if the detector follows neither.
+        what: the displayed quantity.
+        found: the detected changes of the series.
+        analysis: noise and levels of the quantity that the detector follows in this series. For a cost's time, whose
+            ratio is followed instead, those of the ratio. ``None`` while it is pending, or without such a quantity.
         name: the detector's name of the series; ``None`` if the detector does not follow the series itself.
-        follows: the quantity that ``analysis`` is of; "" if unknown.
+        follows: the quantity to which ``analysis`` belongs; "" if unknown.
     """
 
     points: tuple[tuple[Point, Measured | None], ...]
@@ -50,7 +50,10 @@ def key_at(address: SeriesAddress) -> SeriesKey:
 
 
 def view(results: Results, address: SeriesAddress, picture: MachineFindings | None) -> SeriesView:
-    """Return all data of a series for its page; empty if the series does not exist."""
+    """Gather what the page of a series shows; without points if the series does not exist.
+
+    ``picture`` holds the changes found on the machine; ``None`` while the analysis is pending.
+    """
     key = key_at(address)
     points, rows = _measured_at(results, address.suite, key)
     names = names_by_key(results, address.machine).get(key, ())
@@ -75,7 +78,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
 
 
 def _ratio_of(key: SeriesKey) -> SeriesKey | None:
-    """Return the series of the ratio that is followed instead of a cost's time; ``None`` for any other series."""
+    """Return the key of the ratio that the detector follows instead of a cost's time; ``None`` for other series."""
     for time, ratio in PAIRED.items():
         # The suite of an operation is joined by an underscore: grouped.mlp_behind.
         if time in COSTS and key.suite.endswith((f".{time}", f"_{time}")):
@@ -95,7 +98,7 @@ def _measured_at(results: Results, suite: str, key: SeriesKey) -> tuple[dict[str
 
 
 def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
-    """Return the figure of a view."""
+    """Return the chart of the series with its changes and levels, see ``series_figure``."""
     style = styles([address.variant], set())[address.variant]
     commits = results.commits(address.machine)
     return series_figure(shown.points, commits, shown.what, shown.found, _levels(shown), style, scheme, address.zoom)

@@ -51,9 +51,10 @@ def create_app(
 
     Args:
         store: the store of the results.
-        service: the alerts; without a service, the alert pages say that there are none.
+        service: the alerts; without it, the alert pages say that this server has no alerts.
         access: how people who may act on alerts are identified; by default nobody is identified.
-        findings: the findings of the analysis; by default with the default thresholds and without an analysis runner.
+        findings: the changes that the analysis found; by default with the default thresholds and without a process that
+            analyses new results.
     """
     findings = findings or Findings(store.cache, store.root)
     app = Dash(

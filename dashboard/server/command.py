@@ -34,10 +34,10 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         add_sources(parser)
         add_state(parser)
         add_access(parser)
-        parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: %(default)s)")
-        parser.add_argument("--port", type=int, default=8050, help="port; 0 chooses a free one (default: %(default)s)")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free port (default: %(default)s)")
         parser.add_argument(
-            "--workers", type=int, default=2, help="processes that serve the pages (default: %(default)s)"
+            "--workers", type=int, default=2, help="number of processes that serve (default: %(default)s)"
         )
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -92,10 +92,10 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
 
 
 def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
-    """Open the alerts of these results, with a runner that keeps them up to date.
+    """Open the alert database, with a runner that starts an analysis when there are new results.
 
     Args:
-        args: the arguments of the command line.
+        args: the arguments of the command line, which say where results and alert database are.
         cache: the store's cache folder, see ``Store.cache``.
 
     Raises:
@@ -121,7 +121,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address.
 
     Raises:
-        UserError: the address is in use or not ours; the message says what to do.
+        UserError: the port is in use, or the host is not an address of this machine.
     """
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: a port is a number from 0 to 65535")

@@ -59,10 +59,10 @@ _SAID = {
 
 
 class _Socket(socket.socket):
-    """A client's socket that never blocks a thread without a limit."""
+    """A client's socket on which one read or write blocks a thread for ``WRITE_S`` at most."""
 
     def setblocking(self, flag: bool) -> None:
-        """Block for ``WRITE_S`` at most."""
+        """Set a time limit of ``WRITE_S`` where gunicorn asks to block without one."""
         self.settimeout(WRITE_S if flag else 0.0)
 
 
@@ -101,7 +101,10 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """A threaded worker as described in the module. ``worker_for`` returns a class with trusted addresses."""
+    """A gunicorn worker whose main loop collects whole requests before a thread answers them.
+
+    Connections from the networks in ``trusted`` have no limit, see ``worker_for``.
+    """
 
     trusted: ClassVar[tuple[Network, ...]] = ()
 
@@ -113,7 +116,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._waiting: defaultdict[str, deque[_Connection]] = defaultdict(deque)
 
     def limited(self, address: Any) -> str:
-        """Return the name under which an address is counted; "" for an address without a limit."""
+        """Return the host under which connections of an address are counted; "" for a trusted proxy: no limit."""
         host = str(address[0]) if isinstance(address, tuple) else ""
         try:
             asking = ipaddress.ip_address(host)
@@ -148,7 +151,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._expect(conn)
 
     def finish_request(self, conn: _Connection, fs: Any) -> None:
-        """Continue after an answer: with the client's next request, and with a request that waited for a thread."""
+        """After an answer, start a request of this client that waited for a thread, and expect the next request."""
         self._requests -= Counter([conn.host])
         waiting = self._waiting.get(conn.host)
         if waiting:
@@ -164,7 +167,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().finish_request(conn, fs)
 
     def murder_pending(self) -> None:
-        """Cut off late requests; gunicorn calls this every second."""
+        """Answer 408 to requests that did not arrive in time, and close idle connections; called every second."""
         now = time.monotonic()
         for connection in [one for one in self._reading if now > one.due or not (self.alive or one.received)]:
             if connection.received:
@@ -255,8 +258,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
 
 def worker_for(trusted: tuple[Network, ...]) -> Callable[..., Worker]:
-    """Return a class of workers that does not limit connections from these networks.
+    """Return a class of workers that does not limit connections from these networks of proxies.
 
-    Each of these connections may carry the requests of many people.
+    A proxy sends the requests of many people from one address.
     """
     return type("Worker", (Worker,), {"trusted": trusted})

@@ -44,7 +44,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
         self.cfg.set("worker_class", worker_for(self._trusted))
         self.cfg.set("workers", self._workers)
-        # gunicorn's workers check their parent once a second, but not while a thread holds Python's lock.
+        # gunicorn's workers look once a second whether their parent has ended, but not while a thread holds the GIL.
         self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
         self.cfg.set("worker_exit", lambda server, worker: end_at_once(worker))
         self.cfg.set("bind", f"fd://{self._descriptor}")
@@ -60,7 +60,7 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
         app: the application that ``create_app`` returned.
         listener: a listening socket; gunicorn takes it over and closes it.
         workers: number of processes.
-        trusted: addresses of proxies, whose connections carry many people's requests.
+        trusted: networks of proxies, whose connections are not limited because they carry many people's requests.
     """
     warm(app)
     collect_seldom()
@@ -69,10 +69,10 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
 
 
 def end_at_once(worker: Any) -> None:
-    """End the process of a worker that has served, without taking Python down.
+    """End the process of a worker that has served, without Python's usual clean-up.
 
-    Freeing the loaded results takes longer than gunicorn waits on a busy host. It would kill the worker, and report
-    that memory may be short. A worker that failed at its start is left to gunicorn, which then gives up.
+    On a busy host, freeing the loaded results takes longer than gunicorn waits. gunicorn would then kill the worker and
+    report that memory may be short. A worker that failed at its start is left to gunicorn, which then stops the server.
     """
     if worker.booted:
         sys.stdout.flush()
@@ -103,5 +103,5 @@ def share_arenas() -> None:
 
 
 def warm(app: Dash) -> None:
-    """Run Dash's first-request setup once, here. In threads, Dash answers the first callbacks with 500."""
+    """Run Dash's setup for the first request before threads start: requests during the setup would get status 500."""
     app.server.test_client().get("/_dash-dependencies")

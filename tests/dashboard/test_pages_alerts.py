@@ -122,7 +122,7 @@ def test_what_somebody_does_is_done_and_signed(here, slower, known):
     ("doing", "because", "until", "said"),
     [
         ("mute", "", "2999-01-31", "a mute needs a reason"),
-        ("mute", "why", "soon", "'soon' is no day; write it as 2027-01-31"),
+        ("mute", "why", "soon", "'soon' is not a date; write a day such as 2027-01-31"),
         ("mute", "why", "2020-01-01", "a mute needs its last day"),
         ("intended", " ", "", "an intended change needs a reason"),
         ("comment", "", "", "write the comment first"),
