@@ -96,7 +96,7 @@ class _Errors:
         return torch.zeros(shape, dtype=torch.float64, device=like.device)
 
     def add(self, part: torch.Tensor, target: torch.Tensor) -> None:
-        """Add a chunk of whole rows."""
+        """Add the errors of a chunk of whole rows: ``part`` of the output and ``target`` of the reference."""
         rounded = _rounded(target, part.dtype)
         part, target = part.double(), target.double()
         error = part - target
@@ -123,7 +123,7 @@ class _Errors:
         return (error / torch.maximum(own, count * self.mean_square)).max()
 
     def accuracy(self, turned: bool) -> Accuracy:
-        """Return the errors; ``turned`` means that rows and columns were exchanged."""
+        """Return the errors of all added chunks; ``turned`` means that rows and columns were exchanged before."""
         across = self._worst(self.column_errors, self.column_squares, self.rows)
         whole = self.error / self.squares
         # A constant reference has no variation to divide by.

@@ -62,7 +62,7 @@ class SharedBuffer:
     """Memory that other processes can map. Call ``close`` at the end.
 
     Args:
-        size: bytes.
+        size: minimum size of the memory in bytes.
         device: the device to allocate on.
 
     Attributes:
@@ -98,7 +98,7 @@ class Arena:
     """Tensors in shared memory, with canary bytes that reveal writes outside the tensors.
 
     Args:
-        layout: offsets of the tensors.
+        layout: the positions of the tensors in the memory.
         shared: the memory, at least ``layout.end`` bytes.
     """
 
@@ -106,7 +106,7 @@ class Arena:
         self.buffer = shared.bytes
         self._canary_bytes = _canary_bytes(layout).to(self.buffer.device)
         count = self._canary_bytes.numel()
-        # Bytes at the edges of a short gap are listed twice; what was written is what counts.
+        # A byte of a short gap is listed twice and gets two values, so the last one is read back for the comparison.
         self.buffer[self._canary_bytes] = torch.randint(256, (count,), dtype=torch.uint8, device=self.buffer.device)
         self._canaries = self.buffer[self._canary_bytes]
 
@@ -116,7 +116,7 @@ class Arena:
 
 
 def attach(address: dict[str, Any]) -> torch.Tensor:
-    """Return the buffer of another process's ``Arena``, uint8 and flat."""
+    """Map the ``SharedBuffer`` with this address, which another process created; return its bytes, uint8 and flat."""
     if "fd" in address:
         return _mapped(address["fd"], address["size"])
     torch.cuda.init()
@@ -140,10 +140,10 @@ def _canary_bytes(layout: Layout) -> torch.Tensor:
 
 
 def encode(value: Any, slot_of: Callable[[torch.Tensor], Slot]) -> Any:
-    """Return a structure of tensors and plain values as JSON, in which each tensor is replaced by its slot.
+    """Describe inputs or outputs as JSON for another process, with each tensor replaced by its position in a buffer.
 
     Raises:
-        NotImplementedError: a value is neither a tensor nor plain.
+        NotImplementedError: a value is neither a tensor nor a number, text, ``None``, dict, list or tuple.
     """
     if isinstance(value, torch.Tensor):
         slot = slot_of(value)
@@ -158,7 +158,7 @@ def encode(value: Any, slot_of: Callable[[torch.Tensor], Slot]) -> Any:
 
 
 def decode(text: Any, buffer: torch.Tensor) -> Any:
-    """Return the structure that was passed to ``encode``. Its tensors are views of this buffer."""
+    """Return the inputs or outputs that ``encode`` described, with tensors that are views of this buffer."""
     if not isinstance(text, dict):
         return text
     [(kind, parts)] = text.items()

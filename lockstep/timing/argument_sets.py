@@ -21,20 +21,21 @@ from lockstep.timing.device import Device
 from lockstep.timing.in_place import write
 from lockstep.timing.outputs import span
 
-#: Cold series rotate through this many times the cache size (nvbench flushes once; LRU replacement is not guaranteed).
+#: The argument sets of a cold series have this many times the bytes of the cache, because a cache need not replace the
+#: data that were used least recently.
 CACHE_FACTOR = 2
 
 #: Maximum number of sets. A case that would need more for a cold series is so small that it has only a warm series.
 MOST_SETS = 1024
 
-#: Tensors start at a random multiple of this within the slack of their buffer (torch also aligns to 512).
+#: A tensor starts at a random multiple of ``ALIGNMENT`` (as torch aligns) within ``SLACK`` bytes of its buffer.
 ALIGNMENT = 512
 SLACK = 2 << 20
 
 
 @dataclass(frozen=True)
 class ArgumentSet:
-    """One draw of a case: the suite's inputs and output buffers, each tensor at a random position."""
+    """The arguments of one call: the suite's inputs and output buffers, each tensor at a random address."""
 
     inputs: dict[str, Any]
     out: Any
@@ -46,8 +47,8 @@ def size_of(tensors: Iterable[torch.Tensor]) -> int:
 
 
 #: Number of sets that a cold series uses even if the cache requires fewer, so that a replay averages over more
-#: placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs. For w4a16's 8192² the ratios moved by
-#: 0.29 % from process to process with 12 sets, by 0.15 % with 48.
+#: placements; fewer if they exceed these bytes or a rotation these seconds. With 8 sets the ratio of two linears moved
+#: by 0.4 % between epochs. For w4a16's 8192² ratios moved between processes by 0.29 % with 12 sets, by 0.15 % with 48.
 PLACEMENTS = 48
 PLACEMENT_BYTES = 8 << 30
 ROTATION_S = 2e-3
@@ -59,12 +60,12 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
     Args:
         smallest: bytes that one call of the arm with the least data touches.
         whole: bytes of one set with the arguments of all arms.
-        floor_s: lower bound of the seconds per call; a rotation should not be longer than a replay.
-        device: supplies the cache size.
+        floor_s: lower bound of the seconds per call, which limits a rotation to ``ROTATION_S``; 0 if unknown.
+        device: supplies the sizes of cache and memory.
         l2: "cold" or "warm".
 
     Raises:
-        NotImplementedError: the case is too small for a cold series; a partly warm series would be wrong.
+        NotImplementedError: the case is so small that even ``MOST_SETS`` sets would stay in the cache.
     """
     if l2 == "warm":
         return 1

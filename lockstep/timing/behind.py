@@ -36,7 +36,7 @@ ROUNDS = 4
 PART = 0.5
 
 #: Maximum number of pairs of buffers. The fixed kernel takes them in turn, and together they have twice the bytes of
-#: the cache. So the kernel always reads memory, and takes the same time alone as ahead of a call.
+#: the cache. So the kernel always reads memory, and takes the same time alone as before a call.
 MOST_BUFFERS = 64
 
 #: Name of the arm that runs only the fixed kernel; no variant has this name.
@@ -64,8 +64,8 @@ def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
 class Behind:
     """Measure the quantities ``behind`` and ``behind_speedup``: an arm's time when each call follows a fixed kernel.
 
-    Each arm is captured again with the fixed kernel before each call. A replay of the fixed kernel alone is timed in
-    the same round, and its time is subtracted.
+    Each arm is captured again with the fixed kernel before each call. The time of the fixed kernel alone, measured in
+    the same round, is subtracted.
 
     Attributes:
         device: the device that runs the arms.
@@ -111,7 +111,7 @@ class Behind:
         try:
             captured = capture_arms([alone, *behind], self.device, replay_s, per_call, failures, self.trusted, listener)
         except DeviceLost as lost:
-            # The kernel alone breaks no device: something before it did.
+            # The fixed kernel is correct, so an unknown arm broke the device before it.
             raise DeviceLost("" if lost.variant == _ALONE else lost.variant, lost.reason, lost.rule) from lost
         listener("time", "")
         try:
@@ -157,4 +157,4 @@ class Behind:
         if self._series[arm].latency:
             return ""
         failure = self._failures.get(arm) or self._failures.get(_ALONE) or self._failures.get("")
-        return str(failure) if failure else "no more than the time of the kernel alone"
+        return str(failure) if failure else "the fixed kernel took as long alone as with a call behind it"

@@ -125,7 +125,7 @@ def make_arms(
 
 
 def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
-    """Move scratch buffers to other addresses. No kernel that reads them may be running."""
+    """Copy scratch buffers to random addresses, because addresses affect times. No kernel that reads them may run."""
     for name, buffer in list(scratch.items()):
         if buffer.device.type != "meta":  # no kernel uses a meta buffer
             scratch[name] = place(buffer, chance)

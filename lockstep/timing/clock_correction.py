@@ -67,7 +67,7 @@ class ClockLaw:
 
 
 def law_of(epochs: Sequence[Sequence[Timing]]) -> ClockLaw:
-    """Fit the law of an arm: a ridge regression over the rounds of all its epochs, each centred on its own means."""
+    """Fit an arm's time to its clock: a ridge regression over the rounds of all epochs, each centred on its means."""
     clocks: list[float] = []
     steps: list[float] = []
     times: list[float] = []
@@ -90,9 +90,9 @@ def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
     """Return log(first arm's time / rival's time) by epoch and round, with both arms normalised to one clock.
 
     Use this for two versions of one kernel, or a kernel and itself. The clock is the lower of the two arms' mean
-    clocks: the arm with that clock stays as measured, and the other arm reaches that clock as well. Mean clocks repeat;
-    the median clock of an epoch's few rounds does not. All rounds count: leaving out the 9 % with an unusual clock
-    ratio made fewer ratios agree.
+    clocks: the arm with that clock stays as measured, and the other arm also ran at that clock. A mean clock repeats
+    from run to run; the median clock of an epoch's few rounds does not. All rounds count: without the 9 % that have an
+    unusual ratio of clocks, fewer runs agreed.
     """
     mine, rival = _laws(pairs)
     clocks = [law.clock for law in (mine, rival) if not math.isnan(law.clock)]

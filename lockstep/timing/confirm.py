@@ -21,14 +21,14 @@ LARGEST_EXCESS = {"cold": 1.25, "warm": 2.0}
 
 
 def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list[Record]:
-    """Return one case's records, changed where a measurement from another process does not support them.
+    """Return one case's records, changed where a measurement from another process (``judge``) does not support them.
 
-    A record whose variant breaks a rule there is marked failed. If the runs there are not precise enough to confirm a
-    speedup, their own speedup and interval replace it, or no speedup if they have none.
+    A record whose variant breaks a rule in that measurement is marked failed. If that measurement is too imprecise to
+    confirm a speedup, the record gets that measurement's speedup and interval, or no speedup if it has none.
 
     Args:
         records: all records of the case.
-        judge: called with a variant's name; raises the same errors as ``lockstep.timing.isolated.Judge.judge``.
+        judge: measures the variant of this name; raises the errors of ``lockstep.timing.isolated.Judge.judge``.
     """
     seen: dict[str, Isolated] = {}
     confirmed = []

@@ -214,10 +214,10 @@ def _call(function: Any, arguments: dict[str, Any], results: Sequence[Tensor]) -
     def call() -> None:
         returned = tensors_of(function(**arguments))
         if len(returned) != len(results):
-            raise ValueError(f"it returned {len(returned)} tensors, expected {len(results)}")
+            raise ValueError(f"the variant returned {len(returned)} tensors, expected {len(results)}")
         for target, value in zip(results, returned, strict=True):
             if target.shape != value.shape:
-                raise ValueError(f"it returned shape {list(value.shape)}, expected {list(target.shape)}")
+                raise ValueError(f"the variant returned shape {list(value.shape)}, expected {list(target.shape)}")
             if value.data_ptr() != target.data_ptr():
                 target.copy_(value)
 

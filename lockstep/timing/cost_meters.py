@@ -1,7 +1,7 @@
 """Define meters: objects that measure a cost of each variant besides its latency, such as energy or host time.
 
-A cost is measured in some epochs of a comparison, after the epoch's rounds and controls. These are the same with and
-without costs, so measuring costs does not change any latency.
+A cost is measured in some epochs of a comparison, after the epoch's rounds and controls. Rounds and controls are the
+same with and without costs, so measuring costs does not change any latency.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Metered:
 
 
 class CostMeter(Protocol):
-    """Measures one cost of every arm."""
+    """Measures one cost of every arm; ``lockstep.timing.interleave.compare`` calls it in some of the epochs."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class CostMeter(Protocol):
         """
 
     def add(self, measured: Any) -> None:
-        """Store the numbers that ``epoch`` returned. The caller omits this if it discards the epoch."""
+        """Store the numbers that ``epoch`` returned. Not called for an epoch that the comparison discards."""
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
         """Return the arm's quantities by name, in their units; {} if the arm has none."""

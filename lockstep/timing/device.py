@@ -163,7 +163,7 @@ class CpuDevice:
         """Do nothing: torch caches no CPU memory."""
 
     def healthy(self) -> bool:
-        """Return True."""
+        """Return True: no fault leaves a CPU unusable while the process lives."""
         return True
 
     def sample_clocks(self) -> Clocks:
@@ -276,7 +276,7 @@ class _Graph:
 
 
 def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], stamps_s: Sequence[float]) -> None:
-    """Check that the events of each replay agree with its stamps. Raise the errors of ``Device.time``."""
+    """Raise ``Mistimed`` if the events of a replay disagree with the stamps around it."""
     for replay in {id(replay): replay for replay in replays}.values():
         mine = [index for index, other in enumerate(replays) if other is replay]
         if evidence := disagreement([events_s[i] for i in mine], [stamps_s[i] for i in mine]):

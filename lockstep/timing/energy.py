@@ -38,7 +38,7 @@ Fence = Callable[[], Callable[[], object]]
 
 
 class NoEnergy(RuntimeError):
-    """The energy of an arm cannot be measured, for example because the energy counter does not advance."""
+    """The energy of an arm cannot be measured; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Tra
     """Measure time and power while the replay runs repeatedly, until the counter's updates span ``TRAIN_S`` seconds.
 
     Args:
-        replay: the replay.
+        replay: the replay to run.
         calls: number of calls in a replay.
-        counter: energy counter of the board.
-        fence: fence of the device.
+        counter: reads the energy counter of the board.
+        fence: marks the end of the enqueued work, so that only ``_AHEAD`` replays are in the GPU's queue.
 
     Raises:
         NoEnergy: the counter has no value, or does not change.
@@ -79,12 +79,12 @@ def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Tra
             first = perf_counter() if done == 1 else first
         now, joules = perf_counter(), counter()
         if joules is None or last is None:
-            raise NoEnergy("NVML reports no energy")
+            raise NoEnergy("NVML does not report the energy counter")
         if joules != last:
             steps.append((now, joules))
             last = joules
         if now - began > TRAIN_S + PATIENCE_S:
-            raise NoEnergy("the energy counter stands still")
+            raise NoEnergy(f"the energy counter did not advance enough in {TRAIN_S + PATIENCE_S:g} s")
     for wait in waiting:
         wait()
         done += 1

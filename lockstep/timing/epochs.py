@@ -24,11 +24,11 @@ class Epochs:
     """Prepare each epoch of one case, and verify its replays after they were timed.
 
     Attributes:
-        suite, case, device, family: the suite, the case, the device and the variants.
+        suite, case, device, family: what is measured, on which device, and with which variants.
         arms: variant name of each arm, by the arm's name.
         sets: number of argument sets of an epoch.
-        thorough: see ``Verifier.repeat``.
-        stages: collects the seconds of "draw".
+        thorough: whether verification also times rotations on unseen values, see ``Verifier.repeat``.
+        stages: receives the seconds that drawing takes.
         listener: called with a stage and a variant before the stage runs.
     """
 

@@ -24,10 +24,10 @@ HOPELESS = 1.5
 
 @dataclass
 class Series:
-    """The timed rounds of one arm, by epoch, next to those of its rival.
+    """The timed rounds of one arm, by epoch, next to those of its rival, the arm with which it is compared.
 
-    The rival is the baseline; the rival of a twin is the arm of the same variant. Times are seconds per call. A ratio
-    is the rival's time over the arm's time.
+    The rival is the baseline. In an A/A comparison, where a variant has two arms, the second arm's rival is the first.
+    Times are seconds per call. A ratio is the rival's time over the arm's time.
 
     Attributes:
         reference_mhz: clocks to which the arm and its rival are normalised; ``None`` takes the mean clock of the
@@ -68,7 +68,7 @@ class Outcome:
         rounds, epochs, voided: numbers of timed rounds, of epochs, and of voided rounds.
         converged: whether the interval of the ratio became as narrow as requested.
         clocks: clocks while the arm ran.
-        latency_samples, ratio_samples: samples of the rounds.
+        latency_samples, ratio_samples: at most ``MOST_SAMPLES`` of the rounds' numbers.
     """
 
     latency: Estimate

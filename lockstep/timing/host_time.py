@@ -61,7 +61,7 @@ class CudaSpinner:
         self._cycles_per_s = 0.0
 
     def start(self, seconds: float) -> None:
-        """Enqueue the kernel."""
+        """Enqueue a kernel that spins for about this many seconds."""
         self._cycles_per_s = self._cycles_per_s or self._rate()
         self._spin(int(seconds * self._cycles_per_s))
         self._done.record()
@@ -146,7 +146,7 @@ class HostTime(LoggedMeter):
             # Either the spin was too short, or the host waited because the queue was full.
             self._expected[arm.name] = max(2 * self._expected[arm.name], seconds)
             calls = max(1, calls // 2)
-        raise Waited("a call waits for the GPU, or launches more than the GPU queues")
+        raise Waited("a call waits for the GPU, or launches more work than the GPU's queue holds")
 
     def _timed(self, arm: Arm, calls: int, expected: float, restore: Callable[[], None] | None) -> tuple[float, bool]:
         """Return the host's seconds per call, and whether the GPU was still busy when the last call returned."""

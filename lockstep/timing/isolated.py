@@ -27,7 +27,8 @@ from lockstep.timing.stage_times import Stages
 from lockstep.timing.trial import Refused, Trial, Under, room_of
 from lockstep.timing.whole_runs import SLACK_S, Isolated, require_growth, time_of_call, waiting
 
-#: How often the runs of a trial are repeated, within the seconds, if they do not resolve the time of a call.
+#: Runs of a contestant that do not resolve the time of a call are repeated: at most this many rounds in all, and none
+#: that begins after this many seconds.
 MOST_ROUNDS = 3
 BUDGET_S = 10.0
 
@@ -37,13 +38,14 @@ COMPILERS = 8
 
 @dataclass(frozen=True)
 class Checkout:
-    """A folder that holds the packages under test.
+    """The code under test, and the process that runs it: packages in a folder, suites, and a time limit.
 
     Attributes:
-        folder: the folder of the packages.
-        packages: top-level packages imported from that folder.
-        benchmark_dir: the folder of the suites.
-        silence_s: maximum seconds until an answer.
+        folder: the folder from which the packages under test are imported.
+        packages: names of these top-level packages.
+        benchmark_dir: the folder with the modules of the suites.
+        silence_s: seconds without an answer after which a contestant counts as hung and is killed.
+        module: the module that the contestant process runs.
     """
 
     folder: Path
@@ -53,7 +55,7 @@ class Checkout:
     module: str = "lockstep.timing.contestant"
 
     def arguments(self, suite: str, variant: str) -> list[str]:
-        """Return the arguments of ``lockstep.timing.contestant``."""
+        """Return the command line arguments with which the contestant process runs one variant of a suite."""
         where = ["--benchmarks", str(self.benchmark_dir), "--checkout", str(self.folder), "--packages", *self.packages]
         return [*where, "--suite", suite, "--variant", variant]
 
@@ -62,11 +64,12 @@ class Judge:
     """Runs variants in separate processes, one after another, and judges them. Call ``close`` at the end.
 
     Args:
-        device: the device of the runs.
-        template: starts the processes; ``lockstep.timing.contestant.template_for``.
+        device: the device on which variants run.
+        template: the process from which contestants are forked, see ``lockstep.timing.contestant.template_for``;
+            ``None`` starts each contestant anew.
 
     Attributes:
-        stages: seconds by stage.
+        stages: the seconds that judging took, by stage.
     """
 
     def __init__(self, device: Device, template: Template | None = None) -> None:
@@ -126,7 +129,7 @@ class Judge:
                 list(pool.map(compiled, variants))
 
     def close(self) -> None:
-        """Free the memory, and remove the contestants' files. The template stays."""
+        """Free the memory, and remove the contestants' files. The template process continues."""
         self._folder.cleanup()
         if self._shared is not None:
             self._shared.close()

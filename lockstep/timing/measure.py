@@ -52,8 +52,8 @@ class Measurer:
         places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
             has the same placement and order.
         listener: called before each stage.
-        load: returns a suite's variants; by default the variants of its family's module.
-        observer: records the machine code that runs.
+        load: returns a suite's variants; by default those that the module of its family defines.
+        observer: records the machine code of the kernels that run.
         history: whether to leave out cases that a history does not measure. If false, the working tree is measured: a
             missing module that a suite imports is a failure, while in an older commit of a history it is "na".
         stages: seconds spent in each stage.
@@ -138,11 +138,11 @@ class Measurer:
             return [r if r.reason else replace(r, state=state, reason=reason, rule=rule) for r in records.values()]
 
         if self.device.kind == "cpu" and (case not in suite.quick or l2 == "cold"):
-            return give_up("no GPU here; a CPU measures the quick cases, warm")
+            return give_up("no GPU here; a CPU measures only the suite's quick cases, with a warm cache")
         if self.device.kind == "cuda" and suite.inout and l2 == "warm":
             return give_up("it writes its inputs, so a replay calls each set once, and one call is too short to time")
         if self.device.kind == "cuda" and case not in suite.cases:
-            return give_up("a shape for machines without a GPU")
+            return give_up("a quick case, which only machines without a GPU measure")
         self.listener("load", "")
         try:
             try:
@@ -184,7 +184,7 @@ class Measurer:
                 for name, size in sizes.items():
                     if size > self.device.cache_bytes:
                         cache = self.device.cache_bytes / 1e6
-                        reason = f"its {size / 1e6:.0f} MB do not fit the {cache:.0f} MB cache"
+                        reason = f"its {size / 1e6:.0f} MB do not fit into the {cache:.0f} MB cache"
                         records[name] = replace(records[name], reason=reason)
                         del touched[name]
             if not touched:
@@ -242,7 +242,7 @@ class Measurer:
                     self._checked[key] = trusted.guarded(lambda: self._checker_of(suite, case).check(family, name))
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
-                self._checked[key] = MemoryError("no room on the device for its check")
+                self._checked[key] = MemoryError("the device has too little memory for its check")
             except Exception as error:
                 self._checked[key] = without_frames(error)
         known = self._checked[key]
@@ -280,7 +280,10 @@ class Measurer:
         trusted: Trusted,
         meters: Sequence[CostMeter],
     ) -> tuple[dict[str, Outcome], dict[str, Exception], str]:
-        """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant's name."""
+        """Time the arms against each other; return outcomes and failures by arm, and a note for the records.
+
+        ``arms`` maps an arm's name to its variant's name.
+        """
         # Free the check's tensors before the sets are drawn, because both together may not fit.
         self._checker = None
         with self.stages.stage("draw"):

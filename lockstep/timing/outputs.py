@@ -74,7 +74,7 @@ def refuse_overlaps(variant: str, outputs: Sequence[torch.Tensor]) -> None:
         if _overlap(first, second):
             raise Disqualified(
                 Rule.ALIASED_OUTPUT,
-                f"{variant} output {one} shares memory with output {other}; return each apart",
+                f"{variant} output {one} shares memory with output {other}; return separate memory",
             )
 
 

@@ -18,11 +18,11 @@ Place = tuple[Any, str]
 
 
 def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
-    """Yield the places of all functions that the variants run: the variants, and functions that they name in their
-    packages.
+    """Yield the places of all functions that the variants run: the variants, and the functions of their packages that
+    they mention, directly or through others.
 
-    Of other packages, such as torch, only the names that a variant itself uses are yielded. Only functions are
-    followed: a cache or a counter of a module may change.
+    Of other packages, such as torch, only the names that a variant itself mentions are yielded. Other objects, such as
+    a cache or a counter of a module, are left out, because they may change.
     """
     packages = {_package(function) for function in map(_plain, variants.values()) if function is not None}
     seen: set[int] = set()

@@ -69,7 +69,7 @@ def plausible(
 ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
     """Return the outcomes that are possible, and errors by arm for impossible outcomes.
 
-    The ratios are withheld if the baseline's outcome is impossible. For the arguments see ``refuse_impossible``.
+    If the baseline's time is impossible, no outcome has a ratio. For the arguments see ``refuse_impossible``.
     """
     refused: dict[str, Exception] = {}
     for arm, outcome in outcomes.items():
@@ -128,5 +128,5 @@ def refuse_impossible(
     for what, least in bounds.items():
         if latency.high < least:
             raise Disqualified(
-                Rule.IMPOSSIBLE_TIME, f"{variant} takes {latency.value:.3g} s a call; its {what} take {least:.3g} s"
+                Rule.IMPOSSIBLE_TIME, f"{variant} takes {latency.value:.3g} s a call, but its {what} take {least:.3g} s"
             )

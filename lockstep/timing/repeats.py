@@ -39,13 +39,13 @@ class Trial:
 
 
 def undecided(trials: Sequence[Trial]) -> bool:
-    """Return whether further trials are needed."""
+    """Return whether further trials are needed to decide that an arm skips work or does not."""
     skipping = sum(trial.skips for trial in trials)
     return skipping < TRIALS and len(trials) - skipping < SPARED
 
 
 def skipped_work(trials: Sequence[Trial]) -> str:
-    """Return a sentence on how much longer new values take, if ``TRIALS`` trials show skipped work; else ""."""
+    """Return how much longer an arm takes on new values, if ``TRIALS`` trials show that it skips work; else ""."""
     skipping = [trial for trial in trials if trial.skips]
     if len(skipping) < TRIALS:
         return ""

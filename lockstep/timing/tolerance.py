@@ -50,7 +50,8 @@ FEW_SUMMANDS = 64
 #: Accepted number of roundings, for intermediates and for an 8-bit output.
 ROUNDINGS, ROUNDINGS_8_BIT = 20, 4
 
-#: Errors in rows of gradients (``grouped.mlp_train``, quick cases) reach 1.5 times those of independent errors.
+#: A slice may exceed the limit for independent errors by this factor. Errors in rows of gradients
+#: (``grouped.mlp_train``, quick cases) are not independent, and reach 1.5 times the limit.
 DEPENDENT = 2
 
 #: Probability that some slice of a correct output is refused.

@@ -32,7 +32,7 @@ from lockstep.timing.outputs import poison, span
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.stage_times import Stages
 
-#: Number of runs without code under test, over all sets, and of each shorter length.
+#: Number of runs without code under test, of runs with a call on every set, and of runs of each shorter length.
 IDLE_RUNS, RUNS, SHORT_RUNS = 4, 5, 2
 
 #: Maximum number of sets of a run, and the bytes that all sets may take, by kind of device. On an H200 a run costs
@@ -54,10 +54,10 @@ class Under(Protocol):
 
     @property
     def silence_s(self) -> float:
-        """Return the maximum seconds until an answer."""
+        """Return the seconds without an answer after which the process counts as hung and is killed."""
 
     def arguments(self, suite: str, variant: str) -> list[str]:
-        """Return the process's arguments for a variant, without ``--scratch``."""
+        """Return the command line arguments with which the process runs a variant, without ``--scratch``."""
 
 
 class Refused(RuntimeError):
@@ -65,7 +65,7 @@ class Refused(RuntimeError):
 
 
 class Trial:
-    """One contestant with its buffers. ``stack`` ends the contestant and removes its files."""
+    """One contestant with the buffers that it shares with its judge, from ``start`` until ``stack`` closes."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Trial:
             self._answer("idle")
 
     def idle(self) -> None:
-        """Time runs without code under test. The judge's own work around them is that of other runs."""
+        """Time runs without code under test. The judge draws and copies as in other runs, so only the calls lack."""
         for _ in range(IDLE_RUNS):
             kept = self._draw_sets(self.lengths[-1], self._shapes)
             with self._stages.stage("run"):
@@ -259,7 +259,7 @@ def _one_thread(device: Device) -> Iterator[None]:
 
 
 def room_of(device: Device) -> int:
-    """Return the bytes that all sets may take."""
+    """Return how many bytes of the device's memory the argument sets of a contestant may use."""
     return min(ARENA_BYTES[device.kind], device.memory_bytes)
 
 

@@ -200,7 +200,7 @@ class Trusted:
         self.accept_settings()
 
     def accept_settings(self) -> None:
-        """Accept torch's current settings and modes. An import may choose them, because they affect all arms."""
+        """Accept torch's current settings and modes: an import may choose them, because they affect all arms alike."""
         self._settings = {name: read() for name, (read, _) in _SETTINGS.items()}
         self._modes = {name: count() for name, (count, _) in _MODES.items()}
 
@@ -215,9 +215,9 @@ class Trusted:
     def guarded(self, call: Callable[[], T]) -> T:
         """Return the result of ``call``, which runs code under test, made inside ``kept``.
 
-        If the call set a part of the L2 aside, make it once more. A library does so when it is first used: torch 2.11
-        does in its first cross entropy over 32,000 classes on an H200. A variant that does so in its calls does it
-        again.
+        If the call set a part of the L2 aside, it is made once more. A library sets a part aside when it is first used:
+        torch 2.11 does in its first cross entropy over 32,000 classes on an H200. A variant that does so itself does so
+        in the second call too.
 
         Raises:
             Disqualified: as by ``require``; for a part of the L2 after the second call only.

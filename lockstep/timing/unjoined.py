@@ -11,8 +11,8 @@ from time import clock_gettime, sleep
 from lockstep.timing.rules import Disqualified, Rule
 
 #: Number of replays to check, seconds to watch after each, and seconds of processor time that threads may use
-#: meanwhile. A thread that has handed over its result still returns to its queue, which takes 4 µs at most (medians of
-#: five looks, 120 of them, half beside four busy processes). An unjoined product of 256² takes 260 to 390 µs.
+#: meanwhile. A thread that has handed over its result still returns to its queue, which takes 4 µs at most (120 medians
+#: of five watches, half of them beside four busy processes). An unjoined product of 256² takes 260 to 390 µs.
 LOOKS = 5
 LOOK_S = 5e-3
 MOST_S = 5e-5

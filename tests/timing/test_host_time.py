@@ -122,7 +122,7 @@ def test_a_call_that_waits_for_the_gpu_has_no_host_time(gpu):
 
     found, meter = measured(gpu, {"waits": waits, "other": gpu.call()})
     assert found["waits"] == {}
-    assert meter.reason("waits") == "a call waits for the GPU, or launches more than the GPU queues"
+    assert meter.reason("waits") == "a call waits for the GPU, or launches more work than the GPU's queue holds"
     assert found["other"]["host"].epochs == 3
 
 

@@ -95,7 +95,7 @@ def test_each_variant_gets_its_own_answer(package):
         "wrong": ("failed", "WrongResult: wrong output 0 is off by 0.5 of its norm at M=4, accepted is 3.07e-05"),
         "unsupported": ("na", "needs Blackwell"),
         "raises": ("failed", "RuntimeError: no such thing"),
-        "hungry": ("failed", "MemoryError: no room on the device for its check"),
+        "hungry": ("failed", "MemoryError: the device has too little memory for its check"),
         "absent": ("na", "not in this commit"),
     }
     plain = records["plain"]
@@ -136,7 +136,7 @@ def test_what_killed_a_worker_before_is_not_run(package):
 @pytest.mark.parametrize(("case", "l2"), [(OTHER, "warm"), (SMALL, "cold")])
 def test_a_cpu_measures_the_quick_cases_warm(package, case, l2):
     assert {(r.state, r.reason) for r in measure("plain", "wrong", case=case, l2=l2).values()} == {
-        ("na", "no GPU here; a CPU measures the quick cases, warm")
+        ("na", "no GPU here; a CPU measures only the suite's quick cases, with a warm cache")
     }
 
 
@@ -144,7 +144,7 @@ def test_what_does_not_fit_the_cache_has_no_warm_series(package):
     device = Ticking()
     device.cache_bytes = 100
     [record] = measure("plain", device=device).values()
-    assert (record.state, record.reason) == ("na", "its 0 MB do not fit the 0 MB cache")
+    assert (record.state, record.reason) == ("na", "its 0 MB do not fit into the 0 MB cache")
 
 
 @pytest.mark.parametrize("gone", ["kernels_of_it.py", "__init__.py"])
