@@ -16,7 +16,7 @@ _MOST = 5.0
 
 @dataclass(frozen=True)
 class AAControl:
-    """The differences between two copies of unchanged code; they are noise.
+    """The differences measured between two copies of unchanged code. They show the machine's noise.
 
     Attributes:
         verdicts: verdicts of the cases that were compared with themselves.
@@ -28,7 +28,7 @@ class AAControl:
 
     @cached_property
     def _apart(self) -> dict[SeriesKey, tuple[float, bool]]:
-        """Return by case the share by which unchanged code may differ, and whether its interval is finite."""
+        """Return for each case the share by which unchanged code may differ, and whether this bound is finite."""
         return {
             one.key: furthest(one.change)
             for one in self.verdicts
@@ -43,7 +43,7 @@ class AAControl:
         return max(requested, own)
 
     def note(self, requested: Callable[[SeriesKey], float]) -> str:
-        """Return a note on the noise, or ""; ``requested`` returns the requested smallest change of a case."""
+        """Return a note if unchanged code may differ by more than the smallest change that was requested, else ""."""
         key = max(self._apart, key=lambda one: self._apart[one][0], default=None)
         if key is None or self._apart[key][0] <= requested(key):
             return ""

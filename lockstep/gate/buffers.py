@@ -28,8 +28,8 @@ class Contender:
 
     Attributes:
         name: name of the variant.
-        families: family of each side; for an A/A comparison both sides have the same family.
-        trees: for each side, the tree (a name of ``Sides``) whose modules its calls import.
+        families: family of each side, "base" or "head"; for an A/A comparison both sides have the same family.
+        trees: for each side, the name in ``Sides`` of the tree from which its calls import modules.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Contender:
 
 
 class SideFailed(RuntimeError):
-    """One side cannot be timed; ``side`` is "base" or "head"."""
+    """The version named by ``side``, "base" or "head", cannot be timed."""
 
     def __init__(self, side: str, reason: str) -> None:
         super().__init__(reason)
@@ -46,11 +46,11 @@ class SideFailed(RuntimeError):
 
 
 class Buffers:
-    """The argument sets of one epoch and the variants' prepared tensors, for both sides.
+    """The argument sets of one epoch and the variants' prepared tensors, for base and head.
 
     Args:
         sets: inputs and outputs, all from one draw.
-        sides: the trees.
+        sides: the trees of base and head.
         seed: seed of the placement of prepared tensors.
         inout: names of inputs that calls write; a replay is then one rotation (``lockstep.timing.bound_arms.Arm``).
 
@@ -69,9 +69,9 @@ class Buffers:
         self._moved: dict[tuple[int, int], bool] = {}
 
     def arms(self, contender: Contender) -> tuple[dict[str, Arm], bool]:
-        """Return the arms by side, and whether they share every buffer.
+        """Return the arms of base and head, and whether both arms use the same buffers throughout.
 
-        A side has its own copy of tensors that the sides prepare differently, for example of repacked weights.
+        Tensors that base and head prepare differently, for example repacked weights, are not shared.
 
         Raises:
             SideFailed: a side's preparation or binding raised.
@@ -108,9 +108,7 @@ class Buffers:
         return self._moved[pair]
 
     def _prepared(self, contender: Contender) -> list[dict[str, Any]]:
-        """Return each side's prepared arguments for each set: the same object for both sides if their values are
-        equal.
-        """
+        """Return the prepared arguments of base and head for each set: one object for both if the values are equal."""
         key = tuple(contender.families[side].prepare.get(contender.name) for side in (BASE, HEAD))
         if key not in self._made:
             # The seed decides which of two different packings is placed first, so that no side is always second.
@@ -121,9 +119,7 @@ class Buffers:
         return self._made[key]
 
     def _prepare(self, contender: Contender, side: str) -> dict[str, Any]:
-        """Return the arguments that a side prepares from the first set. All sets are of one draw, so one set is
-        enough.
-        """
+        """Return the arguments that a side prepares from the first set, which is enough: all sets are of one draw."""
         try:
             with self.sides.active(contender.trees[side]):
                 return contender.families[side].prepared(contender.name, self.sets[0].inputs)

@@ -1,4 +1,4 @@
-"""Judge what calls on drawn inputs decide without a clock: whether a variant is deterministic, and its error."""
+"""Judge what calls on random inputs show without timing: whether a variant is deterministic, and its error."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lockstep.timing.device import DeviceLost
 
 
 class CallChecks:
-    """The verdicts of a worker on determinism and errors. Cold and warm L2 have the same verdict.
+    """Judges determinism and errors of variants in a worker, once for cold and warm L2 together.
 
     Args:
-        families: the families of the sides, by suite and side.
-        call: ``call(variant, side, check)`` returns what the check of a side's variant returns.
-        draw: returns the checker of a case; with ``fresh``, one of another draw.
+        families: the imported families, by suite name and side ("base" or "head").
+        call: ``call(variant, side, check)`` runs ``check`` with the modules of a side and returns its result.
+        draw: returns a case's checker, which holds inputs; with ``fresh``, a checker with other random inputs.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class CallChecks:
         return float(self._on_side(variant, side, lambda: checker.accuracy(family, variant)).norm)
 
     def _on_side(self, variant: str, side: str, check: Callable[[], Any]) -> Any:
-        """Return what a check of a side's variant returns.
+        """Run ``check`` on the variant of base or head (``side``) and return its result.
 
         Raises:
             SideFailed: the check failed.
-            DeviceLost: it broke the CUDA context.
-            torch.cuda.OutOfMemoryError: the device has too little memory for it.
+            DeviceLost: the check broke the CUDA context.
+            torch.cuda.OutOfMemoryError: the device has too little memory for the check.
         """
         try:
             return self._call(variant, side, check)

@@ -1,4 +1,4 @@
-"""The parent's side of the gate's worker."""
+"""Start the gate's worker process, send it requests and return its answers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Setup:
     """The code that a worker imports, and the settings of its measurements.
 
     Attributes:
-        base, head: the trees.
+        base, head: folders that hold the packages of base and of head.
         packages: top-level packages under test.
-        benchmark_dir: folder of today's suites.
+        benchmark_dir: folder of the current suites, with which both versions are measured.
         suites: names of the suites to compare.
-        seed: seed of inputs, placements and order.
-        quick: whether epochs are short, only to find errors.
+        seed: seed of inputs, placement of buffers, and order.
+        quick: whether epochs are short: they find errors, but their times are inaccurate.
     """
 
     base: Path
@@ -40,7 +40,7 @@ class GateWorker(Watched):
     Attributes:
         host: facts of the machine.
         clock_state: text of ``ClockState.label``; "cpu" without a GPU.
-        found: the result of the import, by suite and side.
+        found: the result of importing each suite's variants, by suite and side ("base" or "head").
         controls: result of ``Controls.summary`` after the last group.
     """
 
@@ -87,9 +87,7 @@ class GateWorker(Watched):
                 self.controls = event["controls"]
 
     def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Observation, Observation]:
-        """Return the launches of base and head in a case; with ``calls`` also torch's operators. Raise the errors of
-        ``judge``.
-        """
+        """Return what base and head launch in a case; with ``calls`` also torch's operators. Raises as ``judge``."""
         self.ask({"observe": {"suite": key.suite, "variant": key.variant, "case": key.case, "calls": calls}})
         ran = self.wait("observed")["ran"]
         return observation_from(ran["base"]), observation_from(ran["head"])

@@ -49,15 +49,15 @@ Listener = Callable[[str, str, str], None]
 
 
 class Comparer:
-    """Compares cases on one device. Controls and checks are kept for the life of the process.
+    """Compares base and head on one device. Stores controls and results of checks for the life of the process.
 
     Args:
         sides: the trees "base" and "head".
         device: the device to measure on.
         pace: the length of an epoch.
         seed: seed of inputs, placement and order.
-        listener: called before each stage.
-        costs: measures costs; by default what the device can measure.
+        listener: called before each step that may hang or crash.
+        costs: measures quantities other than the latency; by default those that the device can measure.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Comparer:
         return found
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
-        """Return median, spread and rate of each control so far."""
+        """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
         return self._controls.summary() if self._controls else {}
 
     def _contender(self, suite: Suite, variant: str, twins: bool) -> Contender:
@@ -204,7 +204,7 @@ class Comparer:
             try:
                 self._call(variant, side, lambda: self._checker_of(suite, case).accuracy(family, variant))
             except torch.cuda.OutOfMemoryError:
-                self._checked[name] = MemoryError("no room on the device for its check")
+                self._checked[name] = MemoryError("the device has too little memory for its check")
             except DeviceLost:
                 raise
             except Exception as error:
@@ -212,7 +212,7 @@ class Comparer:
         return self._checked[name]
 
     def _call(self, variant: str, side: str, check: Callable[[], _T]) -> _T:
-        """Return what a check of a side's variant returns.
+        """Run ``check`` with the modules of base or head (``side``) and return its result.
 
         Raises:
             torch.cuda.OutOfMemoryError: the device has too little memory; the cached memory is released.
@@ -233,7 +233,7 @@ class Comparer:
             raise
 
     def _checker_of(self, suite: Suite, case: Case, *, fresh: bool = False) -> Checker:
-        """Return the checker of a case; with ``fresh``, one of another draw."""
+        """Return a case's checker, which holds inputs and reference; with ``fresh``, a checker with other inputs."""
         if fresh:
             self._checker = None  # freed before the next draw, because both may not fit in memory
         if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
@@ -255,7 +255,7 @@ class Comparer:
             touched.append(tensors_of([arguments, out]))
         sizes = [size_of(tensors) for tensors in touched]
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
-            raise NotImplementedError(f"its {max(sizes) / 1e6:.0f} MB do not fit the cache")
+            raise NotImplementedError(f"no warm L2: its {max(sizes) / 1e6:.0f} MB do not fit into the cache")
         floor = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
         whole = size_of({id(tensor): tensor for mine in touched for tensor in mine}.values())
         return set_count(min(sizes), whole, floor, self.device, l2)
@@ -350,18 +350,14 @@ class Comparer:
             trial.wall_s += time.monotonic() - started
 
     def _require_code(self) -> None:
-        """Refuse a change to either side's code. Base is measured as in its commit, so head must have made the
-        change.
-        """
+        """Fail head if code of base or head was replaced at run time: base is trusted, so head must have done it."""
         try:
             self._trusted.require()
         except Disqualified as changed:
             raise SideFailed(HEAD, brief(changed)) from changed
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
-        """Return a variant's file, relative to the tree, and line; ("", 0) for a function that is not Python code of
-        the tree.
-        """
+        """Return a variant's file, relative to the tree, and line; ("", 0) if no Python code of the tree defines it."""
         function = inspect.unwrap(function)
         while isinstance(function, functools.partial):
             function = inspect.unwrap(function.func)

@@ -1,7 +1,7 @@
 """Judge whether head's kernels take longer to compile than base's.
 
-Each side has one process, which compiles its kernels with an empty cache; base and head take turns. A pair gives the
-ratio of the fastest of ``REPEATS`` compilations on each side.
+One process compiles base's kernels and one compiles head's, in turn, each time with an empty cache. Such a pair of
+compilations gives one ratio, of the fastest of ``REPEATS`` compilations in each process.
 
 The times of two processes with the same code differ, because each process places its code and its heap elsewhere.
 Further pairs of the same two processes do not reveal this difference. So two other processes must confirm every
@@ -40,11 +40,11 @@ PAIRS = "pairs of compilations"
 
 
 class CompilePairs:
-    """The verdicts on compile times. Processes start on demand, and ``close`` ends them.
+    """Judges compile times. The compiling processes start on demand, and ``close`` ends them.
 
     Args:
-        base, head: the packages under test of each side.
-        benchmark_dir: folder of today's suites.
+        base, head: sources of the packages under test in the two versions.
+        benchmark_dir: folder of the current suites.
     """
 
     def __init__(self, base: Tree, head: Tree, benchmark_dir: Path) -> None:
@@ -96,7 +96,7 @@ class CompilePairs:
         return replace(trial.verdict(key), key=key)
 
     def _add_pair(self, trial: PairTrial, key: SeriesKey, kernels: Mapping[str, Kernels]) -> None:
-        """Compile the kernels of both sides; each side is first equally often."""
+        """Compile the kernels of base and head once more; base and head are first equally often."""
         order = ("base", "head") if len(trial.seconds) % 2 else ("head", "base")
         taken = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
         base, head = taken["base"], taken["head"]
@@ -115,7 +115,7 @@ class CompilePairs:
         return math.fsum(min(taken[one]) for one in kernels) if all(one in taken for one in kernels) else None
 
     def _clock(self, side: str, number: int) -> CompileClock:
-        """Return the clock of a side in a round. Each round has processes of its own."""
+        """Return what times the compilations of base or head (``side``). Each round has processes of its own."""
         if (side, number) not in self._clocks:
             self._clocks[side, number] = CompileClock(self._trees[side], self._benchmark_dir, self._target)
         return self._clocks[side, number]

@@ -127,11 +127,11 @@ class Coordinator:
             self._worker = None
 
     def begin(self, budget_s: float) -> None:
-        """Start the budget now."""
+        """Let the budget of ``budget_s`` seconds begin now."""
         self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
 
     def judge(self, selection: Selection, proof: Proof) -> None:
-        """Fill ``verdicts`` and ``aa_verdicts``. Cases that the budget does not reach stay unsure."""
+        """Judge the selected cases: fill ``verdicts`` and ``aa_verdicts``. Cases not reached in time stay unsure."""
         keys = list(selection.keys(self.found))
         chance = random.Random(self.setup.seed)
         proof = self._checked(proof, keys)
@@ -168,7 +168,7 @@ class Coordinator:
                     self._say(line(self.verdicts[verdict.key]))
 
     def _cost_keys(self, keys: Sequence[SeriesKey], proof: Proof) -> list[SeriesKey]:
-        """Return the costs to measure. Enter the verdicts of all costs, as far as they are known."""
+        """Return the costs that must be measured. Enter a verdict on every cost: "same" if proved, else "unsure"."""
         left = []
         compared = (key for key in keys if self.verdicts[key].outcome in ("same", "unsure"))
         for latency in (key for key in compared if key.suite not in self.conflicts):
@@ -181,7 +181,7 @@ class Coordinator:
         return left
 
     def _with_latency(self, group: Group) -> Group:
-        """Return a group of costs without the variants whose latency cannot be compared, and without their verdicts."""
+        """Remove from a group of costs the variants whose latency cannot be compared, and delete their verdicts."""
         if group.quantity == LATENCY:
             return group
         kept = []
@@ -207,9 +207,7 @@ class Coordinator:
         return confirmed
 
     def _observe(self, key: SeriesKey, calls: bool) -> tuple[Observation, Observation]:
-        """Return the launches of base and head in a case. If the worker dies, both are errors. Raise the errors of
-        ``worker``.
-        """
+        """Return what base and head launch in a case; errors for both if the worker dies. Raise ``worker``'s errors."""
         try:
             return self.worker.observe(key, calls=calls)
         except WorkerDied as died:
@@ -314,9 +312,7 @@ class Coordinator:
             self.notes.append(note)
 
     def _asked(self, key: SeriesKey) -> float:
-        """Return the smallest change that counts, from the command line or the thresholds; for a cost from the
-        thresholds alone.
-        """
+        """Return the smallest change that counts: for a latency as on the command line, else as in the thresholds."""
         if self.terms.min_effect is not None and key.quantity == LATENCY:
             return self.terms.min_effect
         return self.terms.thresholds.of(*_fields(key), key.quantity).min_effect
@@ -359,9 +355,7 @@ class Coordinator:
                 yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
 
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
-        """Add the data that the worker does not know: code differences, source line, and whether a slowdown is
-        accepted.
-        """
+        """Add what the worker does not know: code differences, source line, and whether a slowdown is accepted."""
         key = verdict.key
         file, line = proof.source(key) if proof.source(key)[0] else self._place(key)
         accepted = None

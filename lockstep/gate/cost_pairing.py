@@ -1,7 +1,8 @@
-"""Measure one epoch of a cost of one variant: base and head in turn, on the same buffers.
+"""Measure one epoch of a cost of one variant: host time, energy, or the time behind another kernel.
 
-A cost gives an epoch two numbers as the latency does, so the same tests judge it (``lockstep.gate.sequential``). The
-compile time is not among the costs: it has no buffers, and ``lockstep measure --costs compile`` measures it.
+Base and head take turns on the same buffers, as for the latency. So an epoch gives a number for each, and the same
+tests judge these numbers (``lockstep.gate.sequential``). ``compile_pairs`` measures compile times, which need no
+buffers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class CostPairs:
     Attributes:
         device: the device to measure on.
         pace: the length of an epoch.
-        spinner: keeps the GPU busy; ``None`` if there is no host time beside the device's.
+        spinner: keeps the GPU busy while host time is measured; ``None`` on a CPU, which has no separate host time.
         counter, fence: see ``lockstep.timing.energy``; no counter if the device counts no energy.
     """
 
@@ -42,7 +43,7 @@ class CostPairs:
 
     @classmethod
     def on(cls, device: Device, pace: Pace) -> CostPairs:
-        """Return what this device can measure."""
+        """Return an object that measures those costs that this device can measure."""
         if device.kind == "cpu":
             return cls(device, pace)
         return cls(device, pace, CudaSpinner(), cuda_counter())
@@ -57,7 +58,7 @@ class CostPairs:
             return NO_HOST
         if cost == "energy" and self.counter is None:
             return "no GPU here that counts its energy"
-        return "its calls write their inputs" if cost == "energy" and suite.inout else ""
+        return "its calls write their inputs, so they cannot be repeated" if cost == "energy" and suite.inout else ""
 
     def epoch(
         self,
@@ -67,7 +68,7 @@ class CostPairs:
         per_call: dict[str, float],
         verify: Verify | None = None,
     ) -> Epoch:
-        """Measure an epoch of a cost: seconds of a call, for the energy joules of a call.
+        """Measure one epoch of a cost; ``Epoch.seconds`` holds seconds per call, or joules per call for the energy.
 
         Args:
             cost: "behind", "energy" or "host".

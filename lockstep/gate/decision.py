@@ -16,7 +16,7 @@ from lockstep.timing.clock_correction import at_common_clock, midmean
 
 @dataclass
 class CaseRound:
-    """The epochs of one round of one case so far."""
+    """One round of measuring a case: its epochs so far, and the decision that they give."""
 
     contender: Contender
     test: Test

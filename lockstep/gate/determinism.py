@@ -1,7 +1,7 @@
 """Judge whether a variant still gives the same bits in every call on the same inputs.
 
-Two calls of a nondeterministic variant may agree by luck. So both sides are called several times, and a side is only
-called worse than the other if the other then agrees in many more calls. If base and head draw their results from the
+Two calls of a nondeterministic variant may agree by luck. So base and head are called several times. If only one of
+them differs, the other must agree in many more calls before it counts as better. If base and head draw results from the
 same distribution, a verdict "worse" (or "better") has a probability of at most 2 / (``MORE`` + 1), which is 1 %. Proof:
 let m be the probability of the most likely result. The side that differs first does so in call k with probability
 ≤ 2 (1 − m) m^(k−1), and the other side agrees in ``MORE`` · k calls with probability ≤ m^(``MORE`` · k); sum over k.
@@ -21,7 +21,7 @@ from lockstep.gate.verdict import OUT_OF_TIME, SeriesKey, Verdict
 #: Calls of each side after its first, until one differs.
 CALLS = 8
 
-#: Calls in which a side must agree for each call that the other side took to differ.
+#: If base or head first differs in its k-th call, the other must agree in ``MORE`` · k calls to count as better.
 MORE = 200
 
 
@@ -72,7 +72,7 @@ def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], until
     except TimeoutError:
         return Verdict(key, "unsure", f"{OUT_OF_TIME} after {before.number + after.number} calls")
     except torch.cuda.OutOfMemoryError:
-        return Verdict(key, "na", "no room on the device to keep a result")
+        return Verdict(key, "na", "the device has too little memory to keep a result")
     except SideFailed as failure:
         if failure.side == BASE:
             return Verdict(key, "unsure", f"base fails in a repeated call: {failure}")

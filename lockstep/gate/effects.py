@@ -1,4 +1,4 @@
-"""Find the effects of a module's statements at import, and the names that they bind and write to."""
+"""Find which statements of a module do more at import than bind names, and which names statements bind or change."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ QUIET = frozenset({"torch", "triton", "numpy"})
 
 
 class Scope:
-    """The meaning of the names of a module.
+    """What the names of a module stand for: decides whether a statement has an effect at import.
 
     Attributes:
-        foreign: names that stand for foreign objects everywhere in the module; attributes of these names are foreign
-            too.
+        foreign: names that stand for objects of other packages everywhere in the module, as do their attributes.
     """
 
     def __init__(self, module: ast.Module, packages: set[str], replaced: set[str]) -> None:
@@ -75,9 +74,7 @@ class Scope:
         return True
 
     def loads(self, statement: ast.stmt, path: str, files: Mapping[str, bytes]) -> list[str]:
-        """Return the modules that an import may run first: the project's modules, and modules of packages with
-        effects.
-        """
+        """Return the modules that an import may run first: the project's, and those not known to have no effect."""
         match statement:
             case ast.Import(names=aliases):
                 names = [alias.name for alias in aliases]
@@ -104,7 +101,7 @@ class Scope:
         return False
 
     def _is_known(self, node: ast.expr, known: Mapping[str, frozenset[str]]) -> bool:
-        """Return whether a name, dotted or not, is a listed name of a foreign module."""
+        """Return whether an expression is a name, dotted or not, that ``known`` lists for another package's module."""
         if isinstance(node, ast.Subscript):  # Generic[T]
             node = node.value
         parts: list[str] = []
@@ -138,9 +135,7 @@ class Scope:
         return False
 
     def _is_plain(self, node: ast.expr) -> bool:
-        """Return whether a part of an expression is a constant, the name of a constant, or an operation on
-        constants.
-        """
+        """Return whether part of an expression is a constant, a constant's name, or an operation on constants."""
         operation = ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.IfExp | ast.Subscript | ast.Tuple
         if isinstance(node, ast.Name):
             return node.id in self._plain or node.id in self.foreign
@@ -215,9 +210,7 @@ _CHANGING = frozenset(
 
 
 def writes(statement: ast.stmt) -> Iterator[str]:
-    """Yield the module names that a statement's functions may change when called, by rebinding or by changing the
-    content.
-    """
+    """Yield the module names that a statement's functions may rebind, or whose content they may change, when called."""
     for node in ast.walk(statement):
         match node:
             case ast.Global(names=names):

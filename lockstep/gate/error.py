@@ -49,7 +49,7 @@ def compare_errors(key: SeriesKey, errors: Iterator[tuple[float, float]], min_ef
             if outcomes not in ({"slower"}, {"faster"}):
                 return _verdict(key, "same", pairs, min_effect)
     except torch.cuda.OutOfMemoryError:
-        return Verdict(key, "na", "no room on the device for another draw")
+        return Verdict(key, "na", "the device has too little memory for another draw")
     except SideFailed as failure:
         if failure.side == BASE:
             return Verdict(key, "unsure", f"base fails on another draw: {failure}")

@@ -38,7 +38,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class Observation:
-    """The launches of one side of a case in one call.
+    """The launches in one call of a case in base or in head.
 
     Attributes:
         launches: kernels in order.

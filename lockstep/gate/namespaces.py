@@ -67,7 +67,7 @@ class Sides:
 
     @contextlib.contextmanager
     def active(self, side: str) -> Iterator[None]:
-        """Import the packages from this side within the block. Blocks may nest."""
+        """Make imports of the packages find this side's modules and tree within the block. Blocks may nest."""
         before = self._active
         if side != before:
             self._switch(side)
@@ -159,6 +159,6 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None  # submodules are found through their package's path
         root = self._sides.root
         if root is None:
-            raise ModuleNotFoundError(f"{fullname} is under test, but no side is active", name=fullname)
+            raise ModuleNotFoundError(f"{fullname} is under test: import it only within Sides.active", name=fullname)
         importlib.invalidate_caches()
         return find_below(root, fullname, target)

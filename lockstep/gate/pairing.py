@@ -31,7 +31,8 @@ from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle,
 CLOCK_TOLERANCE = 0.03
 
 
-#: The fixed kernels without the calls of a side, where costs are measured behind them.
+#: Name of the arm that replays the fixed kernels without a variant's calls. Its time is subtracted from the time with
+#: the calls.
 ALONE = "alone"
 
 
@@ -55,9 +56,7 @@ class Pace:
 
     @classmethod
     def on(cls, device: Device) -> Pace:
-        """Return the pace for a device. A CPU gets more and shorter pairs, so that other work disturbs only some of
-        them.
-        """
+        """Return the pace for a device. A CPU gets more, shorter pairs, of which other work disturbs only some."""
         return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
 
     @classmethod
@@ -93,13 +92,13 @@ Verify = Callable[[Mapping[str, Arm], Mapping[str, ArmReplay]], Mapping[str, Exc
 
 @dataclass(frozen=True)
 class Ready:
-    """Both sides of a variant, captured.
+    """Base and head of a variant, captured and ready for timing.
 
     Attributes:
-        arms: the arms, by side.
+        arms: the arms, by side ("base" or "head").
         shared: whether both sides use the same buffers throughout.
-        replays: the replays, by side; with fixed kernels ahead of the calls also that of these kernels ``ALONE``.
-        calls: number of calls of a replay, the same for all.
+        replays: the replays, by side. If fixed kernels run before the calls, ``ALONE`` replays only these kernels.
+        calls: number of calls of a replay, the same for all replays.
     """
 
     arms: Mapping[str, Arm]
@@ -108,10 +107,10 @@ class Ready:
     calls: int
 
     def require_right(self, verify: Verify | None) -> None:
-        """Verify both sides.
+        """Verify the results of base and head, if ``verify`` is given.
 
         Raises:
-            SideFailed: a side computes a wrong result.
+            SideFailed: base or head computes a wrong result.
         """
         if verify is not None:
             require_right(verify(self.arms, {side: self.replays[side].once for side in (BASE, HEAD)}))
@@ -132,7 +131,7 @@ def capture_sides(
     per_call: dict[str, float],
     ahead: Sequence[BoundCall] = (),
 ) -> Ready:
-    """Bind and capture both sides.
+    """Bind base and head of a variant to the buffers, and capture their calls for timing.
 
     Args:
         contender: the variant.
@@ -191,7 +190,7 @@ def run_epoch(
     verify: Verify | None = None,
     ahead: Sequence[BoundCall] = (),
 ) -> Epoch:
-    """Bind, capture, warm up and time both sides.
+    """Bind, capture, warm up and time base and head of a variant for one epoch.
 
     Args:
         contender, buffers, device, pace, per_call: see ``capture_sides``.
@@ -238,7 +237,7 @@ def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timin
             for side, one in both.items():
                 less[side].append(one)
     if not less[BASE]:
-        raise SideFailed(BASE, "no more than the time of the kernel alone")
+        raise SideFailed(BASE, "fixed kernels with its calls take no longer than these kernels alone")
     return less
 
 
@@ -283,7 +282,7 @@ def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
 
 
 def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
-    """Compare the pairs between whose sides the clock did not jump."""
+    """Return the result of an epoch from those pairs of replays within which the clock did not jump."""
     good = steady(by_side[HEAD], by_side[BASE])
     heads, bases = (tuple(itertools.compress(by_side[side], good)) for side in (HEAD, BASE))
     return Epoch(

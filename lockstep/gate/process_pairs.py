@@ -29,7 +29,7 @@ from lockstep.record.model import Record
 from lockstep.record.provenance import clocks_of
 from lockstep.timing.reference_clocks import ReferenceClocks
 
-#: Names of versions for which the report shows both sides if they differ.
+#: Facts of a machine for which the report shows base's and head's value if these differ.
 _TOOLS = ("driver", "torch", "triton", "ptxas", "python")
 
 

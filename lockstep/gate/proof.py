@@ -73,9 +73,7 @@ class Proof:
         return "", 0
 
     def severity(self, key: SeriesKey) -> float:
-        """Return how much a case's code changed, for the order of measurements: spills first, then other kernel
-        changes.
-        """
+        """Return a number that orders cases for measuring: highest for new spills, then for other kernel changes."""
         changes = self._changes.get(_case(key), ())
         return max((_severity(change) for change in changes), default=0.0)
 
@@ -96,21 +94,21 @@ def prove(
     say: Say,
     limit_s: float | None = None,
 ) -> Proof:
-    """Compare two trees as far as possible on this machine.
+    """Prove which cases run the same code in both trees, as far as this machine can show.
 
     Without a GPU only sources are compared, because a CPU does not run the code that is traced and compiled.
 
     Args:
         base: sources before the change.
         head: sources after the change.
-        suites: today's suites whose cases are compared.
+        suites: current suites, whose cases are compared.
         host: facts of the machine.
-        say: called with a line before each long step.
-        limit_s: seconds after which tracing and compiling stop. Cases that need them are then unknown. ``None`` for no
-            limit.
+        say: receives a line of progress before each long step.
+        limit_s: seconds after which tracing and compiling stop; cases that need them then stay unproved. ``None`` for
+            no limit.
 
     Raises:
-        lockstep.machine_code.TracingFailed: a tree's process does not start.
+        lockstep.machine_code.TracingFailed: the process that traces a tree does not start, or dies.
     """
     unreached: set[tuple[str, str]] = set()
     differ = []
@@ -131,7 +129,7 @@ def prove(
 
 
 def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
-    """Return today's variants of a suite that reach the same code in both trees."""
+    """Return the suite's variants that reach the same code in both trees."""
     found = set()
     if suite.adapters:
         before, after = (own_variants_files(tree.root, tree.packages, suite) for tree in (base, head))

@@ -5,7 +5,7 @@ without a GPU. Reachability is by name, in all modules: a definition is reachabl
 name, as a name, an attribute or a text. Statements with an effect at import (calls, branches, decorators and base
 classes that may register something, special functions of the module) are always reachable, in their order. If functions
 write to something that the variant reaches, all variants are reachable, because an earlier variant may have changed it.
-The method finds rather too much than too little. Modules that compose names at run time prove nothing.
+Where the method errs, it finds too much. Modules that compose names at run time prove nothing.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class _Statement:
 
     @property
     def is_special(self) -> bool:
-        """Return whether the statement defines a name that Python itself looks up, such as a module's
-        ``__getattr__``.
-        """
+        """Return whether the statement defines a name that Python itself looks up, such as ``__getattr__``."""
         return any(name.startswith("__") for name in self.binds)
 
 
@@ -144,7 +142,7 @@ class Sources:
 
 
 class Unreadable(ValueError):
-    """The sources do not show what a variant reaches."""
+    """The sources do not show what a variant reaches, so they cannot prove the variant unchanged."""
 
 
 def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[str] | None:
@@ -209,9 +207,7 @@ def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
 
 
 def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
-    """Return the values that a dict literal has for a variant; ``None`` if the statement is not a plain dict
-    literal.
-    """
+    """Return the values of a dict literal for a variant; ``None`` if the statement assigns no plain dict literal."""
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Dict) or not all(isinstance(key, ast.Constant) for key in value.keys):
         return None

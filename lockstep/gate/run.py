@@ -42,7 +42,7 @@ class Request:
 
     Attributes:
         repository: folder of the packages, in the git repository that has base and head.
-        benchmark_dir: folder of today's suites.
+        benchmark_dir: folder of the current suites, with which both versions are measured.
         results_dir: folder of recorded results; cases with more recorded noise are measured first.
         packages: top-level packages under test.
         trusted: further packages that the packages under test may call; see ``lockstep.machine_code.Tree``.
@@ -55,13 +55,13 @@ class Request:
         thresholds: content of thresholds.toml.
         min_effect: smallest change that counts; ``None`` to use the thresholds.
         about: texts such as "#123" by which an accepted slowdown is recognised.
-        budget_s: seconds for measuring. The code is compared before, within the same number of seconds or a minute.
+        budget_s: seconds for measuring. Before that, comparing the code may take as long, and at least a minute.
         silence_s: seconds without an event after which a worker is killed.
         seed: seed of buffers, order and the A/A control.
         measure_all: whether to measure proved cases as well.
         need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
         lock: clocks to lock during the run; ``None`` leaves them unchanged.
-        quick: whether epochs are short, only to find errors.
+        quick: whether epochs are short: they find errors, but their times are inaccurate.
         toolchains: toolchains of base and head; ``None`` to compare both in one process.
     """
 
@@ -265,7 +265,7 @@ def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinato
 def _refuse_unlisted(variants: Sequence[str], known: Mapping[str, object]) -> None:
     for name in variants:
         if name not in known:
-            raise SuiteError(f"--variant {name}: no suite has it{nearest(name, list(known))}")
+            raise SuiteError(f"--variant {name}: no selected suite has such a variant{nearest(name, list(known))}")
 
 
 def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:
@@ -275,10 +275,10 @@ def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -
     if request.need_lock and not clocks.startswith(("locked", "base")):
         return f"clocks are {clocks}, but --require-locked asks for locked clocks (lockstep clocks lock, or --lock)"
     if not selection.states:
-        return "a CPU has no cold cases (--l2 cold)"
+        return "a CPU measures no cases with a cold L2: leave --l2 cold out"
     if not any(selection.cases.values()):
         quick = [f"{name} {case.label}" for name, suite in request.suites.items() for case in suite.quick]
-        return f"this machine measures none of the cases; a CPU measures {', '.join(quick[:8]) or 'none'}"
+        return f"this machine measures none of the selected cases; a CPU measures {', '.join(quick[:8]) or 'none'}"
     return ""
 
 

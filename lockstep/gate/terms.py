@@ -11,7 +11,7 @@ from lockstep.suite.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Terms:
-    """Thresholds and limits of a run.
+    """What counts as a change in one run of the gate, and how long the run may take.
 
     Attributes:
         thresholds: content of thresholds.toml.

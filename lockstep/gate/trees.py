@@ -15,7 +15,7 @@ from lockstep.processes.toolchain import INSTALLED, Toolchain
 
 @dataclass(frozen=True)
 class Version:
-    """One side of the gate.
+    """A version of the packages under test that the gate compares: a commit, or the working tree.
 
     Attributes:
         name: the version in the user's words, such as "main" or ".".
@@ -38,13 +38,13 @@ class Version:
 def version(
     repository: Path, name: str, packages: Sequence[str], trusted: Sequence[str], toolchain: Toolchain = INSTALLED
 ) -> Iterator[Version]:
-    """Yield a version of the packages, for the block: a commit's in a temporary folder, or those of the working tree.
+    """Provide a version of the packages within the block: a commit's in a temporary folder, or the working tree's.
 
     Args:
         repository: folder that holds the packages.
         name: a name that git resolves to a commit, or "." for the working tree, whose packages are used in place.
         packages: top-level packages under test.
-        trusted: see ``lockstep.machine_code.Tree``.
+        trusted: further packages that these packages may call; see ``lockstep.machine_code.Tree``.
         toolchain: the packages that compile and run the version.
 
     Raises:

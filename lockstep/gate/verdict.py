@@ -1,4 +1,4 @@
-"""The gate's verdict on one case, and on a group of cases. This module must not import torch."""
+"""The gate's requests and verdicts. The parent process imports this module, so it must not import torch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHECKS = (DETERMINISTIC, ERROR)
 #: Time to compile the kernels, with an empty cache.
 COMPILE = "compile"
 
-#: What the gate judges besides the latency if it is asked to.
+#: Quantities of a call that the gate judges besides the latency if ``--costs`` lists them.
 COSTS = ("host", "behind", "energy", *CHECKS, COMPILE)
 
 #: Names of measured costs in reports.
@@ -126,14 +126,14 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """The outcome in the form of reports."""
+        """Return the outcome as reports write it, in the quantity's words: "larger" for an error that is "slower"."""
         if words := _WORDS.get(self.key.quantity):
             return words.get(self.outcome, self.outcome)
         return "n/a" if self.outcome == "na" else self.outcome
 
     @property
     def of_cost(self) -> str:
-        """The numbers of a cost, such as ``host time 12.00 → 19.00 µs``; "" for other quantities."""
+        """Return the numbers of a cost as text, ``host time 12.00 → 19.00 µs``; "" for other quantities."""
         if self.key.quantity not in _NAMES:
             return ""
         name = _NAMES[self.key.quantity]
@@ -146,7 +146,7 @@ class Verdict:
 
     @property
     def in_us(self) -> bool:
-        """Whether reports show the numbers in µs, in columns of their own; ``of_cost`` has those of other units."""
+        """Return whether reports show the numbers in their columns of µs; ``of_cost`` shows numbers in other units."""
         return self.key.quantity not in _UNITS and self.key.quantity != ERROR
 
     @property
@@ -219,7 +219,7 @@ def group_from(row: Mapping[str, Any]) -> Group:
 
 @dataclass(frozen=True)
 class SideFacts:
-    """The result of importing one side of one suite in a worker.
+    """The result of importing the variants of one suite from base or from head, in a worker.
 
     Attributes:
         variants: file (relative to the tree) and line of each variant's function, by the variant's name.

@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--head", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--suites", nargs="+", required=True)
-    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="do not import; kills the worker")
+    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="imports that kill the worker")
     parser.add_argument("--alone", choices=("base", "head"), help="import only this side")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--quick", action="store_true")

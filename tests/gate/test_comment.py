@@ -250,15 +250,15 @@ def bomb():
     [
         (b"\0" * (untrusted_report.MOST_ZIPPED + 1), "the artifact has more than 4 MiB"),
         (bomb(), "gate.json has more than 16 MiB"),
-        (b"<html>", "the artifact is no sound zip file"),
-        (zipped(REPORT.to_json())[:-40], "the artifact is no sound zip file"),
+        (b"<html>", "the artifact is not a valid zip file"),
+        (zipped(REPORT.to_json())[:-40], "the artifact is not a valid zip file"),
         (zipped(REPORT.to_json(), "../gate.json"), "the artifact has no gate.json"),
         (zipped(REPORT.to_json(), "/tmp/gate.json"), "the artifact has no gate.json"),
-        (zipped("<script>"), "gate.json is no JSON"),
-        (zipped(b"\xff\xfe\x00"), "gate.json is no JSON"),
-        (zipped("[" * 100_000), "gate.json is no JSON"),
-        (zipped('{"schema": ' + "9" * 5000 + "}"), "gate.json is no JSON"),
-        (zipped("[]"), "gate.json: the whole is no object"),
+        (zipped("<script>"), "gate.json is not valid JSON"),
+        (zipped(b"\xff\xfe\x00"), "gate.json is not valid JSON"),
+        (zipped("[" * 100_000), "gate.json is not valid JSON"),
+        (zipped('{"schema": ' + "9" * 5000 + "}"), "gate.json is not valid JSON"),
+        (zipped("[]"), "gate.json: the content is not a JSON object"),
         (zipped("{}"), "gate.json is not of schema 1"),
         (zipped(changed(cases={})), "gate.json: cases is missing"),
         (zipped(case(outcome="<b>")), "gate.json: cases.outcome is missing"),
@@ -267,7 +267,7 @@ def bomb():
         (zipped(changed(wall_s=float("nan"))), "gate.json: wall_s is missing"),
         (zipped(changed(min_effect=1e308)), "gate.json: min_effect is missing"),
         (zipped(case(reason="x" * 3000)), "gate.json: cases.reason is missing"),
-        (zipped(changed(machine=7)), "gate.json: machine. is no object"),
+        (zipped(changed(machine=7)), "gate.json: machine. is not a JSON object"),
     ],
 )
 def test_what_is_no_report_is_told_in_words_of_ours(artifact, why):
@@ -279,7 +279,7 @@ def test_artifact_that_cannot_be_read_is_told_and_the_job_is_red(github, job):
     github.artifact = zipped("<script>@everyone")
     assert code(job()) == 1
     (told,) = github.comments
-    assert told["body"].startswith(f"{MARKER}\n### ⚠️ The gate left no report: gate.json is no JSON.\n")
+    assert told["body"].startswith(f"{MARKER}\n### ⚠️ The gate left no report: gate.json is not valid JSON.\n")
     github.artifact = b"\0" * (untrusted_report.MOST_ZIPPED + 1)
     github.tokens.clear()
     assert code(job()) == 1
@@ -287,7 +287,7 @@ def test_artifact_that_cannot_be_read_is_told_and_the_job_is_red(github, job):
     assert "/storage" not in dict(github.tokens)
     github.artifacts = []
     assert code(job()) == 1
-    assert "it ended before it judged" in told["body"]
+    assert "the run ended before it wrote one" in told["body"]
 
 
 def test_a_long_report_is_cut_to_what_a_comment_holds(github, job):
@@ -318,7 +318,7 @@ def test_a_long_report_is_cut_to_what_a_comment_holds(github, job):
 def test_runs_that_cannot_be_believed_or_are_out_of_date_are_told_to_nobody(github, job, run):
     done = job(**run)
     assert (code(done), github.comments) == (0, [])
-    assert "nobody to tell" in done.steps[0].output
+    assert "no comment: no open pull request" in done.steps[0].output
     assert not any("artifacts" in path for path, _ in github.tokens)
 
 

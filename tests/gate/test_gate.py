@@ -161,7 +161,7 @@ def test_wrong_words_are_usage_and_name_what_there_is(project):
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
         (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is not a share; write 1% or 0.01"),
         (["--case", "M=2", "--case", "M=7"], "suite product has no case 'M=7'"),
-        (["--variant", "plain", "--variant", "twcie"], "--variant twcie: no suite has it; did you mean twice?"),
+        (["--variant", "plain", "--variant", "twcie"], "twcie: no selected suite has such a variant; did you mean twi"),
     ]:
         code, shown, _ = gate(project, *arguments)
         assert (code, answer in shown) == (4, True), shown
@@ -187,8 +187,8 @@ def test_a_family_that_neither_version_has_is_no_pass(project):
 
 def test_nothing_judged_is_no_pass_and_says_why(project):
     for arguments, why in [
-        (["--case", "M=4096"], "this machine measures none of the cases; a CPU measures product M=2,K=1024,N=512, "),
-        (["--l2", "cold"], "a CPU has no cold cases (--l2 cold)"),
+        (["--case", "M=4096"], "measures none of the selected cases; a CPU measures product M=2,K=1024,N=512, "),
+        (["--l2", "cold"], "a CPU measures no cases with a cold L2: leave --l2 cold out"),
         (["--budget", "0.001s", "--ignore-fingerprints"], "Nothing was judged: the budget did not reach it"),
     ]:
         code, shown, report = gate(project, *arguments)

@@ -125,7 +125,7 @@ def test_what_is_unknown_on_a_side_is_not_judged(tmp_path, monkeypatch):
 
     monkeypatch.setattr("lockstep.timing.check.Checker.repeated", full)
     verdict = judge(tmp_path, monkeypatch, "first = 0", ANY_ORDER)[KEY]
-    assert (verdict.outcome, verdict.reason) == ("na", "no room on the device to keep a result")
+    assert (verdict.outcome, verdict.reason) == ("na", "the device has too little memory to keep a result")
 
 
 def test_nobody_is_blamed_when_the_time_is_over(tmp_path, monkeypatch):

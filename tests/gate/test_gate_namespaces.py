@@ -129,7 +129,7 @@ def test_names_sources_and_pickles_are_each_sides_own(sides):
 
 
 def test_without_a_side_the_packages_are_not_to_be_had(sides):
-    with pytest.raises(ModuleNotFoundError, match="parcel is under test, but no side is active"):
+    with pytest.raises(ModuleNotFoundError, match="parcel is under test: import it only within"):
         importlib.import_module("parcel")
     sides.load_family(suite(), "base")
     with pytest.raises(ModuleNotFoundError, match="parcel"):

@@ -99,7 +99,7 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
     run = event["workflow_run"]
     pull = find_pull(github, run, event["repository"])
     if pull is None:
-        print("nobody to tell: no open pull request of which this run can be believed stands at its commit")
+        print("no comment: no open pull request is at this run's commit, or the run is not trusted")
         return TOLD
     try:
         found = to_markdown(from_zip(_artifact(github, run["id"])))
@@ -170,7 +170,7 @@ def _artifact(github: GitHub, run: int) -> bytes:
     listed = github.get(f"/actions/runs/{run}/artifacts", name=ARTIFACT)["artifacts"]
     there = [one for one in listed if one["name"] == ARTIFACT and not one["expired"]]
     if not there:
-        raise Unreadable("it ended before it judged")
+        raise Unreadable("the run ended before it wrote one")
     newest = max(there, key=lambda one: one["id"])
     if newest["size_in_bytes"] > MOST_ZIPPED:
         raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB")

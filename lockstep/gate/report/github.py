@@ -55,7 +55,7 @@ def write_outputs(report: Report, path: Path, report_file: str) -> None:
 
 
 def append_summary(report: Report, path: Path) -> None:
-    """Append the Markdown report."""
+    """Append the report, as Markdown, to the file that becomes the summary of the job."""
     with path.open("a", encoding="utf-8") as file:
         file.write(to_markdown(report))
 

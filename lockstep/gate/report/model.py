@@ -66,10 +66,9 @@ class Report:
 
     @property
     def state(self) -> State:
-        """The verdict on the change. A wrong kernel outweighs a slow kernel, and a machine that cannot judge outweighs
-        both.
+        """Return the verdict on the change. A pass needs a judged case, see ``unjudged``.
 
-        A pass needs a judged case, see ``unjudged``.
+        A wrong kernel outweighs a slow kernel, and a machine that cannot judge outweighs both.
         """
         if self.interrupted:
             return "interrupted"
@@ -83,7 +82,7 @@ class Report:
 
     @property
     def unjudged(self) -> str:
-        """Why a run without bad news is not a pass, or "".
+        """Return why a run without a slower or failed case is not a pass; "" if it is.
 
         A pass has three conditions. Every family exists in at least one version. At least one case is judged: head was
         compared with base, or checked if base lacks the case. Each case that the change can touch runs here. Proved and
@@ -108,9 +107,7 @@ class Report:
 
     @property
     def unrun(self) -> tuple[Verdict, ...]:
-        """Cases without a proof that a machine without a GPU cannot run. On a GPU, the kernel itself refuses such
-        cases.
-        """
+        """Return the unproved cases that this machine cannot run for lack of a GPU; empty on a machine with a GPU."""
         on_cpu = self.machine.get("device") == "cpu"
         return tuple(
             verdict for verdict in self.of("na") if on_cpu and not verdict.proved and verdict.key.quantity == LATENCY
@@ -118,7 +115,7 @@ class Report:
 
     @property
     def regressions(self) -> tuple[Verdict, ...]:
-        """Slowdowns that are not accepted, the worst first."""
+        """Return the slowdowns that are not accepted, the worst first."""
         return worst_first(verdict for verdict in self.cases if verdict.outcome == "slower" and verdict.blocks)
 
     def of(self, *outcomes: str) -> tuple[Verdict, ...]:
@@ -150,7 +147,7 @@ def worst_first(verdicts: Any) -> tuple[Verdict, ...]:
 
 
 def headline(report: Report) -> str:
-    """Return the headline: one sentence for reviewers."""
+    """Return one sentence for reviewers: the verdict, the worst cases, and the number of cases by outcome."""
     if report.interrupted:
         return f"Interrupted: {_counted(report)}."
     if report.trouble:
@@ -253,9 +250,7 @@ def _names(verdicts: Sequence[Verdict]) -> str:
 
 
 def _by(verdicts: Sequence[Verdict]) -> str:
-    """Return "+1.20 % (+1.10 to +1.30) at M=8", or for several cases the range from most to least, and the worst
-    case.
-    """
+    """Return changes as text: "+1.20 % (+1.10 to +1.30) at M=8", or for several cases their range and the worst."""
     most, least = verdicts[0], verdicts[-1]
     if abs(_value(most)) < abs(_value(least)):
         most, least = least, most

@@ -44,9 +44,7 @@ def rows(report: Report) -> list[Row]:
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
-    """Yield the name of each suite, and of each suite with a cost, the number of its cases that are the same, and the
-    number of these that are proved.
-    """
+    """Yield for each suite, and each cost of a suite: name, number of cases that are the same, and of proved ones."""
     cases = report.of("same")
     counted = Counter(_suite(verdict) for verdict in cases)
     proved = Counter(_suite(verdict) for verdict in cases if verdict.proved)
@@ -103,13 +101,13 @@ def again(report: Report) -> str:
 
 
 def _ref(label: str) -> str:
-    """Return git's name of a side: the hash, because a branch moves; "." for the working tree."""
+    """Return the hash in a version's label, because a branch moves; "." for the working tree."""
     name, _, commit = label.removesuffix(")").partition(" (")
     return name if name == "." or not commit else commit
 
 
 def line(verdict: Verdict) -> str:
-    """Return one case in one line."""
+    """Return a verdict as one line of text: outcome, change, case and reason."""
     shown = _shown(verdict)
     change = f"{shown.value:+.2%}" if shown else ""
     why = _why(verdict)

@@ -39,7 +39,7 @@ def from_zip(content: bytes) -> Report:
         Unreadable: the artifact is too large or not a zip file, or its report is missing or unreadable.
     """
     if len(content) > MOST_ZIPPED:
-        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB, the most that is read: gate fewer cases")
+        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB, the limit: judge fewer cases at once")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(NAME) as file:
             # The sizes that a zip file states cannot be trusted.
@@ -47,9 +47,9 @@ def from_zip(content: bytes) -> Report:
     except KeyError:
         raise Unreadable(f"the artifact has no {NAME}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError):
-        raise Unreadable("the artifact is no sound zip file") from None
+        raise Unreadable("the artifact is not a valid zip file") from None
     if len(text) > MOST_BYTES:
-        raise Unreadable(f"{NAME} has more than {MOST_BYTES >> 20} MiB, the most that is read: gate fewer cases")
+        raise Unreadable(f"{NAME} has more than {MOST_BYTES >> 20} MiB, the limit: judge fewer cases at once")
     return from_json(text)
 
 
@@ -62,7 +62,7 @@ def from_json(text: bytes) -> Report:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError):
-        raise Unreadable(f"{NAME} is no JSON") from None
+        raise Unreadable(f"{NAME} is not valid JSON") from None
     entry = _Entry(row, "")
     if entry.values.get("schema") != SCHEMA:
         raise Unreadable(f"{NAME} is not of schema {SCHEMA}")
@@ -141,7 +141,7 @@ class _Entry:
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, Mapping):
-            raise Unreadable(f"{NAME}: {where or 'the whole'} is no object")
+            raise Unreadable(f"{NAME}: {where or 'the content'} is not a JSON object")
         self.values, self.where = values, where
 
     def wrong(self, key: str) -> Unreadable:
