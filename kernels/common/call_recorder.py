@@ -1,8 +1,8 @@
-"""Record the first call of a planned function, and make its plan. See ``kernels.common.call_plan``.
+"""Record the launches of a function's first call as a plan, which later calls repeat (``kernels.common.call_plan``).
 
 Every tensor that a launch takes must be an argument of the call, a workspace, memory that the call allocated, the
-result of a library call, or a view of one of these. Anything else, and any other work of torch, makes the call
-unplanned.
+result of a library call, or a view of one of these. A call that uses another tensor, or computes with torch in another
+way, gets no plan.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Library(NamedTuple):
 
 
 class _View(NamedTuple):
-    """A view of a root, or with ``shape`` None the root itself; ``offset`` counts elements."""
+    """A view of the plan's tensor number ``root``, from element ``offset`` on; with ``shape`` None the whole tensor."""
 
     root: int
     shape: tuple[int, ...] | None = None
@@ -107,7 +107,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         """Record a launch that has been made."""
         if not is_plain(kernel) or callable(grid):
-            self._refuse(f"it launches a {type(kernel).__name__}, or by a grid that is a function")
+            self._refuse(f"it launches a {type(kernel).__name__}, or its grid is a function")
             return
         bound = dict(zip(kernel.arg_names, arguments, strict=False))
         bound |= {name: value for name, value in options.items() if name in kernel.arg_names}
@@ -180,13 +180,13 @@ class Recorder(TorchDispatchMode):
             )
         if tensor.device.index != current_device():
             raise Unsupported("its arguments are not on the current GPU")
-        # What code from torch.compile calls: 0.4 µs where ``new_empty`` takes 1.1.
+        # Code from torch.compile calls these functions, which take 0.4 µs; ``new_empty`` takes 1.1.
         allocate = "_empty_strided_cuda" if tensor.is_cuda else "_empty_strided_cpu"
         return _Fresh(allocate, tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 class _Roots:
-    """The numbered tensors whose addresses a plan looks up at each call."""
+    """The numbered tensors ("roots") that a plan finds again at each call; it describes all others as their views."""
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         self._roots: list[torch.Tensor] = []
@@ -202,19 +202,19 @@ class _Roots:
         self._roots.append(tensor)
 
     def is_made(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor lies in the result of a library call. No later call checks the result's alignment."""
+        """Return whether a tensor lies in a library call's result. No kernel may take it: its alignment may change."""
         return self._root(tensor) in self._made
 
     def has(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._numbers
 
     def hold(self, tensor: torch.Tensor) -> bool:
-        """Return whether the tensor lies in a root: a library function may return the part of it that it wrote."""
+        """Return whether the tensor lies in a root, as the result of a library function that returns its ``out``."""
         storage = tensor.untyped_storage()._cdata
         return any(one.untyped_storage()._cdata == storage for one in self._roots)
 
     def argument(self, value: Any) -> Any:
-        """Return the form of a launch's argument that ``Start`` takes."""
+        """Return a launch's argument as ``Start`` takes it: for a tensor, its root and its offset in the root."""
         if isinstance(value, torch.Tensor):
             return self._place(value)
         base = getattr(value, "base", None)
@@ -230,11 +230,11 @@ class _Roots:
         storage = tensor.untyped_storage()._cdata
         found = [number for number, one in enumerate(self._roots) if one.untyped_storage()._cdata == storage]
         if len(found) != 1:
-            raise Unsupported("a tensor is not of the call" if not found else "arguments share memory")
+            raise Unsupported("a tensor comes from outside the call" if not found else "arguments share memory")
         return found[0]
 
     def view(self, value: Any) -> _View:
-        """Return the view that locates a tensor which a library function takes or the call returns."""
+        """Describe a tensor that a library function takes or the call returns as a view of a root."""
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"a {type(value).__name__} where a tensor was expected")
         root = self._root(value)
@@ -309,7 +309,7 @@ def _found(values: Sequence[Any], tensors: list[Any]) -> list[Any]:
         elif tracked:
             found.append(tensor.as_strided(shape, strides, tensor.storage_offset() + offset))
         else:
-            # What code from torch.compile returns: a third of the time of a view that autograd tracks.
+            # As code from torch.compile does: it takes a third of the time of a view that autograd tracks.
             found.append(_reinterpret_tensor(tensor, shape, strides, offset))
     return found
 

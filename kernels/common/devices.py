@@ -19,8 +19,8 @@ SM_COUNT_WITHOUT_GPU = 132
 def interpreted() -> bool:
     """Return whether Triton's interpreter runs kernels, by the variable that ``triton.knobs.runtime.interpret`` reads.
 
-    Code may also assign the knob itself, so a trace cannot know its value and proves nothing for code that reads the
-    knob.
+    Kernels must not read the knob itself: code may assign it, so a trace could not know its value and would prove
+    nothing.
     """
     return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
 

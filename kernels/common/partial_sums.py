@@ -31,7 +31,7 @@ NAN = gl.constexpr(0x7FC00000)
 #: Elements read at once. All partials are loaded together unless the reader lacks the registers.
 TOGETHER = gl.constexpr(128 * 128)
 
-#: Elements for each multiprocessor: four programs of 64 rows of the weight and 32 tokens.
+#: Elements of the mailbox for each multiprocessor: sums of four programs of 64 rows of the weight and 32 tokens.
 ROOM = 4 * 64 * 32
 
 

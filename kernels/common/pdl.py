@@ -1,8 +1,8 @@
-"""Programmatic dependent launch (PDL): a launch starts on the multiprocessors that the launch ahead has left.
+"""Programmatic dependent launch (PDL): a launch starts on multiprocessors that the preceding launch has left.
 
-A launch that reads what the launch ahead writes waits first: before it reads any memory. Any other launch waits last.
-So when a launch has ended, all launches before it have ended too. A launch that waits last may read what the launch
-two before it wrote, if the launch between them waited first.
+A launch waits for the preceding launch either before it reads any memory (FIRST), which it must if it reads what the
+preceding launch writes, or before it ends (LAST). So when a launch has ended, all launches before it have ended too. A
+launch that waits last may read what the launch two before it wrote, if the launch between them waited first.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -17,12 +17,12 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.devices import capability
 
-#: When a launch waits for the launch ahead: never (no PDL), before it reads anything, before it ends.
+#: When a launch waits for the preceding launch: never (no PDL), before it reads any memory, before it ends.
 NEVER, FIRST, LAST = 0, 1, 2
 
 
 def order_of(tensor: torch.Tensor, follows: bool) -> int:
-    """Return when a launch waits: FIRST if it reads what the launch ahead writes (``follows``), else LAST.
+    """Return when a launch waits: FIRST if it reads what the preceding launch writes (``follows``), else LAST.
 
     Without PDL, which NVIDIA's GPUs have from Hopper on, return NEVER.
     """
@@ -41,7 +41,7 @@ def launch_options(order: int) -> dict[str, bool]:
 
 @triton.jit
 def begin(ORDER: tl.constexpr):
-    """Wait if the launch waits first. Call this function before the kernel reads any memory."""
+    """Let dependents start; if ``ORDER`` is FIRST, wait for the preceding launch. Call before reading any memory."""
     if ORDER == 1:
         gdc_wait()
     if ORDER > 0:
@@ -50,6 +50,6 @@ def begin(ORDER: tl.constexpr):
 
 @triton.jit
 def end(ORDER: tl.constexpr):
-    """Wait if the launch waits last. Call this function at the end of the kernel."""
+    """If ``ORDER`` is LAST, wait for the preceding launch. Call this function at the end of the kernel."""
     if ORDER == 2:
         gdc_wait()

@@ -90,7 +90,7 @@ class Choice(Generic[T]):
         found = self._look_up(device, *values)
         if found is None:
             named = ", ".join(f"{name}={value}" for name, value in zip(self.sizes, values, strict=True))
-            raise TableError(f"{self.table.path(gpu_name(device))}: {self.name} has no row for {named}")
+            raise TableError(f"{self.table.path(gpu_name(device))}: {self.name} has no row for {named}; add one")
         return found
 
     def _look_up(self, device: torch.device, *values: int) -> T | None:
@@ -102,7 +102,7 @@ class Choice(Generic[T]):
                 return None
             return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
         except (KeyError, TypeError) as error:
-            raise TableError(f"{path}, {self.name}: {error}; sizes are {', '.join(self.sizes)}") from error
+            raise TableError(f"{path}, {self.name}: {error}; valid sizes are {', '.join(self.sizes)}") from error
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
         """Return a row that applies ``config`` at these sizes."""
@@ -222,7 +222,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
 
 
 def first_that_can(backends: Sequence[Backend], compute: Callable[[Backend], T]) -> T:
-    """Return the result of the first backend that does not raise NotImplementedError. Raise the last backend's."""
+    """Return the result of the first backend that does not raise NotImplementedError; raise it if the last one does."""
     for backend in backends[:-1]:
         with suppress(NotImplementedError):
             return compute(backend)

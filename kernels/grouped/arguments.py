@@ -38,9 +38,9 @@ def groups_of(x: Tensor, weight: Tensor, name: str, offsets: Tensor | None, host
 
 
 def ends_of(value: Any) -> Any:
-    """Return what launches on a GPU depend on: of host offsets their number and the last, of other arguments all.
+    """Reduce host offsets to their number and the last one, on which alone launches depend; keep other arguments.
 
-    A training step has other offsets at each call; one plan serves them all.
+    A training step has different offsets at each call. With this reduction one plan serves all of them.
     """
     return (len(value), value[-1]) if type(value) is tuple and value and type(value[-1]) is int else value
 

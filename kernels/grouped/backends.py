@@ -67,12 +67,12 @@ def mlp_train_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups
 
 
 def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> SearchSpace:
-    """Return the backends to try for rows of one layout."""
+    """Return the backends that ``lockstep tune`` tries for an operation with even or ragged groups."""
     backends = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
     return SearchSpace(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, backends)
 
 
 def gated_grad_tiles(B: int, G: int, K: int, H: int) -> SearchSpace:
-    """Return the tiles to try for the gradient through the gate."""
+    """Return the tiles that ``lockstep tune`` tries for the gradients of gate and up."""
     tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
     return SearchSpace("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)

@@ -51,9 +51,7 @@ MLP_TRAIN = TABLE.choice("mlp_train.warp_specialized", MlpTrainPlan, "R G K H", 
 
 
 def product(backend: str, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, follows: bool = True) -> None:
-    """Compute ``kernels.grouped.tma_kernels.product`` with a backend. Errors are the backend's, as for all functions
-    here.
-    """
+    """Compute ``kernels.grouped.tma_kernels.product`` with a backend; raise the errors that the backend raises."""
     if backend == "bmm":
         BMM.product(a, weight, groups, out)
     elif backend == "tma":
@@ -106,18 +104,18 @@ def _tile_config(backend: str) -> TileConfig:
 
 
 def tile_configs_at(op: str, B: int, G: int, K: int, N: int, ragged: bool = False) -> SearchSpace:
-    """Return the tile configs of ``linear`` and ``linear_train``."""
+    """Return the tile configs that ``lockstep tune`` tries for ``linear`` or ``linear_train``; none if ragged."""
     return SearchSpace(f"{op}.warp_specialized", _sizes(B, G, K, N=N), () if ragged else tuple(TILE_CONFIGS))
 
 
 def mlp_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
-    """Return plans: gate and up with every tile config, the product after them with the same config or with cuBLAS."""
+    """Return the plans that ``lockstep tune`` tries: every tile config, and after each the same config or cuBLAS."""
     plans = [MlpPlan(config, down) for config in TILE_CONFIGS for down in (config, "bmm")]
     return SearchSpace("mlp.warp_specialized", _sizes(B, G, K, H=H), () if ragged else plans)
 
 
 def mlp_train_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
-    """Return plans without cuBLAS, and plans with cuBLAS for ``down`` and ``grad_x``.
+    """Return the plans that ``lockstep tune`` tries: some without cuBLAS, some with cuBLAS for ``down`` and ``grad_x``.
 
     The gradient through the gate needs a config with an even number of buffers.
     """

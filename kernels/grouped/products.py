@@ -44,7 +44,7 @@ class Products(ABC):
         torch.mul(silu(gate), up, out=out)
 
     def activate_grad(self, gate: Tensor, up: Tensor, grad: Tensor, of_gate: Tensor, of_up: Tensor) -> None:
-        """Write the gradients of ``activate`` by its two inputs."""
+        """Write the gradients of gate and up, from the gradient of the result of ``activate``."""
         torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=of_gate)
         torch.mul(grad, silu(gate), out=of_up)
 
@@ -74,7 +74,7 @@ class Loop(Products):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """See ``Products``."""
+        """Multiply each group by itself, then put the results together in ``out``."""
         parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
         if groups.offsets is None:
             torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
@@ -86,7 +86,7 @@ class Loop(Products):
             out += other
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """See ``Products``."""
+        """Write each group's gradient with one product."""
         for g in range(groups.count):
             torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
 
@@ -95,14 +95,14 @@ class Fused(Products):
     """Activation and its gradient in one Triton kernel each. Without Triton, torch takes two and four kernels."""
 
     def activate(self, gate: Tensor, up: Tensor, out: Tensor) -> None:
-        """See ``Products``."""
+        """Write ``silu(gate) · up`` with one Triton kernel, or with torch on a CPU."""
         if _has_triton(gate):
             grouped_triton.activate(gate, up, out)
         else:
             super().activate(gate, up, out)
 
     def activate_grad(self, gate: Tensor, up: Tensor, grad: Tensor, of_gate: Tensor, of_up: Tensor) -> None:
-        """See ``Products``."""
+        """Write the gradients of gate and up with one Triton kernel, or with torch on a CPU."""
         if _has_triton(gate):
             grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
         else:
@@ -119,13 +119,13 @@ class Bmm(Fused):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """See ``Products``."""
+        """Multiply all groups with one batched product; add ``too`` with another."""
         call_library(torch.bmm, groups.batch(a), weight, out=groups.batch(out))
         if too:
             groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """See ``Products``."""
+        """Write the gradients of all groups with one batched product."""
         call_library(torch.bmm, groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
 
@@ -135,12 +135,12 @@ class Triton(Fused):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """See ``Products``."""
+        """Multiply all groups in one launch of ``triton_kernels.product``."""
         require_triton(a, "triton")
         grouped_triton.product(a, weight, groups.offsets, out, too)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """See ``Products``."""
+        """Write the gradients of all groups in one launch of ``triton_kernels.grad_weight``."""
         grouped_triton.grad_weight(x, grad, groups.offsets, out)
 
 
@@ -150,14 +150,14 @@ class Tma(Triton):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """See ``Products``."""
+        """Multiply all groups in one launch of ``tma_kernels.product``; refuse a second product ``too``."""
         require_triton(a, "tma")
         if too:
-            raise NotImplementedError("tma multiplies packed pairs: see pack_gate_up in kernels.grouped")
+            raise NotImplementedError("tma cannot add a second product: pack both weights with pack_gate_up")
         grouped_tma.product(a, weight, groups, out, follows=follows)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """See ``Products``."""
+        """Write the gradients of all groups in one launch of ``tma_kernels.grad_weight``."""
         grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
 
 
@@ -170,13 +170,15 @@ class Specialized(Triton):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """See ``Products``."""
+        """Multiply all groups in one launch of ``warp_specialized_kernels.product``; refuse a second product."""
         if too:
-            raise NotImplementedError("warp_specialized multiplies packed pairs: see pack_gate_up in kernels.grouped")
+            raise NotImplementedError(
+                "warp_specialized cannot add a second product: pack both weights with pack_gate_up"
+            )
         grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """See ``Products``."""
+        """Write the gradients of all groups in one launch of ``warp_specialized_kernels.grad_weight``."""
         grouped_specialized.grad_weight(x, grad, groups, out, config=self.config, follows=follows)
 
 

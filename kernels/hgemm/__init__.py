@@ -99,7 +99,7 @@ def tma(
     if a.device.type != "cpu" and capability(a.device) < (9, 0):
         raise NotImplementedError("tma needs a Hopper GPU or newer (compute capability 9.0)")
     if not _in_vectors(a, b):
-        raise NotImplementedError(f"tma needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
+        raise NotImplementedError(f"tma needs rows of a multiple of 16 bytes: K and N multiples of 8, got K={K}, N={N}")
     run_tma(config or tile_for(a, b), a, b, c, alpha, beta, out)
     return out
 
@@ -124,10 +124,10 @@ def gluon_wgmma(
     out = _checked(a, b, c, beta, out)
     K, N = b.shape
     if c is not None:
-        raise NotImplementedError("gluon has no epilogue that reads c")
+        raise NotImplementedError("gluon cannot add c: call another variant, or call it without c")
     require_wgmma(a, "gluon")
     if not _in_vectors(a, b):
-        raise NotImplementedError(f"gluon needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
+        raise NotImplementedError(f"gluon needs rows of 16-byte multiples: K and N multiples of 8, got K={K}, N={N}")
     run_gluon(config or tile_for(a, b), a, b, alpha, out)
     return out
 
@@ -153,7 +153,7 @@ def warp_specialized(
     """
     out = _checked(a, b, c, beta, out)
     if c is not None or alpha != 1:
-        raise NotImplementedError("warp_specialized has no epilogue that scales or reads c")
+        raise NotImplementedError("warp_specialized can neither scale nor add c: call another variant")
     require_wgmma(a, "warp_specialized")
     run_specialized(config or TILE_CONFIG(a.device, a.shape[0], b.shape[1], a.shape[1]), a, b, out)
     return out

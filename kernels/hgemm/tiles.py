@@ -39,7 +39,7 @@ TILE = TABLE.maybe("tile", Tile, "M N K")
 
 
 def tile_for(a: Tensor, b: Tensor) -> Tile:
-    """Return the tile for ``a @ b``."""
+    """Return the tile for ``a @ b``: the table's, or else the first of ``TILES`` that occupies enough of the GPU."""
     tuned = TILE(a.device, a.shape[0], b.shape[-1], a.shape[1])
     if tuned is not None:
         return tuned

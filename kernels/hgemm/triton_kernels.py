@@ -31,7 +31,8 @@ def run_pointers(
 ) -> None:
     """Launch the kernel of "naive", "vectorized" and "pipelined". The caller has checked every argument.
 
-    ``unroll`` also drops masks where the tile divides the matrix.
+    ``unroll`` is the number of steps of K in an iteration; 0 is one step, always with masks. Otherwise loads have no
+    masks if the tile divides the matrices.
     """
     (M, K), N = a.shape, b.shape[1]
     grid = (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n),)

@@ -90,19 +90,19 @@ def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) ->
 
 @planned
 def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute everything in one launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. See ``rows``."""
+    """Compute as ``rows``, in one launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128."""
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
 @planned
 def stream(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute in one launch that loads weights before the preceding kernel ends, for M ≤ 32. See ``rows``."""
+    """Compute as ``rows``, in one launch that loads weights before the preceding kernel ends, for M ≤ 32."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
 @planned
 def persistent(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute in one persistent launch (``kernels.kda.prefill_kernel``), for large M. See ``rows``."""
+    """Compute as ``rows``, in one launch of persistent programs (``kernels.kda.prefill_kernel``), for large M."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
 
 

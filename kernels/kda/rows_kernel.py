@@ -48,7 +48,7 @@ def _decode_rows(
 
 @triton.jit
 def _and(tiles, tile):
-    """Append to a tuple: Triton has no unpacking, and a type checker no tuple that grows."""
+    """Append to a tuple: Triton cannot unpack tuples, and a type checker refuses a variable whose tuple grows."""
     return tiles + (tile,)  # noqa: RUF005
 
 
@@ -133,7 +133,7 @@ def decode_rows(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tenso
     if M > ROWS_LIMIT:
         raise NotImplementedError(f"rows serves up to {ROWS_LIMIT} tokens, got {M}")
     if R % config.LONG or D % config.SHORT or R & (R - 1):
-        raise NotImplementedError(f"rows needs D % {config.SHORT} == 0 and a rank that is a power of two, got {D}, {R}")
+        raise NotImplementedError(f"rows needs D % {config.SHORT} == 0 and R a power of two, got D = {D}, R = {R}")
     head = 1 << (K.bit_length() - 1)
     programs = w_in.shape[0] - H
     grid = (programs // config.LONG + triton.cdiv(H, config.LONG) + 2 * D // config.SHORT,)

@@ -70,11 +70,11 @@ def decode_stream(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Ten
 
 
 def launch(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor, config: Stream) -> None:
-    """Launch ``decode_stream`` with a tile config."""
+    """Do the work of ``decode_stream`` with a given tile config, under the same conditions."""
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
     require_wgmma(x, "stream")
     if R != BLOCK_K or D % ROWS or H > ROWS:
-        raise NotImplementedError(f"stream needs rank {BLOCK_K}, D % {ROWS} == 0 and H ≤ {ROWS}, got {R}, {D} and {H}")
+        raise NotImplementedError(f"stream needs R = {BLOCK_K}, D % {ROWS} == 0, H ≤ {ROWS}, got R={R}, D={D}, H={H}")
     if x.element_size() != 2 or (2 * K | x.data_ptr() | w_in.data_ptr() | w_fg.data_ptr()) % 16:
         raise NotImplementedError("stream needs 16-bit elements in rows that begin at multiples of 16 bytes, for TMA")
     steps = triton.cdiv(K, BLOCK_K)

@@ -121,7 +121,7 @@ def stream(
     _require_hopper("stream", x, weight)
     config = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
     if config is None:
-        raise NotImplementedError(f"stream has no tile for {len(x)} rows: more fill the GPU without")
+        raise NotImplementedError(f"stream has no tile for {len(x)} rows: it is for fewer; call linear")
     parts = linear_stream.parts_of(config, x.shape[1], weight.shape[0], x.device)
     linear_stream.launch(x, weight, bias, out, config, parts)
     return out
@@ -273,7 +273,7 @@ def _split_k(
     out = checked(x, weight, bias, out)
     tile = config or SPLIT(x.device, *x.shape, len(weight))
     if tile is None:
-        raise NotImplementedError(f"split_k has no tile for {len(x)} rows: more fill the GPU without")
+        raise NotImplementedError(f"split_k has no tile for {len(x)} rows: so many fill the GPU without a split of K")
     run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
     return out
 

@@ -50,7 +50,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
 
 @gluon.jit
 def _and(tiles, tile):
-    """Append to a tuple: Triton has no unpacking, and a type checker no tuple that grows."""
+    """Append to a tuple: Triton cannot unpack tuples, and a type checker refuses a variable whose tuple grows."""
     return tiles + (tile,)  # noqa: RUF005
 
 

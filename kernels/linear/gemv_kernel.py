@@ -36,7 +36,7 @@ AHEAD = TABLE.choice("gemv_ahead", bool, "M K N", upto="M")
 
 
 def vectors_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return tiles with one to four rows of the weight for each program."""
+    """Return the tiles that ``lockstep tune`` tries: one to four rows of the weight for each program."""
     tiles = [Vectors(n, k, warps) for n in (1, 2, 4) for k in (2048, 4096) for warps in (8, 16)]
     return search_space("gemv", tiles if M <= 4 else [], M, K, N)
 
@@ -56,7 +56,7 @@ def run_gemv(tile: Vectors, x: Tensor, weight: Tensor, bias: Tensor | None, out:
 
 @triton.jit
 def _and(tiles, tile):
-    """Append to a tuple: Triton has no unpacking, and a type checker no tuple that grows."""
+    """Append to a tuple: Triton cannot unpack tuples, and a type checker refuses a variable whose tuple grows."""
     return tiles + (tile,)  # noqa: RUF005
 
 

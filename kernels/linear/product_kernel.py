@@ -45,7 +45,7 @@ MAX_SPLIT = 16
 
 
 def tiles_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return tiles for one wave of programs: 16 to 128 rows of the weight, steps of 64 to 256 of K."""
+    """Return the tiles that ``lockstep tune`` tries for "split_k": 32 or 64 rows of the weight, steps of 64 to 256."""
     if M > 64:
         return search_space("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)
     m = max(16, triton.next_power_of_2(M))

@@ -58,7 +58,7 @@ MOST_ROWS = 64
 
 
 def shares_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return configurations with long and short rings, K in 2 or 4 parts. Each fits into a multiprocessor's 227 KB."""
+    """Return the configurations that ``lockstep tune`` tries: K in 2 or 4 parts, rings of several lengths that fit."""
     m = max(16, triton.next_power_of_2(M))
     long = ((128, 8, 8), (128, 5, 4), (256, 4, 4), (256, 3, 3))
     rings = long if m <= 32 else ((128, 7, 6), (128, 8, 5), (128, 4, 3))

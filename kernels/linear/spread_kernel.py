@@ -51,7 +51,7 @@ MOST_ROWS = 32
 
 
 def spreads_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return configurations with K in 2 to 8 parts, four or eight warps, and five or six stages."""
+    """Return the configurations that ``lockstep tune`` tries: K in 2 to 8 parts, 4 or 8 warps, 5 or 6 stages."""
     m = max(16, triton.next_power_of_2(M))
     splits = (2, 4, 8) if N <= 1024 else (2, 4)
     spreads = [Spread(m, 64, 128, parts, warps, stages, 2) for parts in splits for warps in (4, 8) for stages in (5, 6)]

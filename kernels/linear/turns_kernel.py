@@ -56,7 +56,7 @@ MOST_BYTES = 224 << 10
 
 
 def turns_at(M: int, K: int, N: int) -> SearchSpace:
-    """Return configurations with steps of 128 and 256, K in 2 or 4 parts, and one or two steps first."""
+    """Return the configurations that ``lockstep tune`` tries: steps of 128 or 256, K in 2 or 4 parts, 1 or 2 early."""
     m = max(8, triton.next_power_of_2(M))
     turns = [Turns(m, k, parts, early) for parts in (2, 4) for k in (128, 256) for early in (1, 2)]
     divided = [one for one in turns if triton.cdiv(K, one.k) % one.parts == 0]

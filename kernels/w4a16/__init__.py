@@ -157,7 +157,7 @@ def _why_no_stream(x: Tensor, scales32: Tensor, config: Stream | None) -> str | 
     if not has_hopper_ptx(x.device):
         return "stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it"
     if config is None:
-        return f"stream has no tile for {len(x)} tokens: it is for few"
+        return f"stream has no tile for {len(x)} tokens: it is for fewer; call w4a16"
     if len(x) > config.tokens:
         return f"this tile of stream holds {config.tokens} tokens, got {len(x)}"
     return _ragged("stream", x=x, **({"scales32": scales32} if len(scales32) > 1 else {}))
@@ -176,7 +176,7 @@ def _ragged(variant: str, **tensors: Tensor) -> str | None:
     """
     for name, tensor in tensors.items():
         if size := tensor.shape[1] * tensor.element_size() % 16:
-            return f"{variant} needs rows of {name} of a multiple of 16 bytes, got {size} too many"
+            return f"{variant} needs rows of {name} of a multiple of 16 bytes, got {size} bytes beyond one"
     return None
 
 

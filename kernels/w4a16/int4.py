@@ -143,7 +143,7 @@ def unpack_planes(words: Tensor, K: int, N: int) -> Tensor:
 
 
 class PlaneShape(NamedTuple):
-    """Return the shape of the result of ``pack_planes``."""
+    """The shape of the words that ``pack_planes`` returns."""
 
     n_tiles: int
     k_tiles: int

@@ -58,7 +58,7 @@ COUNTERS = 1 << 16
 
 
 def tiles_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    """Return tiles of all tokens or half of them; with few tokens, enough programs to split K."""
+    """Return the tiles that ``lockstep tune`` tries: all tokens or half of them; with few tokens, K is split more."""
     tokens = min(256, max(8, triton.next_power_of_2(M)))
     shapes = [(64, 4), (128, 4), (128, 8)] if tokens < 256 else [(64, 4), (128, 8)]
     tiles = [

@@ -60,7 +60,7 @@ RING = TABLE.choice("ring", Ring, SIZES, upto="M")
 
 
 def rings_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    """Return tiles with no more tokens than there are; K is split if there are few tiles."""
+    """Return the tile configs that ``lockstep tune`` tries: less than 2·M tokens each, some with K split."""
     few = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
     many = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]
     rings = [*(few if M <= 256 else ()), *many]

@@ -17,9 +17,9 @@ class Stream(NamedTuple):
 
     K is split into as many parts as ``fill`` programs for each multiprocessor allow. A program has 1, 2 or 4 ``crews``
     of four warps. The crews take iterations of ``depth`` · 128 rows of K in turn, each with its own ring of ``stages``
-    iterations, and add up through shared memory. ``registers`` of a thread leave room for the next launch. With
-    ``late`` the next launch begins once the last loads of this one have been requested, so that it takes no bandwidth
-    from them.
+    iterations, and add up through shared memory. A thread gets at most ``registers`` registers, so that programs of the
+    next launch fit beside this one. With ``late`` the next launch begins only after the last loads of this launch have
+    been requested, so that it takes no bandwidth from these loads.
     """
 
     tokens: int
@@ -54,14 +54,14 @@ LARGEST_SPLIT = 16
 
 
 def streams_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    """Return tile configs with one crew, and with several that let the next launch begin late."""
+    """Return the tile configs that ``lockstep tune`` tries: one crew, or several with ``late``."""
     tokens = max(8, triton.next_power_of_2(M))
     streams = [Stream(tokens, *shape, late=shape[-1] > 1) for shape in _TRIED.get(tokens, ())]
     return search_space("stream", streams, M, K, N, group)
 
 
 def parts_of(stream: Stream, k_tiles: int, N: int, device: torch.device) -> int:
-    """Return the number of equal parts of K, each of whole iterations."""
+    """Return into how many equal parts of whole iterations K is split: the most for which ``stream.fill`` allows."""
     most = min(LARGEST_SPLIT, stream.fill * sm_count(device) // triton.cdiv(N, stream.channels))
     turns = triton.cdiv(k_tiles, stream.depth * stream.crews)
     return max((parts for parts in range(1, most + 1) if turns % parts == 0), default=1)

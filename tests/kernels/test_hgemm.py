@@ -144,7 +144,7 @@ def test_gluon_matches_the_reference(tile, monkeypatch):
         assert Checker.draw(SUITE, case, DEVICE, seed=5).accuracy(FAMILY, "gluon").norm < 1e-3
 
 
-@pytest.mark.parametrize(("c", "reason"), [(None, "only Hopper"), (torch.zeros(16, 16).half(), "reads c")])
+@pytest.mark.parametrize(("c", "reason"), [(None, "only Hopper"), (torch.zeros(16, 16).half(), "cannot add c")])
 def test_gluon_says_why_it_cannot(c, reason):
     a = torch.zeros(16, 16, dtype=torch.float16)
     with pytest.raises(NotImplementedError, match=reason):
@@ -163,7 +163,7 @@ def test_warp_specialized_matches_the_reference(cut, case):
     assert Checker.draw(SUITE, case, DEVICE, seed=5).accuracy(rival, "asked").norm < 1e-3
 
 
-@pytest.mark.parametrize(("scale", "reason"), [(1.0, "only Hopper"), (0.5, "no epilogue that scales")])
+@pytest.mark.parametrize(("scale", "reason"), [(1.0, "only Hopper"), (0.5, "can neither scale nor add c")])
 def test_warp_specialized_says_why_it_cannot(scale, reason):
     a = torch.zeros(256, 256, dtype=torch.float16)
     with pytest.raises(NotImplementedError, match=reason):
