@@ -31,8 +31,7 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
     name_regex = re.compile(f"^({'|'.join(('latency', 'speedup', *COST_QUANTITIES))})$")
 
     def __new__(cls, name: str, func: Any, attr_sources: list[Any]) -> Any:
-        """Return a benchmark of this type for a suite; otherwise a benchmark of the type that asv would choose, or
-        ``None``.
+        """Return a benchmark of this type for a suite, else of the type that asv would choose, or ``None``.
 
         asv chooses a type only by the name of the function.
         """
@@ -81,7 +80,7 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
     """
 
     def series(variant: str, case: str, l2: str) -> None:
-        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
+        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
 
     series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
     series.__module__ = type(suite).__module__

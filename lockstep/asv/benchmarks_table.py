@@ -1,4 +1,4 @@
-"""asv's table of benchmarks, ``benchmarks.json``, with the benchmarks that asv itself does not discover.
+"""Keep those benchmarks in asv's table, ``benchmarks.json``, that asv itself does not discover.
 
 These are the exact quantities, and costs that a command asked for and no suite states.
 """
@@ -16,7 +16,7 @@ from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, benchmar
 
 
 def undiscovered(folder: Path) -> dict[str, Any]:
-    """Return the exact quantities and costs in the table of a folder of results."""
+    """Return the table's entries for exact quantities and costs, which asv drops when it writes the table anew."""
     return {name: entry for name, entry in _table(folder).items() if entry.get("type") in (EXACT_TYPE, COST_TYPE)}
 
 

@@ -1,4 +1,4 @@
-"""The parent's side of the worker of one commit."""
+"""Start the worker process of one commit, send it requests and return its answers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class WorkerSpec:
     Attributes:
         checkout: tree with the packages under test.
         packages: top-level packages imported from the tree.
-        benchmark_dir: folder of today's suites.
+        benchmark_dir: folder of the current suites, with which every commit is measured.
         quick: whether to measure as briefly as possible, only to find errors.
         history: whether to leave out cases that a history does not measure.
-        seed: seed of checked inputs, placement and order; ``None`` for a history's seeds.
+        seed: seed of checked inputs, placement of buffers, and order; ``None`` for the seeds that a history uses.
         check_s: minimum seconds that a check may take; see ``lockstep.processes.watched.Watched``.
         folders: folders of packages that precede the installed ones (``lockstep.processes.toolchain``).
     """
@@ -40,7 +40,7 @@ class WorkerSpec:
 
 
 class Worker(Watched):
-    """A running worker of one commit."""
+    """A running process that has imported the packages of one commit and measures them."""
 
     def __init__(self, spec: WorkerSpec, silence_s: float) -> None:
         """Start the worker and wait until it is ready.

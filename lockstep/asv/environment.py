@@ -1,4 +1,4 @@
-"""asv environment type "lockstep": one worker for each commit, today's benchmark definitions and harness.
+"""asv environment type "lockstep": one worker for each commit, with the current benchmark definitions and harness.
 
 asv starts a process for each parameter; with torch that costs 2.7 s of imports for each number. Here one worker imports
 torch and the packages under test from a checkout of the commit, and its measurements answer asv's requests. asv's
@@ -48,7 +48,7 @@ class RunOptions:
         machine: asv's machine name.
         clock_state: clock state that is stored with every result.
         quick: whether to measure as briefly as possible, only to find errors.
-        resume: whether to serve records of an interrupted run.
+        resume: whether to use the records of an interrupted run instead of measuring again.
         save: whether to write to the results folder.
         costs: costs to measure beside those that suites state, names of ``lockstep.record.quantity.COSTS``.
         commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
@@ -68,7 +68,7 @@ class RunOptions:
 
 
 class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no types
-    """The running interpreter, a checkout of the commit, and a worker."""
+    """asv's environment for one commit: this interpreter, a checkout of the commit, and a worker that measures it."""
 
     tool_name = "lockstep"
 

@@ -35,9 +35,9 @@ ENVIRONMENT = "lockstep"
 
 
 def machine_name(target: Target, toolchain: Toolchain) -> str:
-    """Return the machine of the results of a target and a toolchain.
+    """Return the machine name of results for a target and a toolchain: "sm_90-compiled".
 
-    It names Triton's version, and torch's if it is not the installed one.
+    For another than the installed toolchain the name includes Triton's version, and torch's if that differs too.
     """
     name = f"{target.name.replace(':', '-')}-compiled"
     if toolchain == INSTALLED:
@@ -48,7 +48,7 @@ def machine_name(target: Target, toolchain: Toolchain) -> str:
 
 
 def result_file(folder: Path, target: Target, toolchain: Toolchain, commit: str) -> Path:
-    """Return asv's file of a commit."""
+    """Return the path of asv's result file for a commit, a target and a toolchain."""
     return folder / str(get_filename(machine_name(target, toolchain), commit, ENVIRONMENT))
 
 
@@ -70,8 +70,8 @@ def write_exact(
         target: the target that the code is compiled for.
         commit: the full hash of the commit.
         date: the commit's date, ms since 1970.
-        harness: see ``Provenance``.
-        suites: the suites as defined today.
+        harness: commit of suites and harness, see ``Provenance``.
+        suites: the current suites.
         codes: the compiled code of the cases at that commit.
         toolchain: the packages that compiled the code.
         compiler: facts about the compiler, for the provenance.
@@ -135,9 +135,7 @@ def followed_cases(suite: Suite) -> list[str]:
 
 
 def _numbers(suite: Suite, codes: Mapping[CaseKey, CaseCode]) -> dict[str, Sequence[float]]:
-    """Return the numbers of each quantity that at least one case has, in the order of asv's parameters; NaN if
-    unknown.
-    """
+    """Return the numbers of each quantity that some case has, in the order of asv's parameters; NaN if unknown."""
     keys = [CaseKey(suite.name, variant, case) for variant in suite.variants() for case in followed_cases(suite)]
     known = [exact_quantities(codes[key]) if key in codes else {} for key in keys]
     return {name: [each.get(name, math.nan) for each in known] for name in EXACT if any(name in each for each in known)}

@@ -46,7 +46,7 @@ class Progress:
         self._console.print(line, markup=False)
 
     def case(self, records: Iterable[Record], seconds: float, *, measured: bool) -> None:
-        """Count a case as done and name its failed series. A case without a number here is only counted."""
+        """Count a case as done, and print its failed series and its time. A case that is all n/a is only counted."""
         self.done += 1
         if measured:
             self._measured += 1

@@ -1,4 +1,4 @@
-"""asv's published site without a network.
+"""Make the site that ``asv publish`` writes work without a network.
 
 asv's pages load jQuery, flot and Bootstrap from content delivery networks. On a GPU host without internet access the
 site is a blank page. ``asv publish`` runs every ``OutputPublisher``. The publisher here puts copies of those files

@@ -27,7 +27,10 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Target:
-    """The identity of a recorder's file, see ``lockstep.record.model.Provenance``. Without a path nothing is stored."""
+    """What is measured, and the file of the records. ``lockstep.record.model.Provenance`` describes the fields.
+
+    Without a path nothing is stored.
+    """
 
     commit: str
     environment: str
@@ -151,8 +154,8 @@ class Recorder:
         Args:
             suite, case, l2: the case.
             variants: names of the variants; the baseline is added.
-            version: benchmark version, for series that cannot be measured.
-            twins: variants measured a second time as an A/A comparison.
+            version: benchmark version, for the records of series that cannot be measured.
+            twins: variants that are measured a second time in the same run, as an A/A comparison.
             costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
         """
         if self._stillborn:

@@ -17,7 +17,7 @@ class MeasurementFailed(RuntimeError):
 
 
 def answer(record: Record, quantity: str) -> dict[str, Any]:
-    """Return the samples, and the number of calls in each.
+    """Return a record's samples of a quantity in asv's form, with the number of calls in each sample.
 
     Raises:
         NotAvailable: the record does not have the number.

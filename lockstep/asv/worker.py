@@ -38,7 +38,7 @@ def main() -> int:
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
-    # Suites are loaded first: they are today's and read variant names from today's packages.
+    # Suites are loaded first: they come from the current checkout and read the variants' names from its packages.
     suites = load_suites(options.benchmarks)
     import_from(options.checkout, options.packages)
 

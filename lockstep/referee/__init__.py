@@ -1,3 +1,1 @@
-"""Judge the candidates of search loops: whether each is correct, honest and faster than the incumbent, and how
-certainly.
-"""
+"""Judge the candidates of search loops: is each correct, honest and faster than the incumbent, and how certainly?"""

@@ -30,10 +30,10 @@ PLANS: Mapping[Stage, Plan] = {
 
 
 def open_problem(source: ProblemDefinition, device: Device) -> Problem:
-    """Return the problem of a source.
+    """Read the problem that ``source`` describes: of a suite, of KernelBench, or of FlashInfer-Bench.
 
     Raises:
-        SuiteError: the source is incomplete; the message says what is missing.
+        SuiteError: the definition is incomplete; the message says what is missing.
         OSError: a file cannot be read.
     """
     kinds = {"suite": suite_problem, "kernelbench": kernelbench_problem, "flashinfer": flashinfer_problem}

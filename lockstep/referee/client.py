@@ -1,4 +1,4 @@
-"""The parent's side of the referee's worker."""
+"""Start the referee's worker process, and let it measure candidates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lockstep.suite.model import SuiteError
 
 
 class RefereeWorker(Watched):
-    """A running worker.
+    """A running worker process, which has opened one problem.
 
     Attributes:
         host: facts of the machine.
@@ -49,7 +49,7 @@ class RefereeWorker(Watched):
     def measure(
         self, candidate: Submission | None, incumbent: Submission | None, stage: Stage, seed: int
     ) -> list[Record]:
-        """Return the records of ``Bench.measure``.
+        """Measure in the worker; arguments and records are those of ``Bench.measure``.
 
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; start another worker.

@@ -88,9 +88,7 @@ class Search:
     finals: int = 0
 
     def level(self, stage: Stage) -> float:
-        """Return the level, on each side, of a stage's interval. Each call for a final spends part of
-        ``error_rate``.
-        """
+        """Return the level, on each side, of a stage's interval. A call for a final spends part of ``error_rate``."""
         if stage != "final":
             return REPEAT_LEVEL
         self.finals += 1

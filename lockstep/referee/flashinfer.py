@@ -131,16 +131,16 @@ class FlashInferBench(Suite):
         if found.get("definition") != wanted:
             raise SuiteError(
                 f"{path} solves {found.get('definition')!r}, but the definition given is {wanted!r}; "
-                "pass a solution of that one"
+                "pass a solution of that definition"
             )
         if spec.get("language") not in _LANGUAGES:
-            raise SuiteError(f"a solution in {spec.get('language')!r} must be built first; supported: {_LANGUAGES}")
+            raise SuiteError(f"{path}: a solution in {spec.get('language')!r} must be built first; use {_LANGUAGES}")
         file, _, function = spec["entry_point"].partition("::")
         package = path.with_suffix("")
         for one in found["sources"]:
             into = (package / one["path"]).resolve()
             if not into.is_relative_to(package.resolve()):
-                raise SuiteError(f"source path {one['path']!r} is outside the solution's folder")
+                raise SuiteError(f"{path}: the source path {one['path']!r} is outside the solution's folder")
             into.parent.mkdir(parents=True, exist_ok=True)
             into.write_text(one["content"], encoding="utf-8")
         if str(package.parent) not in sys.path:

@@ -20,7 +20,7 @@ from lockstep.timing.whole_runs import Isolated
 
 @dataclass(frozen=True)
 class Entrant:
-    """A submission, or the problem's own incumbent (``None``), described as ``lockstep.timing.trial.Under``."""
+    """How to start the process that runs a submission, or the problem's own incumbent (``None``), for a judge."""
 
     source: ProblemDefinition
     submission: Submission | None
@@ -60,7 +60,7 @@ class Judge:
         Args:
             candidate: the candidate to judge.
             incumbent: the submission to compare with; None for the problem's own incumbent.
-            records: what the first measurement said of both, at all cases.
+            records: records of both from the first measurement, at all cases.
         """
         suite = self._problem.against(incumbent.name if incumbent else self._problem.name)
 

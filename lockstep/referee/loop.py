@@ -145,7 +145,7 @@ class Referee:
                 records = self._up().measure(candidate, self._champion, stage, self._seed())
             except WorkerDied as died:
                 self.close_worker()
-                who = f"{died.variant}, measured with it: " if died.variant not in ("", candidate.name) else ""
+                who = f"{died.variant}, beside the candidate: " if died.variant not in ("", candidate.name) else ""
                 return blank.failed(died.rule, who + died.how)
             except Refused as refused:
                 return blank.failed(refused.rule, str(refused))
@@ -170,7 +170,7 @@ class Referee:
         measured = [seen for record in mine if (seen := evidence(record))]
         if len(measured) < len(mine):
             why = next((record.reason for record in rival if record.state != "ok"), "no reason was given")
-            return blank.failed("", f"{blank.incumbent} fails when measured with it, but not alone: {why}"), False
+            return blank.failed("", f"{blank.incumbent} fails beside this candidate, but not alone: {why}"), False
         together = pooled(measured)
         level = self.search.level(stage)
         speedup = exponential(self.search.interval(together, level))

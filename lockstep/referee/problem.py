@@ -103,7 +103,7 @@ class Weights(MutableMapping[int, torch.Tensor]):
 
 
 def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Case, ...]:
-    """Return the cases that a source selects among the cases that the device measures.
+    """Return the cases to measure: those that ``source`` selects, by default the first one for this device.
 
     Raises:
         SuiteError: a text selects no case, or the device measures none.
@@ -118,7 +118,7 @@ def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Cas
 
 
 def cache_state(source: ProblemDefinition, device: Device) -> str:
-    """Return the cache state that a source requests."""
+    """Return the cache state to measure: the requested one, by default "warm" on a CPU and "cold" on a GPU."""
     return source.l2 or ("warm" if device.kind == "cpu" else "cold")
 
 

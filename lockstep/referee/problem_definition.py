@@ -42,8 +42,8 @@ class Submission:
     """A candidate's file.
 
     Attributes:
-        name: unique in a loop.
-        path: path of the file; it must not change while the loop runs.
+        name: name of the candidate, unique in a loop.
+        path: path of the file, which must not change while the loop runs.
         function: name of a function or class in the file, or "".
     """
 

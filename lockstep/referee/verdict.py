@@ -1,4 +1,4 @@
-"""The verdict on one candidate."""
+"""Derive the verdict on a candidate from its records, and write it as text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Verdict:
     """The verdict on one candidate.
 
     Attributes:
-        candidate, incumbent: names.
+        candidate, incumbent: names of the candidate and of the incumbent.
         outcome: see ``Outcome``.
         rule: name of the broken rule (``lockstep.timing.rules``), or "".
         reason: the observation, with numbers, or "".

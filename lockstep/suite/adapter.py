@@ -1,4 +1,4 @@
-"""Variants that a suite defines itself: methods of today's suite that import the package under test when called."""
+"""Let a suite define variants itself: methods that import the package under test when they are called."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def variant(function: Function | None = None, /, *, prepare: Function | None = N
     """Mark a method of a suite as a variant, which gets the method's name.
 
     The method receives the suite's inputs that it names as parameters, and ``out`` if it names ``out``. Import the
-    package under test inside the method: the method is today's, and the package that it imports is the commit's.
+    package under test inside the method: then every commit is measured with this method and with its own package.
 
     Args:
         function: the method.
-        prepare: a function of the suite's inputs; see ``Adapter``.
+        prepare: function that computes further arguments from the suite's inputs before timing; see ``Adapter``.
     """
     if function is not None:
         return Adapter(function)

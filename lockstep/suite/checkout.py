@@ -1,7 +1,7 @@
 """Import the packages under test from a checkout, and only from there.
 
-The packages under test come from the commit; suites and harness are today's. Both trees hold a package of the same
-name, so the order of ``sys.path`` must not decide between them.
+The packages under test come from the measured commit, suites and harness from the current checkout. Both trees hold a
+package of the same name, so the order of ``sys.path`` must not decide between them.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ class Reader:
     seen: set[tuple[str, str]] = field(default_factory=set)
 
     def member(self, name: str, *, inherited: bool = False) -> list[str]:
-        """Return the source or literal of an attribute of the suite's class, followed by everything that the attribute
-        uses.
+        """Return a class attribute of the suite as source or literal, followed by everything that the attribute uses.
 
         The result is empty for an attribute that the harness gives every suite.
 
@@ -69,9 +68,7 @@ class Reader:
         return parts
 
     def function(self, function: Callable[..., Any]) -> list[str]:
-        """Return a function's source without comments, docstrings and layout, followed by everything that the
-        function uses.
-        """
+        """Return a function's source, without comments, docstrings and layout, followed by everything that it uses."""
         module = inspect.getmodule(function)
         functions = functions_by_line(inspect.getsource(module)) if module else {}
         own = functions.get(function.__code__.co_firstlineno, ())
@@ -151,9 +148,7 @@ class Reader:
         return self._statement(name, module)
 
     def _statement(self, name: str, module: str) -> list[str]:
-        """Return the top-level statements that bind a name in its module, or in the module from which it was
-        imported.
-        """
+        """Return the top-level statements that bind a name, in ``module`` or in the module that it is imported from."""
         found = sys.modules.get(module)
         if found is None or not self._is_own(found):
             return []
@@ -168,9 +163,7 @@ class Reader:
         return parts
 
     def _late_imports(self, tree: ast.AST, module: str) -> list[str]:
-        """Return the source of the project's modules that a function imports when called, because they are not
-        loaded yet.
-        """
+        """Return the source of the project's modules that a function imports when called: they are not loaded yet."""
         parts: list[str] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):

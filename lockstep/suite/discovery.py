@@ -31,7 +31,7 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
-        raise SuiteError(f"{benchmark_dir} is not a benchmark folder: it has no __init__.py")
+        raise SuiteError(f'{benchmark_dir} ("benchmark_dir" in asv.conf.json) has no __init__.py: add one')
     root = str(benchmark_dir.parent)
     if root not in sys.path:
         sys.path.insert(0, root)
@@ -49,7 +49,7 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
             ) from error
         for suite in suites_in(module):
             if suites.setdefault(suite.name, suite) is not suite:
-                raise SuiteError(f"two suites are called {suite.name}; the second is in {module.__file__}")
+                raise SuiteError(f"two suites are called {suite.name}; the second is in {module.__file__}: rename it")
     return suites
 
 
@@ -82,7 +82,7 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
 
     Raises:
         SuiteError: a package that a suite measures is missing from the list, or a suite's module imports a listed
-            package at its top level, so that the package would be today's at every commit.
+            package at its top level, so that every commit would be measured with the current package.
     """
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
     for suite in suites.values():
@@ -100,9 +100,7 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
 
 
 def _imported_beside(suite: Suite) -> Iterator[ModuleType]:
-    """Yield the imported modules of the package that defines a suite: the suite's own module, and modules it may
-    use.
-    """
+    """Yield the imported modules of the package that defines a suite: the suite's module, and modules it may use."""
     home = type(suite).__module__.partition(".")[0]
     yield from (one for name, one in list(sys.modules.items()) if name.partition(".")[0] == home and one is not None)
 
@@ -143,8 +141,7 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
 
 
 def has_family(root: Path, suite: Suite) -> bool:
-    """Return whether a tree may have variants of a suite: the suite's module, or modules that the suite's variants
-    import.
+    """Return whether a tree may have variants of a suite: it has the suite's module, or the suite has its own variants.
 
     Args:
         root: folder of the packages.

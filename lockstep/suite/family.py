@@ -81,7 +81,7 @@ def takes_out(variant: Variant) -> bool:
 def load_family(suite: Suite) -> Family:
     """Import the suite's module, and return its variants and the suite's own.
 
-    If the module of an old commit has no ``VARIANTS``, the functions that today's ``VARIANTS`` names are used.
+    If the module of an old commit has no ``VARIANTS``, the functions that the current ``VARIANTS`` lists are used.
 
     Raises:
         NotInCommit: the module is absent (from an old commit, for example) and the suite has no variants of its own.

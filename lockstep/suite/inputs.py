@@ -80,9 +80,7 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
 
 
 def shuffled(value: Any) -> Any:
-    """Return the same structure with the elements of each tensor in random order. "meta" tensors are returned as
-    they are.
-    """
+    """Return the same structure with the elements of each tensor shuffled. "meta" tensors are returned as they are."""
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_meta:

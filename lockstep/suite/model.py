@@ -75,7 +75,7 @@ class Suite(ABC):
             before each timed replay, and may be returned. Such a suite has no warm series on a GPU.
         tracked: variants that a history measures, besides the baseline, at cases without ``full_history``.
         quantities: what a history measures besides latency and speedup: names of ``lockstep.record.quantity.COSTS``.
-            They start no new series of the others.
+            Adding one starts no new series of the other quantities.
         continues: version of this text (``Suite.own_version``), and the version under which its series are stored.
             State both if a definition was rewritten but still measures the same: its series then continue.
     """
@@ -232,7 +232,7 @@ class Suite(ABC):
         return {name: value for name, value in found.items() if isinstance(value, Adapter)}
 
     def variants(self) -> tuple[str, ...]:
-        """Return the names of the variants; ``VARIANTS`` is read from the source of today's ``module``.
+        """Return the names of the variants; ``VARIANTS`` is read from the current source of ``module``.
 
         Importing the module would import torch, which asv's discovery must avoid.
 
@@ -253,7 +253,7 @@ class Suite(ABC):
 
     @property
     def functions(self) -> dict[str, str]:
-        """Return the function names of today's variants that ``VARIANTS`` gives as plain names.
+        """Return, by variant, the name of the function, where the current ``VARIANTS`` gives a plain name.
 
         With them, a commit that has the functions but no ``VARIANTS`` yet can be measured.
         """
@@ -261,7 +261,7 @@ class Suite(ABC):
 
     @functools.cached_property
     def _entries(self) -> dict[str, ast.expr]:
-        """Return today's ``VARIANTS``. Cached: after a checkout, the commit's module may be found instead."""
+        """Return the current ``VARIANTS``. Cached, because later the measured commit's module may be found instead."""
         if not self.module:
             return {}
         path = module_path(self.module, self.home)

@@ -32,7 +32,7 @@ INCUMBENT = "now"
 
 
 class SearchSpace(Protocol):
-    """The search space of one case."""
+    """The configurations to try for a variant at one case, and where the table stores the best of them."""
 
     @property
     def choice(self) -> str:
@@ -57,7 +57,7 @@ class TuningTable(Protocol):
 
 
 def table_of(suite: Suite) -> TuningTable:
-    """Return the family's table.
+    """Return the table in which the suite's family stores its tuned choices.
 
     Raises:
         SuiteError: the family's module has no table.
@@ -70,7 +70,7 @@ def table_of(suite: Suite) -> TuningTable:
 
 
 def tunable(suite: Suite) -> tuple[str, ...]:
-    """Return the variants that have candidates."""
+    """Return the variants of a suite that can be tuned, because ``CANDIDATES`` has a search space for them."""
     return tuple(_spaces(suite))
 
 
@@ -88,9 +88,7 @@ def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
 
 
 def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
-    """Return a family with one variant per configuration: the current one and the new ones. They share one
-    ``prepare``.
-    """
+    """Return a family with one variant per configuration, current and new, that share one ``prepare``."""
     family = load_family(suite)
     function = family.variants[variant]
     rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in space.configs}
@@ -99,7 +97,7 @@ def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
 
 
 def name_of(config: Any) -> str:
-    """Return a configuration in one line."""
+    """Return a configuration as one line of text that identifies it: "block_m=64 num_warps=4"."""
     if hasattr(config, "_asdict"):
         return " ".join(f"{name}={value}" for name, value in config._asdict().items())
     return str(config)

@@ -29,7 +29,7 @@ FINALISTS = 3
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of one case.
+    """The result of tuning one variant at one case.
 
     Attributes:
         suite, variant, case, l2: the series that was tuned.
@@ -71,7 +71,7 @@ def tune(
     plan: Plan | None = None,
     listener: Listener = lambda stage, candidate: None,
 ) -> Tuned:
-    """Check and time the candidates of a variant at a case.
+    """Check and time the candidate configurations of a variant at a case, and return the best with its ratio.
 
     Args:
         device: the device to measure on.
@@ -96,7 +96,7 @@ def tune(
     look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
     incumbent = look[INCUMBENT]
     if incumbent.latency is None:
-        return replace(result, problem=f"{variant} itself: {incumbent.state}: {incumbent.reason}")
+        return replace(result, problem=f"the current configuration is {incumbent.state}: {incumbent.reason}")
     ran = {name: one for name, one in look.items() if name != INCUMBENT and one.speedup is not None}
     result = replace(
         result,
