@@ -72,12 +72,12 @@ def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]
     there = list(dict.fromkeys(known))
     machines = list(dict.fromkeys(machine for machine, _, _ in there))
     if args.machine and args.machine not in machines:
-        raise UsageError(f"--machine {args.machine}: there are no results of it{nearest(args.machine, machines)}")
+        raise UsageError(f"--machine {args.machine}: this machine has no results{nearest(args.machine, machines)}")
     here = [names for machine, *names in there if args.machine in (None, machine)]
     families = list(dict.fromkeys(name for names in here for name in names if name))
     if args.family and args.family not in families:
         where = f" on {args.machine}" if args.machine else ""
-        raise UsageError(f"--family {args.family}: there are no results of it{where}{nearest(args.family, families)}")
+        raise UsageError(f"--family {args.family}: this family has no results{where}{nearest(args.family, families)}")
 
 
 def names_of(results: Results) -> Iterator[tuple[str, str, str]]:
@@ -137,9 +137,7 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 
 
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """Run a verb and return its exit status. An error that the user can correct becomes one line, without a
-    traceback.
-    """
+    """Run a verb and return its exit status. Print an error that the user can correct in one line, no traceback."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database import StateError
     from lockstep.alerts.lifecycle import LifecycleError

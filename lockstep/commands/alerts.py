@@ -58,12 +58,12 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         _add_list(actions.add_parser("list", help="Analyse the results and list the open alerts"))
         show = actions.add_parser("show", help="Show one alert: cause, evidence, series, log")
         show.add_argument("--json", action="store_true", help="print one JSON object")
-        ack = actions.add_parser("ack", help="Acknowledge: state that somebody takes care of it")
-        mute = actions.add_parser("mute", help="Mute until a day, for a reason")
+        ack = actions.add_parser("ack", help="Acknowledge an alert: somebody takes care of it")
+        mute = actions.add_parser("mute", help="Mute an alert until a day, for a reason")
         mute.add_argument("--until", type=_day, required=True, metavar="YYYY-MM-DD", help="last day of the mute")
-        resolve = actions.add_parser("resolve", help="Close: fixed, or intended")
+        resolve = actions.add_parser("resolve", help="Resolve an alert: it is fixed, or intended")
         resolve.add_argument("--intended", action="store_true", help="the new level is correct; needs a reason")
-        reopen = actions.add_parser("reopen", help="Open again")
+        reopen = actions.add_parser("reopen", help="Reopen an acknowledged, muted or resolved alert")
         for action in (show, ack, mute, resolve, reopen):
             action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
         for action in (ack, mute, resolve, reopen):
@@ -82,7 +82,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Run the action."""
+        """Run the requested action and return its exit status."""
         return run_verb(_run, args)
 
 
@@ -213,7 +213,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     to = receivers(os.environ)
     outbox = Outbox(store)
     if args.again is not None and not outbox.resend(args.again, now_ms()):
-        log.error(f"message {args.again} is neither unconfirmed nor given up")
+        log.error(f"message {args.again} is neither unconfirmed nor given up, so it is not sent again")
         return BAD_NEWS
     store.sync(run_analysis(args)[1].current_alerts)
     outbox.write_alerts(to, _site(), now_ms())
@@ -229,7 +229,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
         log.error(line)
     for queued in outbox.messages("doubt", "failed"):
         state = "may not have arrived" if queued.state == "doubt" else "was given up"
-        log.error(f"message {queued.id} {state} ({queued.error}): {queued.message.title}; --again {queued.id} sends it")
+        log.error(f"message {queued.id} {state} ({queued.error}): {queued.message.title}; resend: --again {queued.id}")
     return BAD_NEWS if done.refused else OK
 
 

@@ -61,9 +61,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Check the alert and its range. The check comes before asv loads its configuration, which the check does
-        not need.
-        """
+        """Check the alert and its range, before asv loads its configuration, which is not needed for this; then run."""
 
         def run(args: argparse.Namespace) -> int:
             refused = _refused(args)
@@ -97,10 +95,10 @@ def _refused(args: argparse.Namespace) -> int | None:
     conf = load_config(args)
     worst = one.members[0]
     if worst.series.checked:
-        log.error(f"bisect measures times; the check of each commit of the range tells more: {search_command(alert)}")
+        log.error(f"bisect measures times, not checks; to check every commit of the range: {search_command(alert)}")
         return USAGE
     if worst.series.cost:
-        log.error(f"bisect measures latencies; this measures {worst.series.quantity}: {search_command(alert)}")
+        log.error(f"bisect measures latencies; to measure {worst.series.quantity}: {search_command(alert)}")
         return USAGE
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None

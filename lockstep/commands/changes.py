@@ -50,7 +50,7 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Analyse and list."""
+        """Analyse the results, print the changes, and return the exit status."""
         return run_verb(_run, args)
 
 

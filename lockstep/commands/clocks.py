@@ -40,13 +40,13 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
 
         resetting = actions.add_parser("reset", help="Unlock the clocks, even if the process that locked them died")
-        resetting.add_argument("--force", action="store_true", help="even if the process that locked them still runs")
+        resetting.add_argument("--force", action="store_true", help="unlock even if the locking process still runs")
 
         for action in (status, locking, resetting):
             action.add_argument(
-                "--gpu", metavar="INDEX|UUID", help="as nvidia-smi -L lists it; required if there are several GPUs"
+                "--gpu", metavar="INDEX|UUID", help="GPU, as nvidia-smi -L lists it; required if there are several"
             )
-            action.add_argument("--json", action="store_true", help="one JSON object on stdout")
+            action.add_argument("--json", action="store_true", help="print one JSON object")
             # asv accepts its own options (-v, --config) after the verb, so they are also accepted after the action.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)

@@ -46,7 +46,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         )
         actions = parser.add_subparsers(dest="action", required=True)
 
-        show = actions.add_parser("show", help="Registers, spills, shared memory, instructions, occupancy")
+        show = actions.add_parser("show", help="Show each kernel's registers, spills, shared memory, instructions …")
         show.add_argument("ref", nargs="?", default=".", help="a commit, or . for the working tree (default)")
         show.add_argument(
             "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
@@ -58,7 +58,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         add_toolchain(show)
         diff = add_diff(actions)
         for action in (show, diff):
-            action.add_argument("--json", action="store_true", help="JSON on stdout")
+            action.add_argument("--json", action="store_true", help="print JSON")
 
         for action in (show, diff, add_history(actions)):
             action.add_argument(

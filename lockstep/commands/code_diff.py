@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def add_diff(actions: Any) -> argparse.ArgumentParser:
-    """Add the action to ``lockstep code``."""
+    """Add the action ``diff`` and its arguments to ``lockstep code``."""
     diff: argparse.ArgumentParser = actions.add_parser(
         "diff",
         help="Compare two commits, a commit and the working tree, or two toolchains",
@@ -47,10 +47,10 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
 
 
 def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    """Compare, report, and return the exit status.
+    """Compare two commits or two toolchains for each target, report, and return the exit status.
 
     Raises:
-        RefError, TracingFailed, UnknownToolchain, ToolchainError: a side cannot be used.
+        RefError, TracingFailed, UnknownToolchain, ToolchainError: a commit or a toolchain cannot be used.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import compare
@@ -85,7 +85,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
         return BAD_NEWS
     if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):
         first = " ".join(lost[0])
-        return fail(BROKEN, f"the quantities of {len(lost)} cases are known in {base.label} alone, first {first}")
+        return fail(BROKEN, f"no verdict: only {base.label} has exact quantities of {len(lost)} cases, first {first}")
     if not args.exit_code or not kinds:
         return OK
     if kinds - {"unknown"}:
@@ -115,9 +115,7 @@ def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tu
 
 
 def _of_toolchains(args: argparse.Namespace) -> bool:
-    """Return whether two toolchains are compared. Otherwise two commits are compared, perhaps under another
-    toolchain.
-    """
+    """Return whether two toolchains are compared. Otherwise two commits are, perhaps under another toolchain."""
     return bool(args.toolchain) and args.head is None
 
 
@@ -127,7 +125,7 @@ def _commit(args: argparse.Namespace) -> str:
 
 
 def _names(args: argparse.Namespace) -> tuple[str, str]:
-    """Return the names of the two sides: toolchains, or commits."""
+    """Return the names of what is compared: two toolchains, or two commits."""
     one, other = args.toolchain if _of_toolchains(args) else (args.base, args.head or ".")
     return one, other
 

@@ -22,7 +22,7 @@ Packages = tuple[Path, Sequence[str], Sequence[str]]
 
 
 def add_history(actions: Any) -> argparse.ArgumentParser:
-    """Add the action to ``lockstep code``."""
+    """Add the action ``history`` and its arguments to ``lockstep code``."""
     parser: argparse.ArgumentParser = actions.add_parser(
         "history",
         help="Store launches, device memory, registers, spills … of every commit of a range as asv results",
@@ -40,7 +40,7 @@ def add_history(actions: Any) -> argparse.ArgumentParser:
 def run_history(
     conf: Any, args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
 ) -> int:
-    """Write the results of each commit for each target.
+    """Store the exact quantities of each commit for each target as asv results, and return the exit status.
 
     Raises:
         RefError: git does not know the range.

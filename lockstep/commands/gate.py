@@ -69,10 +69,16 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             metavar="120s",
             help="time for measuring (default: 120s), after imports and the comparison of the code",
         )
-        parser.add_argument("--min-effect", type=share, metavar="1%", help=f"smallest change that counts ({FILE})")
+        parser.add_argument(
+            "--min-effect", type=share, metavar="1%", help=f"smallest change that counts (default: as {FILE} says)"
+        )
         parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family or suite; may repeat")
-        parser.add_argument("--case", action="append", default=[], metavar="M=8,K=4096", help="cases; may repeat")
-        parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="variants; may repeat")
+        parser.add_argument(
+            "--case", action="append", default=[], metavar="M=8,K=4096", help="only cases with these values; may repeat"
+        )
+        parser.add_argument(
+            "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
+        )
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="both", help="cache state (default: both)")
         parser.add_argument(
             "--costs",
@@ -83,15 +89,17 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             "the same bits; error: how far from the reference); without a name those that a suite states, "
             "deterministic and error; all if it states none",
         )
-        parser.add_argument("--ignore-fingerprints", action="store_true", help="measure proved cases as well")
+        parser.add_argument("--ignore-fingerprints", action="store_true", help="also measure cases proved unchanged")
         parser.add_argument("--require-gpu", action="store_true", help="exit with 3 if there is no GPU")
         parser.add_argument("--require-locked", action="store_true", help="exit with 3 unless the clocks are locked")
         parser.add_argument(
             "--lock", type=clock_target, metavar="MHz|base", help="lock the clocks during the run; needs root"
         )
-        parser.add_argument("--about", action="append", default=[], metavar="#123", help=f"for [[accept]] in {FILE}")
+        parser.add_argument(
+            "--about", action="append", default=[], metavar="#123", help=f"pull request to find in [[accept]] of {FILE}"
+        )
         parser.add_argument("--seed", type=int, help="seed of buffers, order and the A/A control (default: random)")
-        parser.add_argument("--quick", "-q", action="store_true", help="short epochs, to find errors")
+        parser.add_argument("--quick", "-q", action="store_true", help="measure briefly, only to find errors")
         parser.add_argument(
             "--json", type=Path, metavar="FILE", help="write the report to FILE; docs/gate.md describes it"
         )

@@ -43,7 +43,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Update the store and report."""
+        """Read new results into the store, report them and every problem, and return the exit status."""
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.history.problem_tally import problem_json, tally
         from lockstep.history.store import StoreError

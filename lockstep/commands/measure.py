@@ -77,7 +77,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--variants", nargs="+", metavar="NAME", help="only these variants (and the baseline)")
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], help="cache state (default: cold; warm on a CPU)")
         parser.add_argument("--quick", "-q", action="store_true", help="measure as briefly as possible, to find errors")
-        parser.add_argument("--all", action="store_true", help="every case (default without --case: the first eight)")
+        parser.add_argument("--all", action="store_true", help="measure every case (default: the first eight)")
         parser.add_argument("--again", action="store_true", help="measure each variant twice, as an A/A comparison")
         parser.add_argument(
             "--seed",
@@ -102,7 +102,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         for suite in suites:
             _refuse_unknown(suite, args.variants or [], args.case)
         if args.seed is not None and not 0 <= args.seed < 2**32:
-            raise UsageError(f"--seed {args.seed}: a number from 0 to {2**32 - 1}")
+            raise UsageError(f"--seed {args.seed}: must be a number from 0 to {2**32 - 1}")
         console = wide_console()
         states: set[str] = set()
         try:

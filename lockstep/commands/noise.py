@@ -55,7 +55,7 @@ class Agreement:
 
 
 class Noise(Command):  # type: ignore[misc]  # asv has no types
-    """Measure the noise of measurements."""
+    """Measure how far repeated measurements of the same code scatter."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -97,9 +97,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def _run(cls, conf: Any, args: argparse.Namespace) -> int:
         if args.runs < 1:
-            raise UsageError(f"--runs {args.runs}: at least one")
+            raise UsageError(f"--runs {args.runs}: must be at least 1")
         if args.series < 1:
-            raise UsageError(f"--series {args.series}: at least one")
+            raise UsageError(f"--series {args.series}: must be at least 1")
         expect_folder(args.json)
         found = load_suites(Path(conf.benchmark_dir))
         suites = [suite for name in args.families or found for suite in pick_suites(found, name)]

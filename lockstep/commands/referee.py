@@ -1,6 +1,4 @@
-"""``lockstep referee``: is a candidate correct, honest and faster than the incumbent, by how much, with which
-certainty?
-"""
+"""``lockstep referee``: is a candidate correct, honest and faster than the incumbent, and how certainly?"""
 
 from __future__ import annotations
 
@@ -46,27 +44,39 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             "becomes the incumbent. Without candidates, read JSON lines from standard input (docs/referee.md).",
         )
         parser.add_argument(
-            "candidates", nargs="*", metavar="FILE[:FUNCTION]", help="a candidate, or a solution's JSON"
+            "candidates", nargs="*", metavar="FILE[:FUNCTION]", help="a candidate's file: Python, or a solution's JSON"
         )
         problem = parser.add_mutually_exclusive_group(required=True)
         problem.add_argument("--suite", metavar="NAME|FILE.py", help="problem: a suite, by its name or in a file")
-        problem.add_argument("--kernelbench", metavar="FILE.py", help="problem: Model, get_inputs, get_init_inputs")
+        problem.add_argument("--kernelbench", metavar="FILE.py", help="problem: a KernelBench file")
         problem.add_argument("--flashinfer", metavar="FILE.json", help="problem: a FlashInfer-Bench definition")
         parser.add_argument(
             "--against", default="", metavar="VARIANT|FILE", help="the incumbent (default: the problem's baseline)"
         )
         parser.add_argument("--keep", action="store_true", help="do not replace the incumbent by a faster candidate")
-        parser.add_argument("--case", action="append", default=[], metavar="M=8", help="cases; may repeat")
-        parser.add_argument("--all", action="store_true", help="every case (default without --case: the first)")
+        parser.add_argument(
+            "--case", action="append", default=[], metavar="M=8", help="only cases with these values; may repeat"
+        )
+        parser.add_argument("--all", action="store_true", help="judge at every case (default: the first)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="", help="cache state (default: cold; warm on a CPU)")
-        parser.add_argument("--min-effect", type=share, default=0.005, metavar="0.5%", help="smallest speedup")
+        parser.add_argument(
+            "--min-effect", type=share, default=0.005, metavar="0.5%", help="smallest speedup that counts"
+        )
         parser.add_argument(
             "--error-rate", type=share, default=0.01, metavar="1%", help="probability of any false 'faster' in the loop"
         )
         parser.add_argument("--tolerance", type=share, metavar="1e-4", help="accepted error (default: the problem's)")
         parser.add_argument("--precision", default="float32", help="dtype of a KernelBench problem (default: float32)")
-        parser.add_argument("--workloads", default="", metavar="FILE.jsonl", help="of a FlashInfer-Bench definition")
-        parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="silence that counts as hung")
+        parser.add_argument(
+            "--workloads", default="", metavar="FILE.jsonl", help="workloads of a FlashInfer-Bench definition"
+        )
+        parser.add_argument(
+            "--limit",
+            type=float,
+            default=60.0,
+            metavar="SECONDS",
+            help="silence after which a candidate counts as hung",
+        )
         parser.add_argument(
             "--isolated",
             action="store_true",
@@ -78,7 +88,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Judge and print. asv's configuration is read only to find a suite by name."""
+        """Judge the candidates and print the verdicts. asv's configuration is read only to find a suite by name."""
         source = _source(args)
         search = Search(args.min_effect, args.error_rate)
         started = time.monotonic()

@@ -45,10 +45,10 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
-        """Name the machine, run, and on Ctrl-C save the complete results."""
+        """Run asv with the clock state in the machine's name. On Ctrl-C, save the benchmarks that are complete."""
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             if args.costs is not None:
-                raise UsageError("--costs: only the environment type lockstep measures costs")
+                raise UsageError('--costs needs "environment_type": "lockstep" in asv.conf.json')
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
@@ -101,9 +101,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
-    """Return asv's facts of the machine without the toolchain, because any change of these facts would start a new
-    series.
-    """
+    """Return asv's facts of the machine, without the toolchain: a change of these facts would start a new series."""
     described: dict[str, str] = Machine.get_defaults()
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
 
@@ -115,9 +113,7 @@ def _new_commits(conf: Any) -> list[str]:
 
 
 def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
-    """Return the number of commits that asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skipped commits
-    …).
-    """
+    """Return the number of commits that asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skipping)."""
     spec = args.range
     if spec is None or spec == "HEAD":
         return 1

@@ -26,7 +26,10 @@ def add_toolchain(parser: argparse.ArgumentParser) -> None:
 def add_find_links(parser: argparse.ArgumentParser) -> None:
     """Add an option for a folder of wheels from which toolchains may be installed."""
     parser.add_argument(
-        "--find-links", type=Path, metavar="FOLDER", help="a folder of wheels for toolchains; pip's PIP_… settings hold"
+        "--find-links",
+        type=Path,
+        metavar="FOLDER",
+        help="install toolchains from this folder of wheels; PIP_… variables apply too",
     )
 
 

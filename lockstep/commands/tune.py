@@ -79,7 +79,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
         if not 0 <= args.budget < math.inf:
-            raise UsageError(f"--budget {args.budget:g}: a number of seconds")
+            raise UsageError(f"--budget {args.budget:g}: must be a number of seconds from 0 on")
         for suite in suites:
             for text in args.case:
                 match_cases(suite, text)

@@ -76,9 +76,9 @@ def test_changes_lists_what_became_slower_and_why(run, project):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--machine", "h20"), "--machine h20: there are no results of it; did you mean h200?"),
-        (("--family", "linaer"), "--family linaer: there are no results of it; did you mean linear?"),
-        (("--family", "kda", "--machine", "b200"), "--family kda: there are no results of it on b200; there is linear"),
+        (("--machine", "h20"), "--machine h20: this machine has no results; did you mean h200?"),
+        (("--family", "linaer"), "--family linaer: this family has no results; did you mean linear?"),
+        (("--family", "kda", "--machine", "b200"), "--family kda: this family has no results on b200; there is linear"),
         (("--results", "resluts"), "--results resluts: there is no such folder"),
         (("--repo", "nope"), "--repo nope: there is no such folder"),
     ],
