@@ -81,7 +81,7 @@ def _mlp(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, host_offsets: 
 def _trained(
     forward: Callable[..., Tensor], leaves: tuple[Tensor, ...], grad_out: Tensor, host_offsets: Offsets
 ) -> tuple[Tensor, ...]:
-    """Return the result in float32 and the gradients of the leaves, by autograd."""
+    """Return the result of ``forward`` in float32, and the gradients of ``leaves`` (x and weights) by autograd."""
     leaves = tuple(leaf.float().requires_grad_() for leaf in leaves)
     y = forward(*leaves, host_offsets)
     y.backward(grad_out.float())
@@ -89,7 +89,7 @@ def _trained(
 
 
 def _shapes(width: str) -> tuple[Case, ...]:
-    """Return the cases with the wider dimension named ``width``."""
+    """Return the cases of a suite, whose wider dimension is the axis named ``width``."""
     real = (
         grid(B=B, G=G, K=1024, **{width: 3072}, ragged=[False, True]) for B, G in ((2560, 12), (1024, 4), (256, 12))
     )
@@ -97,7 +97,7 @@ def _shapes(width: str) -> tuple[Case, ...]:
 
 
 class _Grouped(Suite):
-    """The common part of all four suites."""
+    """What the four suites share: the family, its module, and which inputs are activations."""
 
     family = "grouped"
     module = "kernels.grouped"
@@ -118,7 +118,7 @@ class Linear(_Grouped):
     continues = "abfee052f050c498", "d7aa152b00d9d556"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, N: int, ragged: bool) -> dict[str, Any]:
-        """Scale the weight so that y is of order one."""
+        """Draw x and a weight that makes y of order one; ragged groups also have offsets."""
         return _linear_inputs(new, B, G, K, N, ragged)
 
     def buffers(self, new: Draw, B: int, G: int, N: int) -> Tensor:
@@ -126,7 +126,7 @@ class Linear(_Grouped):
         return new.empty(B * G, N)
 
     def reference(self, x: Tensor, weight: Tensor, host_offsets: Offsets = None) -> Tensor:
-        """Compute in float32, one product per group."""
+        """Return y in float32, with one product per group."""
         return _linear(x, weight, host_offsets)
 
     def cost(self, B: int, G: int, K: int, N: int) -> Cost:
@@ -144,7 +144,7 @@ class LinearTrain(_Grouped):
     continues = "e216241f94c3465b", "15e33b89c8e8ce9a"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, N: int, ragged: bool) -> dict[str, Any]:
-        """Add the gradient of y [B·G, N]."""
+        """Draw the inputs of ``Linear``, and the gradient of y [B·G, N]."""
         return {**_linear_inputs(new, B, G, K, N, ragged), "grad_out": new.normal(B * G, N)}
 
     def buffers(self, new: Draw, B: int, G: int, K: int, N: int) -> tuple[Tensor, ...]:
@@ -172,7 +172,7 @@ class Mlp(_Grouped):
     continues = "7d1f408775f9e0d9", "50311b8d4e98d6c4"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, H: int, ragged: bool) -> dict[str, Any]:
-        """Scale the weights so that y is of order one."""
+        """Draw x and weights that make y of order one; ragged groups also have offsets."""
         return _mlp_inputs(new, B, G, K, H, ragged)
 
     def buffers(self, new: Draw, B: int, G: int, K: int) -> Tensor:
@@ -182,11 +182,11 @@ class Mlp(_Grouped):
     def reference(
         self, x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, host_offsets: Offsets = None
     ) -> Tensor:
-        """Compute in float32, without rounding the hidden layer in between."""
+        """Return y in float32, without rounding the hidden layer in between."""
         return _mlp(x, w_gate, w_up, w_down, host_offsets)
 
     def cost(self, B: int, G: int, K: int, H: int) -> Cost:
-        """Count three products without the activation. The hidden layer need not leave the chip."""
+        """Count three products, without the activation or the hidden layer's bytes, which need not leave the chip."""
         return Cost(6.0 * B * G * K * H, 2.0 * G * (2 * B * K + 3 * K * H))
 
 
@@ -200,7 +200,7 @@ class MlpTrain(_Grouped):
     continues = "6d9b13b220d58bcd", "3a391a23eebf477b"  # measures the same as an earlier text
 
     def draw(self, new: Draw, B: int, G: int, K: int, H: int, ragged: bool) -> dict[str, Any]:
-        """Add the gradient of y [B·G, K]."""
+        """Draw the inputs of ``Mlp``, and the gradient of y [B·G, K]."""
         return {**_mlp_inputs(new, B, G, K, H, ragged), "grad_out": new.normal(B * G, K)}
 
     def buffers(self, new: Draw, B: int, G: int, K: int, H: int) -> tuple[Tensor, ...]:

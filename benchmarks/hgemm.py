@@ -15,7 +15,7 @@ ELEMENT_BYTES = 2
 
 
 def square(size: int, **scales: float) -> Case:
-    """Return the case of a square product."""
+    """Return the case of a product of two square matrices; ``scales`` are alpha and beta."""
     return Case(M=size, N=size, K=size, **scales)
 
 
@@ -35,9 +35,7 @@ class Hgemm(Suite):
     continues = "e66d367dc2e43183", "63763b919247ea36"  # measures the same as an earlier text
 
     def draw(self, new: Draw, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> dict[str, Any]:
-        """Draw ``a [M, K]``, ``b [K, N]`` scaled so that the product is of order 1, and ``c [M, N]`` if beta is not
-        0.
-        """
+        """Draw ``a [M, K]``, ``b [K, N]`` that makes the product of order 1, and ``c [M, N]`` if beta is not 0."""
         named: dict[str, Any] = {
             "a": new.normal(M, K, dtype="float16"),
             "b": new.normal(K, N, dtype="float16", scale=K**-0.5),
@@ -51,7 +49,7 @@ class Hgemm(Suite):
         return new.empty(M, N, dtype="float16")
 
     def reference(self, a: Tensor, b: Tensor, c: Tensor | None = None, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
-        """Return the product in float32."""
+        """Return ``alpha · a @ b + beta · c`` in float32."""
         product = a.float() @ b.float() * alpha
         return product if c is None else product + c.float() * beta
 

@@ -66,9 +66,7 @@ class Kda(Suite):
         return q, k, v, beta, f_a @ w_fb.float().T, g_a @ w_gb.float().T
 
     def cost(self, M: int, K: int, heads: int) -> Cost:
-        """Count the eight products, and the bytes of x, weights and six results. f_a and g_a need not leave the
-        chip.
-        """
+        """Count the eight products, and the bytes of x, weights and six results; f_a and g_a can stay on the chip."""
         width = heads * RANK
         weights = K * (3 * width + heads + 2 * RANK) + 2 * width * RANK
         return Cost(2.0 * M * weights, 2.0 * (M * K + weights + M * (5 * width + heads)))

@@ -35,9 +35,7 @@ class Linear(Suite):
     continues = "d4de9595ed70ec3d", "f2da2da6ca9f5f1c"  # measures the same as an earlier text
 
     def draw(self, new: Draw, M: int, K: int, N: int, bias: bool = False) -> dict[str, Tensor]:
-        """Draw ``x [M, K]``, ``weight [N, K]`` scaled so that the result is of order 1, and ``bias [N]`` if
-        requested.
-        """
+        """Draw ``x [M, K]``, ``weight [N, K]`` that makes the result of order 1, and ``bias [N]`` if requested."""
         tensors = {"x": new.normal(M, K), "weight": new.normal(N, K, scale=K**-0.5)}
         if bias:
             tensors["bias"] = new.normal(N)

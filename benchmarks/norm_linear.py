@@ -37,7 +37,7 @@ class NormLinear(Suite):
         return new.empty(M, N)
 
     def reference(self, x: Tensor, gain: Tensor, weight: Tensor) -> Tensor:
-        """Compute in float32, without rounding the norm before the product."""
+        """Return the result in float32, without rounding the norm before the product."""
         values = x.float()
         normed = values * (values.square().mean(1, keepdim=True) + EPSILON).rsqrt() * gain.float()
         return normed @ weight.float().t()
@@ -47,5 +47,5 @@ class NormLinear(Suite):
         return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K + N * K + M * N))
 
     def full_history(self, K: int, N: int) -> bool:
-        """Select the weight of the issue that ``linear`` names."""
+        """Select the weight of the vLLM issue that ``benchmarks.linear`` cites."""
         return (K, N) == (4096, 2048)

@@ -5,7 +5,7 @@ from tools.evaluate.command import Evaluate
 from tools.pictures.command import Pictures
 from tools.scoreboard.command import Scoreboard
 
-#: asv's parser knows every subclass of its Command; importing these makes them verbs.
+#: asv's parser makes a verb of every subclass of ``Command`` that is imported.
 VERBS = (Evaluate, Pictures, Scoreboard)
 
 if __name__ == "__main__":

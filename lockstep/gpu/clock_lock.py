@@ -68,7 +68,7 @@ def locked(
     record = read_record(gpu.uuid)
     if record is not None and record.kept:
         if (record.target, record.memory_mhz) != (target, memory_mhz):
-            raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}")
+            raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; run that, or ask for the same clocks")
         yield clock_state(gpu, load)
         return
     hold = _Hold(gpu, target, memory_mhz, load)
@@ -101,7 +101,7 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
     except ValueError:
         record = None
     if record is not None and record.owner_alive and not record.kept and not force:
-        raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; stop it, or force the reset")
+        raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; stop that process, or force the reset")
     _undo(gpu, record)
     return _as_recorded(record)
 
@@ -124,7 +124,7 @@ def clock_state(gpu: Gpu, load: Load | None = None) -> ClockState:
 
 
 class _Hold:
-    """A lock that this process takes and must release."""
+    """A clock lock that this process sets and must undo, unless ``keep`` lets it outlive the process."""
 
     def __init__(self, gpu: Gpu, target: Target, memory_mhz: int | None, load: Load | None) -> None:
         self._gpu = gpu
@@ -142,7 +142,7 @@ class _Hold:
         gpu, asked = self._gpu, ClockState(self._target, self._memory_mhz)
         load = self._load or torch_load(gpu)
         if load is None:
-            detail = f"no load to verify the lock: install torch with CUDA, or make GPU {gpu.uuid} visible to it"
+            detail = f"no load to verify the lock: install torch with CUDA, or make GPU {gpu.uuid} visible to torch"
             return ClockState(reason="not verified", detail=detail)
         if problem := _no_such_clock(gpu, asked):
             return ClockState(reason="no such clock", detail=problem)

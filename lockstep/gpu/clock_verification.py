@@ -124,7 +124,7 @@ def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
 
 def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:
     """Sample every 20 ms for ``HOLD_S`` seconds while ``load`` runs in a second thread."""
-    # Call it once in this thread: compilation and allocation would look like idle time, and errors are raised here.
+    # Call it once before sampling: compilation and allocation would look like an idle GPU. Errors are raised here.
     load()
     done = threading.Event()
     failed: list[Exception] = []

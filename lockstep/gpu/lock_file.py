@@ -28,7 +28,7 @@ class LockRecord:
     """The record of one clock lock.
 
     Attributes:
-        uuid: the GPU.
+        uuid: NVML's identifier of the GPU.
         target: the requested clock, MHz or "base".
         memory_mhz: the requested memory clock in MHz, or ``None``.
         persistence: whether persistence mode was on before the lock; ``None`` if unknown.
@@ -88,7 +88,9 @@ class LockRecord:
             # link, unlike rename, fails if the file exists: of two processes that lock at once, one wins.
             os.link(whole, path)
         except FileExistsError:
-            raise ClocksHeld(f"GPU {self.uuid} was locked by another process just now ({path})") from None
+            raise ClocksHeld(
+                f"another process has just locked GPU {self.uuid} ({path}): try again once it has ended"
+            ) from None
         finally:
             whole.unlink()
 

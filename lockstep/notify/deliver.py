@@ -13,7 +13,7 @@ from lockstep.notify.receivers import Receiver
 
 @dataclass(frozen=True)
 class Delivered:
-    """How many messages were sent, and a line for people about each message that was refused."""
+    """The result of sending: the number of messages sent, and a line for people about each message that was refused."""
 
     sent: int
     refused: tuple[str, ...]
@@ -65,4 +65,4 @@ def _reason(said: str, url: str) -> str:
     """Return why a message was refused: Apprise's first warning, unless it contains a secret part of the address."""
     line = next((line.partition(" ")[2].strip() for line in said.splitlines() if line.startswith("WARNING")), "")
     secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
-    return line if line and not any(part in line for part in secrets) else "it was not accepted"
+    return line if line and not any(part in line for part in secrets) else "the receiver did not accept the message"

@@ -15,7 +15,7 @@ Severity = Literal["warning", "info"]
 
 @dataclass(frozen=True)
 class Message:
-    """A message in plain text, with the parts that Apprise needs."""
+    """A message in plain text, and whether Apprise shows it as a warning or as information."""
 
     title: str
     body: str

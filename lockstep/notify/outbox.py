@@ -67,7 +67,7 @@ class QueuedMessage:
 
 
 class Outbox:
-    """Writes, takes and marks the messages in the outbox, a table of the alert database."""
+    """The table of messages to send in the alert database: writes them, takes those due, and marks the result."""
 
     def __init__(self, store: AlertStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Locate Lockstep's folder in the user's cache. Its content may be deleted: it is computed or installed again."""
+"""Locate Lockstep's folder in the user's cache. Users may delete it: what is missing is computed or installed again."""
 
 from __future__ import annotations
 

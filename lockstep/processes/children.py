@@ -154,9 +154,9 @@ def kill_group(process: Child) -> None:
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """Return the command in a form that ends when the thread that starts it ends.
+    """Wrap a command so that the kernel kills its process when the thread that starts the process ends.
 
-    Use it for programs that cannot call ``end_with_parent``. The command is returned unchanged if its program does not
+    This is for programs that cannot call ``end_with_parent``. The command is returned unchanged if its program does not
     exist, or if util-linux's setpriv(1) is missing.
     """
     if _setpriv() is None or shutil.which(command[0]) is None:
@@ -172,7 +172,7 @@ def pool(
 ) -> ProcessPoolExecutor:
     """Return an executor whose worker processes end when this process ends.
 
-    Create the executor, use it and wait for its results in one thread.
+    Create the executor, use it and wait for its results in one thread: its processes end with the thread that uses it.
 
     Args:
         processes: number of processes.
@@ -208,7 +208,7 @@ def _setpriv() -> str | None:
 
 
 def ended(process: Child) -> bool:
-    """Return whether a process has ended, without reaping it. Its process id is not reused until it is reaped."""
+    """Return whether a process has ended. The process is not reaped, so that its process id is not reused yet."""
     if isinstance(process, NotOurs):
         return process.ended()
     try:
@@ -241,7 +241,7 @@ def _watch(parent: int) -> None:
 
 
 class _Starter:
-    """Calls functions in one thread that lives as long as the process."""
+    """Calls functions in one thread that never ends, because a child ends with the thread that forked it."""
 
     def __init__(self) -> None:
         self.renew()

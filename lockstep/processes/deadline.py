@@ -13,10 +13,10 @@ from lockstep.processes.exit_status import BROKEN
 
 
 class Deadline:
-    """A countdown that ends the process with status ``BROKEN`` unless ``renew`` is called in time.
+    """A countdown that ends the process with status ``BROKEN`` if ``renew`` is not called for some seconds.
 
-    Create it by ``deadline``. A separate thread ends the process, because Python runs no signal handler while it waits
-    for a kernel.
+    ``deadline`` creates it. A separate thread ends the process, because Python runs no signal handler while it waits
+    for a GPU kernel.
     """
 
     def __init__(self, seconds: float) -> None:

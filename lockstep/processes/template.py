@@ -48,8 +48,8 @@ class Forked:
     It has the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
 
     Attributes:
-        pid: the process, which leads a session of its own.
-        stdin: the pipe to its standard input.
+        pid: id of the process, which leads a session of its own.
+        stdin: the pipe to the standard input of the process.
         returncode: as in ``subprocess.Popen``; ``None`` until ``wait`` has returned.
     """
 
@@ -81,7 +81,7 @@ class Forked:
             raise subprocess.TimeoutExpired("a fork of the template", timeout or 0.0)
         text = self._lifeline.recv(_NUMBER.size)
         if len(text) < _NUMBER.size:
-            raise ConnectionError("the template of processes has ended")
+            raise ConnectionError("the template process, which forks workers, has ended")
         number: int = _NUMBER.unpack(text)[0]
         return number
 
@@ -119,7 +119,7 @@ class Template:
         Args:
             module: the module; the result of ``main`` is the exit status.
             arguments: the command line.
-            environment: all variables of the fork. ``PYTHONPATH`` has no effect: the fork has the template's path.
+            environment: all variables of the fork. ``PYTHONPATH`` has no effect, because Python already runs.
             log: the fork's standard output and standard error.
             fds: further file descriptors that the fork inherits, under the same numbers.
 
@@ -140,7 +140,7 @@ class Template:
         except BaseException as error:
             ours.close()
             if isinstance(error, BrokenPipeError):
-                raise ConnectionError("the template of processes has ended") from error
+                raise ConnectionError("the template process, which forks workers, has ended") from error
             raise
         finally:
             os.close(reads)

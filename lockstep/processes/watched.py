@@ -1,7 +1,7 @@
 """Start a worker process, send it requests, and notice when it hangs or dies.
 
-This is the parent's side; ``lockstep.processes.worker`` is the worker's side. All workers use it: those that measure a
-commit, that serve the gate, and that trace and compile.
+This module runs in the parent process; ``lockstep.processes.worker`` runs in the worker. Workers measure a commit,
+serve the gate, run one variant in isolation, or trace and compile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ START_S = 60.0
 LOST_S = 30.0
 
 
-#: Rule that a silent worker breaks. It repeats a name of ``lockstep.timing.rules``, whose package imports torch.
+#: Rule that a silent worker breaks: ``lockstep.timing.rules.Rule.HUNG``, repeated because that package imports torch.
 HUNG = "hung"
 
 #: Maximum bytes that a worker may print, and maximum bytes of one event: code under test may write without end.
@@ -100,7 +100,7 @@ class Culprits:
         return f"not tried: {deaths[-1].how} at {len(deaths)} earlier cases" if len(deaths) >= PATIENCE else ""
 
     def rule(self, suite: str, variant: str) -> str:
-        """Return the rule that the variant broke most recently, or ""."""
+        """Return the rule that the variant broke when it last killed or hung a worker; "" if it broke none."""
         deaths = self._deaths.get((suite, variant))
         return deaths[-1].rule if deaths else ""
 

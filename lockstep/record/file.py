@@ -38,9 +38,9 @@ class RecordError(ValueError):
 
 
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
-    """Write these records to a file, in place of its old content. A crash leaves the old file or the new one.
+    """Replace a file by the provenance and these records. A crash leaves the old file or the new file.
 
-    Records with the same case, cache state and outcome are written together, where the first of them is.
+    Records with the same case, cache state and outcome are written together, in the place of the first of them.
     """
     first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
     text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
@@ -87,7 +87,9 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
                 f"{path}, line {number}: not JSON ({error}); delete the file and measure again"
             ) from error
         if not isinstance(row, dict):
-            raise RecordError(f"{path}, line {number}: expected an object, got {type(row).__name__}")
+            raise RecordError(
+                f"{path}, line {number}: expected an object, got {type(row).__name__}; delete it and measure again"
+            )
         rows.append(row)
     if not rows:
         raise RecordError(f"{path} is empty; delete it and measure again")
@@ -102,7 +104,9 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
         _demand(dict, rows[0], "host")
         return provenance, [record_from(row) for row in rows_of(rows[1:])]
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise RecordError(f"{path}: a field is missing or of the wrong type ({error})") from error
+        raise RecordError(
+            f"{path}: a field is missing or of the wrong type ({error}); delete the file and measure again"
+        ) from error
 
 
 def record_from(row: dict[str, Any]) -> Record:

@@ -23,7 +23,7 @@ from lockstep.processes.import_torch import load_torch
 
 
 def host_facts() -> dict[str, str]:
-    """Return GPU, driver, toolchain and torch's math flags as strings; "cpu" without a GPU. Imports torch."""
+    """Return GPU, driver, toolchain and torch's math flags by name; "device" is "cpu" without a GPU. Imports torch."""
     # Imported here, because torch is slow to import.
     import torch
 
@@ -99,7 +99,7 @@ def ask_host() -> Host:
         return Host({"device": "cpu"}, "cpu", "cpu")
     done = run([sys.executable, "-m", "lockstep.record.provenance"], text=True)
     if done.returncode:
-        raise RuntimeError(f"torch does not work here:\n{done.stderr.strip()}")
+        raise RuntimeError(f"torch cannot be imported:\n{done.stderr.strip()}")
     return Host(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 

@@ -33,7 +33,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("speedup", "x", "the baseline's time over the variant's", higher_is_better=True),
         Quantity("host", "seconds", "time that the host takes to call and launch, with the GPU busy"),
         Quantity("behind", "seconds", "time of a call behind a fixed kernel, minus the time of that kernel"),
-        Quantity("behind_speedup", "x", "the baseline's time behind it over the variant's", higher_is_better=True),
+        Quantity("behind_speedup", "x", "the baseline's `behind` over the variant's", higher_is_better=True),
         Quantity("energy", "J", "energy that the board takes for a call, idle power included"),
         Quantity("compile", "s", "time to compile the kernels one after another, with an empty cache"),
         Quantity("launches", "launches", "Triton and Gluon launches and torch operator calls, per call", exact=True),
@@ -62,7 +62,7 @@ COSTS: Mapping[str, tuple[str, ...]] = {
 #: The quantities of all costs.
 COST_QUANTITIES: tuple[str, ...] = tuple(name for names in COSTS.values() for name in names)
 
-#: The ratio of each time that has one. If a series has the ratio, it is followed instead of the time.
+#: By time, its ratio to the baseline's time. The detector follows the ratio in place of the time if both are measured.
 PAIRED: Mapping[str, str] = {"latency": "speedup", "behind": "behind_speedup"}
 
 #: Quantities that are times or ratios of times, so that worse means slower.

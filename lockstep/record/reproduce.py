@@ -118,7 +118,7 @@ def between(subject: Subject, good: str, bad: str) -> str:
 
 
 def gate(subject: Subject, base: str, head: str, clock_state: str = "", toolchains: Sequence[str] = ()) -> str:
-    """Return the command that judges one case of a change.
+    """Return the ``lockstep gate`` command that compares base and head at one case.
 
     Args:
         subject: the variant, case and cache state.

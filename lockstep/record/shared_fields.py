@@ -46,7 +46,7 @@ def lines_of(records: Iterable[Record], blank: Record) -> Iterator[str]:
 
 
 def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield each record as a complete JSON object, from the objects of the lines.
+    """Yield each record as a complete JSON object, with the shared fields and kernels of the lines put back.
 
     Raises:
         KeyError, TypeError, ValueError: a record names an unknown kernel, or a line has a wrong form.

@@ -50,7 +50,7 @@ def test_results_without_the_recorded_machine_are_a_mistake(tmp_path):
     command = [sys.executable, "-m", "tools", "pictures", str(tmp_path / "out"), "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 4
-    assert f"{tmp_path} has no machine h200-unlocked" in done.stdout + done.stderr
+    assert f"{tmp_path} has no results of h200-unlocked" in done.stdout + done.stderr
 
 
 def test_without_chromium_there_is_no_picture(tmp_path):

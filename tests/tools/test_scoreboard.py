@@ -52,7 +52,7 @@ def machine(tmp_path):
 
 def test_a_result_that_is_none_is_named(machine):
     (machine / "bbbbbbbb-lockstep.json").write_text("{")
-    with pytest.raises(RecordError, match=r"bbbbbbbb-lockstep\.json is no result of asv"):
+    with pytest.raises(RecordError, match=r"bbbbbbbb-lockstep\.json is not a result file of asv"):
         read_newest(machine, "best", "cold")
 
 

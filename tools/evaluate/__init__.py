@@ -1,1 +1,1 @@
-"""Score our detector, other methods, an ideal and an oracle on series with known changes."""
+"""Score our detector on series with known changes, beside other methods and two upper bounds, "ideal" and "oracle"."""

@@ -18,30 +18,30 @@ from tools.evaluate.samples import SIZES, Sample, label
 from tools.evaluate.scoring import Alarm, Outcome, Score, judge, total
 
 OURS, ORACLE = "lockstep", "oracle"
-#: Names of the ideal: its online alarms, its final changes for the highest F1, and those for the highest allowed
-#: recall.
+#: Names of the ideal detector (``tools.evaluate.ideal``) in the tables: for its online alarms, for its final changes
+#: with the highest F1, and for those with the highest allowed recall.
 IDEAL, IDEAL_F1, IDEAL_RECALL = "ideal, rings", "ideal, best F1", "ideal, most recall"
 
-#: Standard rows over which precision, recall and F1 are reported together. The smallest size is reported separately.
+#: Rows (kinds of standard series) whose precision, recall and F1 are reported together. The smallest size is separate.
 STANDARD = ("no step", "1 %", "2 %", "3 %", "5 %", "10 %")
 SMALLEST = "0.5 %"
 
-#: An online alarm within this many commits of an earlier alarm is the same alarm at another place.
+#: An online alarm within this many commits of an earlier alarm is the same alarm, reported for another commit.
 _SAME = 5
-#: A rival replays as many series of each kind as it analyses in this many milliseconds.
+#: Another method replays as many series of each kind as it analyses in this many milliseconds.
 _BUDGET = 60.0
-#: A rival replays no series longer than this, because a replay would take hours.
+#: Longer series are not replayed by other methods, because a replay would take hours.
 _LONG = 200
 
 
 @dataclass(frozen=True)
 class Board:
-    """Outcomes of each method, by row."""
+    """The outcomes of all methods: by method, then by row of the tables (the kind of series)."""
 
     outcomes: dict[str, dict[str, list[Outcome]]]
 
     def score(self, method: str, rows: Iterable[str]) -> Score:
-        """Return the outcomes of one method on some rows together."""
+        """Return the score of one method over the series of all these rows."""
         return total([one for row in rows for one in self.outcomes[method].get(row, ())])
 
     @property
@@ -50,7 +50,7 @@ class Board:
         return list(self.outcomes[OURS])
 
     def share(self, method: str, row: str, of: str = ORACLE) -> float | None:
-        """Return the recall of one method over another's; ``None`` if either has no recall."""
+        """Return a method's recall as a share of the recall of method ``of``; ``None`` if either has no recall."""
         ours, best = self.score(method, [row]).recall, self.score(of, [row]).recall
         return ours / best if ours is not None and best else None
 
@@ -76,7 +76,7 @@ def fill(
     rivals: Sequence[Rival] = RIVALS,
     processes: int = 1,
 ) -> Board:
-    """Run our detector, ``rivals``, the ideal and the oracle over ``samples``."""
+    """Run our detector, other methods (``rivals``), the ideal and the oracle on all samples, and score them."""
     outcomes: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     analyses = analyse_many([sample.trend for sample in samples], settings, processes=processes)
     for sample, analysis in zip(samples, analyses, strict=True):
@@ -101,7 +101,7 @@ def fill(
 
 
 def alarms(analysis: Analysis) -> list[Alarm]:
-    """Return each change as it was first reported online, including withdrawn changes."""
+    """Return each change of our detector as it was first reported online, including changes withdrawn later."""
     first = {change.reported_at: change.index for change in analysis.changes}
     for revision in reversed(analysis.revisions):
         first[revision.reported_at] = revision.index
@@ -109,7 +109,7 @@ def alarms(analysis: Analysis) -> list[Alarm]:
 
 
 def replay(rival: Rival, y: np.ndarray) -> list[Alarm]:
-    """Return the alarms of a method that runs again at every commit. An alarm that later vanishes counts."""
+    """Run a method again after every commit, and return its alarms. An alarm that later vanishes counts too."""
     found: list[Alarm] = []
     for stop in range(2, y.size + 1):
         for index in rival.detect(y[:stop]):
@@ -142,7 +142,7 @@ def _outcome(sample: Sample, changes: Sequence[int], rung: Sequence[Alarm] | Non
 
 
 def standard_table(board: Board) -> Table:
-    """Return the tables of the standard series: final, by size, and online."""
+    """Return a table of the standard series, a line for each method: final changes, recall by size, online alarms."""
     table = _table("Standard series: 1 % noise, 2 % outliers, 0.3 % drift; recall by size (and over the oracle's)")
     for name in ("method", "precision", "recall", "F1", SMALLEST, *STANDARD[1:]):
         table.add_column(name, no_wrap=True, justify="left" if name == "method" else "right")

@@ -1,4 +1,4 @@
-"""``python -m tools evaluate``: score the detector, other methods, the ideal and an oracle."""
+"""``python -m tools evaluate``: score our detector, other methods, and the two bounds on series with known changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asv.commands import Command
 from lockstep.commands.cli import UsageError
 from lockstep.record.terminal import wide_console
 
-#: Seeds for reporting. The settings were chosen on seeds below 100.
+#: Seeds of the reported scores. The detector's settings were chosen on other seeds, below 100.
 SEEDS = (201, 202)
 
 #: Default history whose noise is used.
@@ -28,21 +28,24 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "evaluate",
             help="Score the change detection",
-            description="Run our change detection, others, the ideal and an oracle over series with planted steps.",
+            description="Run our change detection, other methods, and two upper bounds over series with planted steps: "
+            "the ideal, which knows the noise, and the oracle, which also knows that there is a step.",
         )
         parser.add_argument(
-            "--seeds", type=int, nargs="+", default=list(SEEDS), help="of the series (default: %(default)s)"
+            "--seeds", type=int, nargs="+", default=list(SEEDS), help="seeds of the series (default: %(default)s)"
         )
-        parser.add_argument("--series", type=int, default=200, help="a kind and seed (default: %(default)s)")
-        parser.add_argument("--quick", action="store_true", help="one seed, few series, only the rivals that are fast")
-        parser.add_argument("--alone", action="store_true", help="our detector, the ideal and the oracle, no rivals")
-        parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
+        parser.add_argument(
+            "--series", type=int, default=200, help="series of each kind, by seed (default: %(default)s)"
+        )
+        parser.add_argument("--quick", action="store_true", help="one seed, few series, only fast methods")
+        parser.add_argument("--alone", action="store_true", help="leave out the other methods")
+        parser.add_argument("--processes", type=int, default=2, help="worker processes (default: %(default)s)")
         parser.add_argument(
             "--recorded",
             type=Path,
-            help=f"history whose noise is used as well (default: {RECORDED}, if it is there)",
+            help=f"folder of recorded results whose noise is used as well (default: {RECORDED}, if it exists)",
         )
-        parser.add_argument("--json", action="store_true", help="scores as one JSON list")
+        parser.add_argument("--json", action="store_true", help="print the scores as one JSON list")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
@@ -60,9 +63,9 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         """
         for name, least in (("series", 1), ("processes", 1)):
             if getattr(args, name) < least:
-                raise UsageError(f"--{name} {getattr(args, name)}: at least {least}")
+                raise UsageError(f"--{name} {getattr(args, name)}: it must be at least {least}")
         if min(args.seeds) < 0:
-            raise UsageError(f"--seeds {min(args.seeds)}: at least 0")
+            raise UsageError(f"--seeds {min(args.seeds)}: a seed must be at least 0")
         if args.recorded and not args.recorded.is_dir():
             raise UsageError(f"--recorded {args.recorded}: there is no such folder")
         history = args.recorded or RECORDED
@@ -100,5 +103,5 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             title = f"\nNoise and intervals of {len(noises)} unchanged series of {history} ({told})"
             console.print(row_table(board, recorded, title))
         else:
-            console.print(f"no recorded noise: {history} is no folder", markup=False)
+            console.print(f"no series with recorded noise: the folder {history} does not exist", markup=False)
         return 0

@@ -1,11 +1,12 @@
-"""An upper bound for every detector: Bayes' rule with everything known except whether, where and in which direction.
+"""The ideal detector, an upper bound for every detector: it knows all but whether, where and which way the level steps.
 
-The ideal knows the noise, the drift and the outliers, the size of the step (or the sizes that it is drawn from) and the
-commits in which it may lie. The ideal does not know the level. For each place and direction it computes the likelihood
-of the points so far. The sum of these likelihoods over the likelihood of no step is the optimal statistic for an alarm,
-by the lemma of Neyman and Pearson (as a stopping rule: Shiryaev 1963). Their shares are optimal for the place of a
-step. Each hypothesis is a Kalman filter of a level and a drift about it. A point is an outlier with a known
-probability; both cases are merged into one normal distribution of the same mean and variance.
+The ideal knows the noise, the drift and the outliers, the size of the step (or the sizes from which it is drawn) and
+the commits at which a step may lie. It does not know the level. For each commit and direction of a step it computes the
+likelihood of the points so far. The sum of these likelihoods over the likelihood of no step is the optimal statistic
+for an alarm, by the lemma of Neyman and Pearson (as a stopping rule: Shiryaev 1963). The commit with the largest share
+of the sum is the optimal estimate of the step's commit. Each hypothesis is a Kalman filter of a level and a drift about
+it. A point is an outlier with a known probability; both cases are merged into one normal distribution of the same mean
+and variance.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Ints = NDArray[np.int64]
 
 #: False alarms, or false final changes, allowed per 1000 commits without a step.
 FALSE = 0.5
-#: Required F1.
+#: F1 that the final changes "most recall" must reach.
 ENOUGH = 0.87
 
 #: Standard deviation of the prior of a level, log units: nearly uninformative.
@@ -38,13 +39,13 @@ _WAYS = np.array([1.0, -1.0])[:, None, None]
 
 
 def ringing(samples: Sequence[Sample]) -> list[Outcome]:
-    """Return the alarms of the ideal that knows the size of each row's steps, with the threshold set by ``FALSE``.
+    """Score the online alarms of the ideal, which knows the size of each row's steps; ``FALSE`` sets its threshold.
 
     Args:
-        samples: samples with a law are scored, each row of steps with its row without steps.
+        samples: those with a ``law`` are scored: each row of series with steps, together with its row without steps.
 
     Returns:
-        an outcome for each sample with a step. For each sample without a step, an outcome for each size.
+        one outcome for each sample with a step, and one for each step size for each sample without a step.
     """
     rows: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -69,15 +70,15 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outcome], list[Outcome]]:
-    """Return the final changes of the ideal that sees the whole series. Its prior is no step or one of ``sizes``.
+    """Score the final changes of the ideal, which sees the whole series and expects no step or one of ``sizes``.
 
     Args:
         samples: samples of the standard rows; all are scored.
-        sizes: relative sizes, without 0. Only their rows and the row without a step count for F1.
+        sizes: relative sizes of the steps, without 0. Only their rows and the row without a step count for F1.
 
     Returns:
-        outcomes of the samples with the highest possible F1, and with the highest recall at ``ENOUGH`` F1 and ``FALSE``
-        claims.
+        the outcomes with the threshold of the highest F1, and with that of the highest recall that still has an F1 of
+        ``ENOUGH`` and at most ``FALSE`` false changes.
     """
     places, shares = _posterior(samples, sizes)
     steps = np.array([sample.steps[0] if sample.steps else -ABOUT for sample in samples])
@@ -102,7 +103,7 @@ def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outc
 
 
 def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
-    """Yield the log likelihood of the points so far, commit by commit, for each direction and place of a step.
+    """Yield after each commit the log likelihood of the points so far, for each direction and place of a step.
 
     Args:
         samples: samples of one length, without gaps, each with a law.
@@ -150,14 +151,14 @@ def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
 
 
 def _stray(error: Floats, spread: Floats) -> Floats:
-    """Return the density of an outlier: ``STRAY`` off, uniform in log distance, with the usual noise added."""
+    """Return the density of an outlier's error: ``STRAY`` too high, uniform in log distance, plus the usual noise."""
     low, high = np.log1p(STRAY)
     found: Floats = (ndtr((error - low) / spread) - ndtr((error - high) / spread)) / (high - low)
     return found
 
 
 def _replay(samples: Sequence[Sample], size: float) -> list[tuple[Floats, list[int], int]]:
-    """Return by series the log evidence of a step after each commit, its likeliest place, and its final place."""
+    """Return for each series the log evidence of a step and its likeliest place by commit, and the final place."""
     found = []
     for first in range(0, len(samples), _TOGETHER):
         part = samples[first : first + _TOGETHER]
@@ -172,7 +173,7 @@ def _replay(samples: Sequence[Sample], size: float) -> list[tuple[Floats, list[i
 
 
 def _posterior(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[Ints, Floats]:
-    """Return the best place of each series, and the probability that it is right."""
+    """Return for each series the likeliest place of a step, and the probability that the place is right."""
     places, shares = [], []
     for first in range(0, len(samples), _TOGETHER):
         part = samples[first : first + _TOGETHER]
@@ -193,7 +194,10 @@ def _last(states: Iterator[Floats]) -> Floats:
 
 
 def _best(shares: Floats) -> tuple[Ints, Floats]:
-    """Return the place with the largest share [places, series] within ``MATCH``, and this share; row 0 is place 1."""
+    """Return for each series the place around which ``MATCH`` places have the largest share together, and that share.
+
+    ``shares`` is [places, series]; row 0 is place 1.
+    """
     padded = np.pad(shares, ((MATCH, MATCH), (0, 0)))
     near = np.sum([padded[shift : shift + shares.shape[0]] for shift in range(2 * MATCH + 1)], axis=0)
     return near.argmax(axis=0) + 1, near.max(axis=0)

@@ -33,7 +33,7 @@ class RunNoise:
     Attributes:
         spread: standard deviation over the commits of the log ratio.
         errors: float64 [commits], the standard errors from the series' intervals.
-        shape: float64 [commits], the series' deviations in units of ``spread``.
+        shape: float64 [commits], the deviations of the series from its mean, in units of ``spread``.
     """
 
     spread: float
@@ -69,7 +69,10 @@ def run_noise(folder: Path) -> list[RunNoise]:
 
 
 def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) -> list[Sample]:
-    """Return ``count`` series for each size. Spread and errors come from one recorded series, the shape from all."""
+    """Make ``count`` series for each of ``SIZES`` from recorded noise, with a step of that size planted.
+
+    Spread and standard errors come from one recorded series, drawn at random, the shape of the noise from all of them.
+    """
     shape = np.concatenate([noise.shape for noise in noises])
     found = []
     for size in SIZES:

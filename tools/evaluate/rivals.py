@@ -1,6 +1,6 @@
 """Other methods of change detection: each takes a series and returns the indices at which its level changes.
 
-Each takes log values in commit order without gaps. The caller closes gaps before and maps the indices back after.
+A method takes log values in commit order. The caller leaves out commits without a value, and maps the indices back.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ def weighted_t(y: Floats) -> list[int]:
 
 
 def oracle(sample: Sample) -> int | None:
-    """Return the place of a step, given that there is one step and given the noise, the level, the step's size and
-    sign.
+    """Return the likeliest commit of a step, given that there is one, its size and sign, the level and the noise.
+
+    ``None`` for a sample that has not exactly one step. No detector can place a step better.
     """
     if len(sample.steps) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Series with planted changes, which are therefore known."""
+"""Make series with planted changes, by which methods of change detection are scored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRAY = (0.05, 0.2)
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """The noise of a series about its level, for the ideal detector.
+    """The noise of a series about its level, which the ideal detector knows.
 
     Attributes:
         noise: standard deviation of a point, log units.
@@ -47,8 +47,8 @@ class Sample:
     """One series and its true changes.
 
     Attributes:
-        kind: row of the tables.
-        trend: the input of a detector.
+        kind: name of the kind of series, which is a row of the tables.
+        trend: the series, which is the input of a detector.
         steps: the index of each planted step, ascending.
         sizes: log size of each step.
         density: log density of the noise about a level of 0, for the oracle; [points] to [points].
@@ -83,7 +83,7 @@ def standard(rng: np.random.Generator, count: int) -> list[Sample]:
 
 
 def others(rng: np.random.Generator, count: int) -> list[Sample]:
-    """Return ``count`` series of each kind that is not standard."""
+    """Make ``count`` series of each kind in this module that is not standard, such as with gaps or heavy tails."""
     return [make(rng) for make in _KINDS.values() for _ in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Score a method: decide which changes count as found, misplaced or false."""
+"""Score a method of change detection: decide which of its changes count as found, misplaced or false."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABOUT = 20
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A reported change: ``index`` is the commit index first reported, at commit ``at``."""
+    """An online report of a change at commit ``index``, made when commit ``at`` was the newest."""
 
     index: int
     at: int
@@ -27,7 +27,7 @@ class Outcome:
     """The outcome of one method on one series.
 
     Attributes:
-        kind: the row that the series belongs to.
+        kind: the kind of the series, which is a row of the tables.
         length: number of commits of the series.
         steps: number of planted steps.
         found: number of planted steps that a final change matches within ``MATCH``.
@@ -84,7 +84,7 @@ class Score:
         recall, precision, f1: scores of the final changes, within ``MATCH``.
         claims: final changes per 1000 commits.
         false, misplaced: online alarms per 1000 commits.
-        delay: median over the steps, infinite if more than half were never reported.
+        delay: median commits from a step to its alarm, infinite if more than half of the steps had no alarm.
         within: share of the steps reported within ``ABOUT`` commits.
         prompt: share of the steps reported within ``MATCH`` commits.
     """

@@ -11,7 +11,7 @@ from tools.evaluate.samples import Floats, Sample, planted, wandering
 
 
 def shapes(rng: np.random.Generator, count: int) -> list[Sample]:
-    """Return ``count`` series of each kind."""
+    """Make ``count`` series of each kind in this module."""
     return [make(rng) for make in _KINDS for _ in range(count)]
 
 

@@ -33,10 +33,10 @@ class Pictures(Command):  # type: ignore[misc]  # asv has no types
             description="Serve the recorded results, open pages in Chromium and save them as PNG files.",
         )
         parser.add_argument("folder", type=Path, help="folder for the PNG files")
-        parser.add_argument("--results", type=Path, default=Path("results"), help="default: %(default)s")
-        parser.add_argument("--all", action="store_true", help="every page; without it those of the README")
+        parser.add_argument("--results", type=Path, default=Path("results"), help="results (default: %(default)s)")
+        parser.add_argument("--all", action="store_true", help="every page, not only those that the README shows")
         parser.add_argument("--size", type=size, default=(1280, 800), metavar="WxH", help="viewport in CSS pixels")
-        parser.add_argument("--scheme", choices=("dark", "light"), default="dark", help="default: %(default)s")
+        parser.add_argument("--scheme", choices=("dark", "light"), default="dark", help="%(default)s by default")
         parser.add_argument("--full", action="store_true", help="the whole page, not only what fits the viewport")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -49,7 +49,7 @@ class Pictures(Command):  # type: ignore[misc]  # asv has no types
             UsageError: there is no such results folder.
         """
         if not (args.results / MACHINE).is_dir():
-            raise UsageError(f"{args.results} has no machine {MACHINE}: the pictures show that one")
+            raise UsageError(f"{args.results} has no results of {MACHINE}, which the pictures show: see --results")
         binary = find_chromium()
         if binary is None:
             print("there is no Chromium: `make system-deps` installs it", file=sys.stderr)
@@ -79,7 +79,7 @@ def size(text: str) -> tuple[int, int]:
     """Parse ``1280x800`` as a width and a height.
 
     Raises:
-        ValueError: the text is not two numbers.
+        ValueError: the text is not two numbers with an "x" between them.
     """
     width, height = (int(part) for part in text.split("x"))
     return width, height

@@ -34,11 +34,11 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             description="Make a Markdown page of the newest recorded result of every case: baseline, ours, ratio, "
             "floor, the source's headline, the target and whether it is met.",
         )
-        parser.add_argument("--machine", help="folder in the results (default: the first that is no CPU's)")
-        parser.add_argument("--variant", default="best", help="ours (default: %(default)s)")
+        parser.add_argument("--machine", help="folder of a machine in the results (default: the first of a GPU)")
+        parser.add_argument("--variant", default="best", help="variant to compare (default: %(default)s)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
         parser.add_argument("--targets", type=Path, help="file of targets (default: targets.toml beside the suites)")
-        parser.add_argument("--output", type=Path, default=PAGE, help="the page, - for stdout (default: %(default)s)")
+        parser.add_argument("--output", type=Path, default=PAGE, help="page, - for stdout (default: %(default)s)")
         parser.add_argument(
             "--check", action="store_true", help="write nothing; exit with 1 if the page differs from the results"
         )
@@ -51,7 +51,7 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
         results, benchmarks = Path(conf.results_dir), Path(conf.benchmark_dir)
         machines = machines_of(results)
         if not machines:
-            raise SuiteError(f"{results} holds no records: `lockstep run` makes them")
+            raise SuiteError(f"{results} holds no records: measure with `lockstep run` first")
         names = [folder.name for folder in machines]
         if args.machine and args.machine not in names:
             raise SuiteError(f"{results} has no machine {args.machine!r}{nearest(args.machine, names)}")

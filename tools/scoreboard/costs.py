@@ -18,10 +18,10 @@ _COLUMNS: Mapping[str, tuple[str, float, str, int]] = {
 
 
 def costs_table(measured: Sequence[tuple[str, Mapping[str, Record]]], baseline: str, variant: str) -> Iterator[str]:
-    """Yield the lines of the table, which ends with an empty line; nothing if no case has a cost.
+    """Yield the lines of a Markdown table of costs, and an empty line; nothing if no case has a cost.
 
     Args:
-        measured: the name and the records by variant of each case, all of one measurement.
+        measured: for each case its name and its records by variant, all from one measurement.
         baseline: the variant that ratios refer to.
         variant: our variant.
     """

@@ -25,7 +25,7 @@ class Target:
     """The target of some cases of a suite.
 
     Attributes:
-        cases: every axis of a case, alternatives separated by "|", "*" for any value.
+        cases: the cases to which the target applies: a case label, with "|" between alternatives and "*" for any value.
         at_least, stretch: target and stretch target, as a ratio to the baseline or to the variant ``against``.
         geomean: ratio for the geometric mean over the cases.
         headline: the result that the source reported.
@@ -52,7 +52,7 @@ class Targets:
     targets: tuple[Target, ...] = ()
 
     def of(self, label: str, against: str = "") -> Target:
-        """Return the first target of a case; an empty one if there is none."""
+        """Return the first target that applies to a case; a target without numbers if there is none."""
         return next((one for one in self.targets if one.against == against and one.covers(label)), Target(label))
 
 
@@ -72,7 +72,7 @@ class Recorded:
         machine: asv's name of the machine.
         newest: provenance of the newest commit.
         cases: the measurement of each (suite, case label).
-        costs: the newest measurement with a cost of our variant, of each (suite, case label).
+        costs: of each (suite, case label), the newest measurement in which our variant has a cost.
     """
 
     machine: str
@@ -140,7 +140,7 @@ def _date(result: Path) -> int:
     try:
         return int(json.loads(result.read_text(encoding="utf-8"))["date"])
     except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{result} is no result of asv: {error!r}") from error
+        raise RecordError(f"{result} is not a result file of asv: {error!r}") from error
 
 
 def page(

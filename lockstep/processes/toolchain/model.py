@@ -19,8 +19,8 @@ class Toolchain:
 
     Attributes:
         name: the user's text, such as "triton==3.6.0"; "installed" for the running environment.
-        folders: absolute folders of packages; earlier folders take precedence. Packages that are in none of them are
-            the installed packages.
+        folders: absolute folders from which packages are imported; earlier folders take precedence. A package that none
+            of them has is imported from the running environment.
     """
 
     name: str = "installed"

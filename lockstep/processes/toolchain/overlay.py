@@ -42,7 +42,7 @@ def overlay(packages: Sequence[str], find_links: Path | None, say: Callable[[str
         say: called with a line before an installation.
 
     Raises:
-        ToolchainError: there is no pip, or pip fails.
+        ToolchainError: this Python has no pip, or pip cannot install a package.
     """
     home = cache_folder() / "toolchains"
     folder = home / _key(packages)

@@ -43,7 +43,7 @@ def toolchain_of(
 
     Raises:
         UnknownToolchain: the text contains no exact version, no wheel and no environment of this Python version.
-        ToolchainError: pip does not install it.
+        ToolchainError: pip cannot install the packages.
     """
     if text == INSTALLED.name:
         return INSTALLED
