@@ -15,7 +15,7 @@ from kernels.common.devices import capability, require_triton, require_wgmma
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.warp_specialized import TileConfig
 from kernels.hgemm.gluon_kernel import run_gluon
-from kernels.hgemm.tiles import TABLE, TILES, Tile, tile_for
+from kernels.hgemm.tiles import TABLE, TRIED, Tile, tile_for
 from kernels.hgemm.triton_kernels import run_pointers, run_tma
 from kernels.hgemm.warp_specialized_kernel import TILE_CONFIG, run_specialized, tile_configs_at
 
@@ -254,7 +254,7 @@ VARIANTS = {
 
 
 def _tiles_at(M: int, N: int, K: int) -> SearchSpace:
-    return SearchSpace("tile", {"M": M, "N": N, "K": K}, TILES)
+    return SearchSpace("tile", {"M": M, "N": N, "K": K}, TRIED)
 
 
 BACKENDS = ("torch", "pipelined", "tma", "gluon", "warp_specialized")

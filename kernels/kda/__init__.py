@@ -15,6 +15,7 @@ that suits it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ from kernels.kda.library import eight, merged
 from kernels.kda.prefill_kernel import prefill
 from kernels.kda.product_kernel import product
 from kernels.kda.rows_kernel import decode_rows
-from kernels.kda.stream_kernel import STREAM_LIMIT, decode_stream
+from kernels.kda.stream_kernel import STREAM_LIMIT, Stream, decode_stream, streams_at
 from kernels.kda.table import TABLE
 from kernels.kda.tiles_kernel import decode_tiles
 
@@ -95,9 +96,11 @@ def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -
 
 
 @planned
-def stream(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
+def stream(
+    x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None, config: Stream | None = None
+) -> Outputs:
     """Compute as ``rows``, in one launch that loads weights before the preceding kernel ends, for M ≤ 32."""
-    return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
+    return _one_launch("stream", partial(decode_stream, config=config), x, w_in, w_fg, out)
 
 
 @planned
@@ -198,4 +201,4 @@ def _variants_at(M: int, K: int, heads: int) -> SearchSpace:
 
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.
-CANDIDATES = {"best": _variants_at}
+CANDIDATES = {"stream": streams_at, "best": _variants_at}

@@ -27,6 +27,7 @@ from kernels.common.devices import require_wgmma
 from kernels.common.gluon_compat import barrier
 from kernels.common.partial_sums import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
 from kernels.common.streaming import fetch, prefetch_tokens, stream, tiles_of
+from kernels.common.tables import SearchSpace
 from kernels.kda.ready_flags import counters_of
 from kernels.kda.table import TABLE
 
@@ -52,25 +53,36 @@ class Stream(NamedTuple):
 #: once.
 STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 
+#: Rings and parts to try, by the largest number of tokens: the fastest of 222 on an H100, in a chain of calls or behind
+#: another kernel, and the fastest of a sweep on an H200.
+_TRIED = {
+    8: ((5, 4, 6, 3), (4, 6, 6, 3), (7, 4, 6, 2), (6, 4, 6, 2), (6, 6, 6, 3)),
+    16: ((6, 6, 3, 2), (8, 6, 3, 1), (7, 4, 6, 1), (6, 6, 6, 2), (5, 6, 3, 3)),
+    32: ((6, 3, 3, 1), (7, 4, 3, 1), (6, 6, 3, 1), (5, 6, 3, 1), (9, 9, 3, 2)),
+}
 
-def decode_stream(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
+
+def streams_at(M: int) -> SearchSpace:
+    """Return the tile configs that ``lockstep tune`` tries."""
+    tokens = max(8, triton.next_power_of_2(M))
+    return SearchSpace("stream", {"M": M}, [Stream(tokens, *rest) for rest in _TRIED.get(tokens, ())])
+
+
+def decode_stream(
+    x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor, config: Stream | None = None
+) -> None:
     """Compute everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda.rows_kernel.decode_rows``.
 
     ``w_in`` and ``w_fg`` are read while preceding kernels still run: a kernel that launches its dependents early must
-    not write them. f_a and g_a are not stored.
+    not write them. f_a and g_a are not stored. Without a ``config``, the tile config is the table's.
 
     Raises:
         NotImplementedError: more than 32 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
             begin at multiples of 16 bytes, or another GPU than Hopper.
     """
-    config = STREAM(x.device, x.shape[0])
+    config = config or STREAM(x.device, x.shape[0])
     if config is None:
         raise NotImplementedError(f"stream serves up to {STREAM_LIMIT} tokens, got {x.shape[0]}")
-    launch(x, w_in, w_fg, wide, beta, fg, config)
-
-
-def launch(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor, config: Stream) -> None:
-    """Do the work of ``decode_stream`` with a given tile config, under the same conditions."""
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
     require_wgmma(x, "stream")
     if R != BLOCK_K or D % ROWS or H > ROWS:

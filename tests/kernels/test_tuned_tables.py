@@ -13,6 +13,8 @@ from benchmarks import w4a16 as w4a16_suite
 from kernels import grouped, hgemm, kda, linear, norm_linear, w4a16
 from kernels.common import tables as choices
 from kernels.common.tables import FAMILIES, Table, TableError
+from kernels.hgemm import tiles as hgemm_tiles
+from kernels.kda import stream_kernel as kda_stream
 from kernels.w4a16.planes_kernel import Tile as Planes
 from kernels.w4a16.ring_warp_specialized_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
@@ -297,6 +299,36 @@ def test_w4a16_takes_on_an_h200_what_was_measured_to_be_best(case):
         M
     ]
     assert name in w4a16.CANDIDATES["best"](**dict(case)).configs
+
+
+@pytest.fixture
+def on_an_h100(monkeypatch):
+    """Ask the tables of an H100, and forget the answers afterwards."""
+    monkeypatch.setattr(choices, "gpu_name", lambda device: "NVIDIA H100 80GB HBM3")
+    asked = [choice for family in (hgemm, kda, w4a16) for choice in family.TABLE.choices.values()]
+    for choice in asked:
+        choice.ask.cache_clear()
+        choice.demand.cache_clear()
+    yield
+    for choice in asked:
+        choice.ask.cache_clear()
+        choice.demand.cache_clear()
+
+
+@pytest.mark.usefixtures("on_an_h100")
+def test_an_h100_takes_what_its_own_sweeps_found_to_be_fastest():
+    best = {case.label: hgemm.BEST(META, *sizes(case)) for case in hgemm_suite.Hgemm.cases}
+    assert {label for label, name in best.items() if name == "torch"} == {"M=1024,N=1024,K=1024", "M=8192,N=8192,K=512"}
+    assert hgemm_tiles.TILE(META, 512, 512, 512) in hgemm.CANDIDATES["tma"](512, 512, 512).configs
+    assert hgemm_tiles.TILE(META, 1024, 1024, 1024) is None
+    for tokens in (8, 16, 32):
+        assert kda_stream.STREAM(META, tokens) == kda.CANDIDATES["stream"](tokens).configs[0]
+        asked = (META, tokens, 8192, 8192, True, 8192 * 8192)
+        assert w4a16.BEST(*asked) == "stream"
+        assert w4a16.STREAM(*asked)[1:6] in [
+            config[1:6] for config in w4a16.CANDIDATES["stream"](tokens, 8192, 8192, 128).configs
+        ]
+    assert kda_stream.STREAM(META, 33) is None
 
 
 @pytest.mark.parametrize("case", w4a16_suite.W4A16.cases, ids=lambda case: case.label)

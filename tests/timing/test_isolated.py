@@ -210,7 +210,8 @@ class Compiling(CpuDevice):
 def test_what_a_variant_compiled_ahead_is_found_by_its_next_contestant_alone(judged):
     with pytest.raises(Refused, match="not built yet"):
         judged("builds", device=Compiling(), ahead=["honest"])
-    # The judge raises Refused unless the second contestant finds it. The time may be 0: on a busy CPU the idle runs can be slower.
+    # The judge raises Refused unless the second contestant finds it. The time may be 0: on a busy CPU an idle run may
+    # take longer.
     seen = judged("builds", device=Compiling(), ahead=["builds", "raises", "exits", "honest"])
     assert 0 <= seen.low <= seen.seconds <= seen.high
 
