@@ -1,9 +1,10 @@
 """Plan a public call once, so that later calls with the same facts cost the host little more than their launches.
 
-The facts of a call are the shape, strides, dtype, device and alignment of every tensor, the value of every other
-argument, and the current device. A tuple counts as its values. ``planned`` runs the first call with given facts as it
-is written, and records its allocations and launches (``kernels.common.call_recorder``). Later calls with these facts
-repeat them by the plan: no check, table or descriptor is computed again.
+The facts of a call are the shape, strides, dtype, device and alignment of every tensor and how torch dispatches it, the
+value of every other argument, and the current device. A tuple counts as its values. ``planned`` runs the first call
+with given facts as it is written, and records its allocations and launches (``kernels.common.call_recorder``). Later
+calls with these facts repeat them by the plan, a function that is written for it (``kernels.common.plan_code``): no
+check, table or descriptor is computed again.
 
 A plan holds no tensor and no address. Each launch takes its addresses from the call's own tensors, from the workspaces
 of ``kernels.common.workspace``, or from memory that the call allocates. The stream comes from the call.
@@ -27,18 +28,22 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import torch
 
-from kernels.common.triton_launcher import UNPLANNED, current_device, current_stream, undisturbed
+from kernels.common.triton_launcher import OTHER, UNPLANNED, undisturbed
 
 if TYPE_CHECKING:
     from kernels.common.call_recorder import Recorder
+    from kernels.common.plan_code import Run
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: The functions of a function's plans, by the form of the call and the shape of its first argument.
+Plans: TypeAlias = "dict[Any, tuple[Run, ...]]"
 
 #: Whether any call is planned.
 ON = os.environ.get("LOCKSTEP_KERNEL_PLANS", "1") != "0"
@@ -46,14 +51,16 @@ ON = os.environ.get("LOCKSTEP_KERNEL_PLANS", "1") != "0"
 #: Maximum number of plans of a function. Beyond it all plans are forgotten and made again.
 MOST_PLANS = 1024
 
+#: Maximum number of plans that a call may have to try. Beyond it they are forgotten.
+MOST_ALIKE = 32
+
 #: Type of the devices whose calls are planned.
 GPU = "cuda"
 
-_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-_PLAIN = _TENSORS | {bool, int, float, str, torch.dtype}
-_FIRST = object()
-_NO_GPU = ("no GPU",)
-_PLANS: list[dict[Any, Any]] = []
+#: Types of the tensors that plans know.
+TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+_PLAIN = TENSORS | {bool, int, float, str, torch.dtype}
+_PLANS: list[Plans] = []
 #: Number of times that the plans were forgotten. A call that was recorded meanwhile may have used the old tables.
 _forgotten = [0]
 
@@ -73,14 +80,14 @@ def planned(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def planned_by(summary: Callable[[Any], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return ``planned`` for functions whose launches depend on an argument ``value`` only by ``summary(value)``."""
+    """Return ``planned`` for functions whose launches depend on a tuple ``value`` only by ``summary(value)``."""
     return functools.partial(_planned, summary=summary)
 
 
 def _planned(function: Callable[P, T], summary: Callable[[Any], Any] | None) -> Callable[P, T]:
     if not ON:
         return function
-    plans: dict[Any, Any] = {}
+    plans: Plans = {}
     _PLANS.append(plans)
 
     @functools.wraps(function)
@@ -88,20 +95,17 @@ def _planned(function: Callable[P, T], summary: Callable[[Any], Any] | None) -> 
         # torch.compile is tested first, because it cannot trace the rest.
         if torch.compiler.is_compiling() or _recording.recorder is not None or not undisturbed():
             return function(*args, **kwargs)
-        tensors: list[Any] = []
-        addresses: list[int] = []
-        try:
-            key = _facts(args, kwargs, summary, tensors, addresses)
-            plan = None if key is _NO_GPU else plans.get(key, _FIRST)
-        except (TypeError, RuntimeError):  # an argument has no hash, or a tensor no address
-            plan = None
-        if plan is _FIRST:
-            return _first_call(function, args, kwargs, tensors, plans, key)
-        if plan is not None:
-            result: Any = plan.run(tensors, addresses, current_stream(key[0]))
-            if result is not UNPLANNED:
-                return result  # type: ignore[no-any-return]
-        return function(*args, **kwargs)
+        values: tuple[Any, ...] = (*args, *kwargs.values()) if kwargs else args
+        if summary is not None:
+            values = tuple([summary(one) if type(one) is tuple else one for one in values])
+        key = (len(args), *kwargs, values[0].shape if values and type(values[0]) in TENSORS else None)
+        for run in plans.get(key, ()):
+            result: Any = run(values)
+            if result is not OTHER:
+                break
+        else:
+            return _first_call(function, args, kwargs, values, plans, key)
+        return function(*args, **kwargs) if result is UNPLANNED else result
 
     return call
 
@@ -129,61 +133,45 @@ def forget() -> None:
         plans.clear()
 
 
-def _facts(
-    args: tuple[Any, ...], kwargs: dict[str, Any], summary: Any, tensors: list[Any], addresses: list[int]
-) -> tuple[Any, ...]:
-    """Return the facts that a plan depends on, or ``_NO_GPU`` without tensors. Append to ``tensors``, ``addresses``."""
-    facts: list[Any] = [0, len(args), *kwargs]
-    values = (*args, *kwargs.values()) if kwargs else args
-    _add_facts(map(summary, values) if summary else values, facts, tensors, addresses)
-    if not tensors:
-        return _NO_GPU
-    facts[0] = current_device()
-    return tuple(facts)
-
-
-def _add_facts(values: Iterable[Any], facts: list[Any], tensors: list[Any], addresses: list[int]) -> None:
-    for value in values:
-        kind = type(value)
-        if kind in _TENSORS:
-            address = value.data_ptr()
-            tensors.append(value)
-            addresses.append(address)
-            facts += (kind, value.shape, value.stride(), value.dtype, value.device, address & 15)
-        elif isinstance(value, tuple):
-            facts += (kind, len(value))
-            _add_facts(value, facts, tensors, addresses)
-        else:
-            # Numbers that compare equal are not the same: -0.0 and 0.0, 1 and True.
-            facts += (kind, value.hex() if kind is float else value)
-
-
 def _first_call(
-    function: Callable[..., T], args: Any, kwargs: Any, tensors: list[Any], plans: dict[Any, Any], key: Any
+    function: Callable[..., T], args: Any, kwargs: Any, values: tuple[Any, ...], plans: Plans, key: Any
 ) -> T:
-    if not _on_one_gpu(tensors) or not all(map(_is_plain, (*args, *kwargs.values()))):
+    if not all(map(_is_plain, values)) or not _on_one_gpu(_tensors_in(values)):
         return function(*args, **kwargs)
-    # Only here, so that code that is traced without a GPU never imports it.
+    # Only here, so that code that is traced without a GPU never imports them.
     from kernels.common.call_recorder import Recorder
+    from kernels.common.plan_code import PlanCode
 
-    recorder, forgotten = Recorder(tensors), _forgotten[0]
+    try:
+        code = PlanCode(values)
+    except RuntimeError:  # a tensor has no address
+        return function(*args, **kwargs)
+    recorder, forgotten = Recorder(code), _forgotten[0]
     _recording.recorder = recorder
     try:
         with recorder:
             result = function(*args, **kwargs)
     finally:
         _recording.recorder = None
-    plan = recorder.plan(result)
-    if len(plans) >= MOST_PLANS:
+    run = recorder.function(result)
+    if recorder.again:
+        return result
+    if sum(map(len, plans.values())) >= MOST_PLANS:
         plans.clear()
     if forgotten == _forgotten[0]:
-        plans[key] = plan
+        known = plans.get(key, ())
+        plans[key] = (*(known if len(known) < MOST_ALIKE else ()), run)
     return result
+
+
+def _tensors_in(values: tuple[Any, ...]) -> list[Any]:
+    found = [_tensors_in(one) if isinstance(one, tuple) else [one] for one in values]
+    return [one for part in found for one in part if type(one) in TENSORS]
 
 
 def _on_one_gpu(tensors: list[Any]) -> bool:
     """Return whether the tensors are distinct and on one GPU. A plan tells tensors apart by identity."""
-    if any(one.device.type != GPU or one.layout is not torch.strided for one in tensors):
+    if not tensors or any(one.device.type != GPU or one.layout is not torch.strided for one in tensors):
         return False
     return len({one.device for one in tensors}) == 1 and len({id(one) for one in tensors}) == len(tensors)
 

@@ -1,8 +1,8 @@
 """Start a compiled Triton kernel from addresses, without Triton's dispatch.
 
 ``kernel[grid](…)`` binds, types and hashes every argument, and encodes every tensor descriptor, at each launch. A
-``Start`` does this once. It then calls the C function that Triton itself calls last, with the same arguments: grid,
-stream, function, launch attributes (programmatic dependent launch among them) and kernel arguments.
+``Start`` does this once. Its text then calls the C function that Triton itself calls last, with the same arguments:
+grid, stream, function, launch attributes (programmatic dependent launch among them) and kernel arguments.
 
 That C function differs between versions of Triton. ``Start`` supports the versions with which every family was
 compared, launch by launch (``tests/kernels/call_plans/families.py``): 3.6.0 and 3.7.1. For any other version, and for
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
+import torch
 import triton
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
@@ -26,8 +27,8 @@ KNOWN = ("3.6.0", "3.7.1")
 #: Maximum number of encoded tensor descriptors that a launch keeps for each descriptor argument, one per address.
 MOST_ENCODED = 128
 
-#: The result of a plan if the call must run as it is written.
-UNPLANNED = object()
+#: The result of a plan's function for a call with other facts, and for a call that must run as it is written.
+OTHER, UNPLANNED = object(), object()
 
 #: Triton's own launch function. A tool that observes or traces launches replaces it.
 _RUN = JITFunction.run
@@ -63,6 +64,7 @@ def is_plain(kernel: Any) -> bool:
 
 
 def _unhooked() -> bool:
+    # A function of its own, which a trace never calls: a trace cannot know Triton's knobs.
     runtime = triton.knobs.runtime
     try:
         return not (runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls)
@@ -82,12 +84,10 @@ class Start:
         Unsupported: this version of Triton is not supported, or the kernel needs more than its arguments.
     """
 
-    __slots__ = ("_arguments", "_described", "_head", "_launch", "_one_list", "_places")
+    __slots__ = ("_arguments", "_head", "_launch", "_one_list")
 
     def __init__(self, compiled: Any, grid: Sequence[int], values: dict[str, Any]) -> None:
         self._arguments: list[Any] = []
-        self._places: list[tuple[int, int, int]] = []
-        self._described: list[tuple[int, int, int, dict[int, Any], Callable[[int], Any]]] = []
         try:
             self._bind(compiled, values)
             self._find_launcher(compiled, (*grid, 1, 1)[:3])
@@ -97,22 +97,19 @@ class Start:
     def _bind(self, compiled: Any, values: dict[str, Any]) -> None:
         encodings = list(getattr(compiled.metadata, "tensordesc_meta", None) or ())
         for name, kind in compiled.src.signature.items():
-            at, value = len(self._arguments), values[name]
+            value = values[name]
             if not isinstance(kind, str):
                 raise Unsupported(f"{name} is a tuple")
             if kind == "constexpr":
                 self._arguments.append(None)
             elif kind.startswith("tensordesc"):
-                self._describe(at, name, value, encodings.pop(0) if encodings else None)
-            elif isinstance(value, Place) and kind.startswith("*"):
-                self._arguments.append(0)
-                self._places.append((at, *value))
-            elif type(value) in (bool, int, float) and not kind.startswith("*"):
+                self._describe(name, value, encodings.pop(0) if encodings else None)
+            elif type(value) in ((Place,) if kind.startswith("*") else (bool, int, float)):
                 self._arguments.append(value)
             else:
                 raise Unsupported(f"{name} is a {type(value).__name__} for {kind}")
 
-    def _describe(self, at: int, name: str, value: Any, encoding: Any) -> None:
+    def _describe(self, name: str, value: Any, encoding: Any) -> None:
         if not isinstance(value, Described) or encoding is None:
             raise Unsupported(f"{name} is not a descriptor that the host encodes")
         # Imported here: only a GPU needs NVIDIA's backend.
@@ -134,11 +131,19 @@ class Start:
         encoded, *sizes = encode(first)
         if sizes != [*fields["shape"], *fields["strides"]]:
             raise Unsupported(f"{name} is expanded to {sizes}")
-        self._arguments += [None, *sizes]
         # An encoded descriptor depends only on address, shape, strides and box, so it may outlive the memory it
         # describes.
         known = {first: encoded}
-        self._described.append((at, *value.place, known, encode))
+
+        def find(address: int) -> Any:
+            found = known.get(address)
+            if found is None:
+                if len(known) >= MOST_ENCODED:
+                    known.clear()
+                found = known[address] = encode(address)[0]
+            return found
+
+        self._arguments += [_Encoded(value.place, find), *sizes]
 
     def _find_launcher(self, compiled: Any, grid: Sequence[int]) -> None:
         run = compiled.run
@@ -150,43 +155,53 @@ class Start:
         if not _OWN or not isinstance(launch, BuiltinFunctionType):
             raise Unsupported(f"the launcher of Triton {triton.__version__} is not known")
         self._launch = launch
-        head = [*(int(size) for size in grid), 0, compiled.function, run.launch_cooperative_grid, run.launch_pdl]
+        head = [compiled.function, run.launch_cooperative_grid, run.launch_pdl]
         # No scratch memory, no metadata for hooks, and no hooks: ``undisturbed`` has checked that there are none.
         if triton.__version__ == "3.6.0":
-            self._head = [*head, None, None, compiled.packed_metadata, None, None, None]
+            head += [None, None, compiled.packed_metadata, None, None, None]
             self._one_list = False
         else:
-            self._head = [*head, compiled.packed_metadata, *[None] * 5, run.arg_annotations, run.kernel_signature]
+            head += [compiled.packed_metadata, *[None] * 5, run.arg_annotations, run.kernel_signature]
             self._one_list = True
+        self._head = [int(size) for size in grid], head
 
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        """Launch the kernel on a stream. ``addresses`` holds the addresses of all roots."""
-        arguments = self._arguments.copy()
-        for at, root, offset in self._places:
-            arguments[at] = addresses[root] + offset
-        for at, root, offset, known, encode in self._described:
-            address = addresses[root] + offset
-            encoded = known.get(address)
-            if encoded is None:
-                if len(known) >= MOST_ENCODED:
-                    known.clear()
-                encoded = known[address] = encode(address)[0]
-            arguments[at] = encoded
-        head = self._head.copy()
-        head[3] = stream
+    def text(self, name: Callable[[Any], str]) -> str:
+        """Return the text of the launch on ``stream``, where ``a0`` is the address of root 0 and so on.
+
+        Args:
+            name: returns the text for a value.
+        """
+        grid, head = self._head
+        given = [_text(one, name) for one in self._arguments]
         if self._one_list:
-            self._launch(*head, arguments)
-        else:
-            self._launch(*head, *arguments)
+            given = [f"[{', '.join(given)}]"]
+        return f"{name(self._launch)}({', '.join([*map(str, grid), 'stream', *map(name, head), *given])})"
 
 
-def current_device() -> int:
-    """Return the number of Triton's current device."""
+class _Encoded(NamedTuple):
+    """A descriptor that ``find`` encodes for its address."""
+
+    place: Place
+    find: Callable[[int], Any]
+
+
+def _text(value: Any, name: Callable[[Any], str]) -> str:
+    if isinstance(value, Place):
+        return f"a{value.root} + {value.offset}" if value.offset else f"a{value.root}"
+    return f"{name(value.find)}({_text(value.place, name)})" if isinstance(value, _Encoded) else name(value)
+
+
+def _triton_device() -> int:
     device: int = driver.active.get_current_device()
     return device
 
 
-def current_stream(device: int) -> int:
-    """Return the driver's handle of the current stream of a device."""
+def _triton_stream(device: int) -> int:
     stream: int = driver.active.get_current_stream(device)
     return stream
+
+
+#: Return the number of the current device, and the driver's handle of its current stream. torch's functions for CUDA
+#: are those that Triton's driver calls, the first without a look whether CUDA is initialised: plans have GPU tensors.
+current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", _triton_device)
+current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _triton_stream)

@@ -18,12 +18,13 @@ from kernels.common import call_plan, call_recorder, triton_launcher, workspace
 
 
 def plans_of(function):
+    """Return the plans of a function: None for calls that cannot have one."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
-    return dict(cells["plans"].cell_contents)
+    return [run.__globals__["plan"] for known in cells["plans"].cell_contents.values() for run in known]
 
 
 def planned(function):
-    return [plan for plan in plans_of(function).values() if plan is not None]
+    return [plan for plan in plans_of(function) if plan is not None]
 
 
 def inputs(M=8, K=4096, N=2048, dtype=BF16):
@@ -253,7 +254,7 @@ def check_a_call_that_does_more_than_launch_has_no_plan():
         for _ in range(3):
             function(x)
         assert len(calls) == 3
-        assert list(plans_of(function).values()) == [None]
+        assert plans_of(function) == [None]
 
 
 def check_arguments_that_are_one_tensor_are_not_mistaken_for_two():
@@ -267,6 +268,8 @@ def check_arguments_that_are_one_tensor_are_not_mistaken_for_two():
     copies(x, x)
     assert not plans_of(copies)
     assert_same(copies, x, y)
+    assert copies(x, x) is x
+    assert len(plans_of(copies)) == 1
     lines = assert_same(copies, y, x)
     assert [part[0] for part in lines[0][4:] if isinstance(part, tuple)][:2] == ["argument 0+0", "argument 1+0"]
 
@@ -319,13 +322,26 @@ def check_views_of_results_are_inference_tensors_where_ordinary_ones_are():
         call_plan.launch_kernel(_copy, (1,), x, left, x.numel(), BLOCK=128)
         return left, right
 
-    x, out = torch.zeros(100), torch.zeros(200)
+    def facts(results):
+        return [(one.is_inference(), one.requires_grad, one._is_view()) for one in results]
+
+    x = torch.zeros(100)
+    made = [{}]
     for inference in (False, True):
         with torch.inference_mode(inference):
-            for given in ({}, {"out": out}):
+            made.append({"out": torch.zeros(200)})
+    for inference in (False, True):
+        with torch.inference_mode(inference):
+            for given in made:
                 wanted = [one.is_inference() for one in ordinary(halves, x, **given)]
                 assert all([one.is_inference() for one in halves(x, **given)] == wanted for _ in range(3))
-    assert len(planned(halves)) == 2
+    # Without ``out``, and with an ordinary one and one of inference mode: a plan for each in each mode.
+    assert len(planned(halves)) == 6
+    out = torch.zeros(200, requires_grad=True)
+    wanted = facts(ordinary(halves, x, out=out))
+    assert wanted[0][1]
+    assert all(facts(halves(x, out=out)) == wanted for _ in range(3))
+    assert len(planned(halves)) == 7
 
 
 def check_memory_on_another_gpu_than_the_current_has_no_plan():
@@ -336,7 +352,7 @@ def check_memory_on_another_gpu_than_the_current_has_no_plan():
             assert linear.split_k(x, weight).shape == (8, 2048)
     finally:
         DRIVER.device = 0
-    assert list(plans_of(linear.split_k).values()) == [None]
+    assert plans_of(linear.split_k) == [None]
 
 
 def check_projections_of_many_tokens_are_planned():
@@ -445,6 +461,42 @@ def check_the_number_of_plans_is_bounded():
         call_plan.MOST_PLANS = most
 
 
+def check_the_number_of_plans_that_a_call_tries_is_bounded():
+    @call_plan.planned
+    def copies(x, number):
+        out = torch.empty_like(x)
+        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
+        return out
+
+    x = torch.zeros(100)
+    for number in range(3 * call_plan.MOST_ALIKE):
+        copies(x, number)
+        assert 1 <= len(planned(copies)) <= call_plan.MOST_ALIKE
+    for _ in range(3):  # a number that equals no number
+        copies(x, float("nan"))
+    with Launches(x=x) as launches:
+        copies(x, float("nan"))
+    assert len(launches.lines()) == 1
+
+
+def check_the_call_that_makes_a_workspace_is_planned_when_it_is_made_again():
+    @workspace.once_per_device
+    def counters(device):
+        return torch.zeros(100, device=device)
+
+    @call_plan.planned
+    def copies(x):
+        call_plan.launch_kernel(_copy, (1,), x, counters(x.device), x.numel(), BLOCK=128)
+        return x
+
+    x = torch.zeros(100)
+    copies(x)
+    assert not plans_of(copies)
+    copies(x)
+    assert len(planned(copies)) == 1
+    assert_same(copies, x)
+
+
 def check_a_call_that_new_tables_overtake_has_no_plan():
     @call_plan.planned
     def copies(x):
@@ -480,7 +532,7 @@ def check_a_planner_that_fails_leaves_the_call_its_result():
         assert copies(torch.zeros(100)).shape == (100,)
     finally:
         call_recorder.Start = describe
-    assert list(plans_of(copies).values()) == [None]
+    assert plans_of(copies) == [None]
 
 
 def check_a_kernel_that_is_tuned_or_sizes_its_grid_has_no_plan():
@@ -495,7 +547,7 @@ def check_a_kernel_that_is_tuned_or_sizes_its_grid_has_no_plan():
 
     for how in ("tuned", "grid"):
         copies(torch.zeros(100), how)
-    assert list(plans_of(copies).values()) == [None, None]
+    assert plans_of(copies) == [None, None]
 
 
 def check_a_version_of_triton_that_was_not_compared_is_never_planned():

@@ -200,7 +200,8 @@ def main():
                 totals["different"] += 1
                 print(f"{suite} {variant} {case}: failed: {type(error).__name__}: {error}", flush=True)
                 continue
-            count = sum(plan is not None for plans in call_plan._PLANS for plan in plans.values())
+            runs = [run for plans in call_plan._PLANS for known in plans.values() for run in known]
+            count = sum(run.__globals__["plan"] is not None for run in runs)
             totals["cases"] += 1
             totals["planned"] += count > 0
             totals["launches"] += launches
