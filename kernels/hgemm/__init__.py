@@ -189,18 +189,25 @@ def hgemm(
     """
     out = _checked(a, b, c, beta, out)
     if a.device.type == "cpu":
-        return call_library(torch_mm, a, b, c, alpha=alpha, beta=beta, out=out)
+        return _cublas(a, b, c, alpha, beta, out)
     (M, K), N = a.shape, b.shape[1]
 
     def run(name: str) -> Tensor:
         if name == "torch":
-            return call_library(torch_mm, a, b, c, alpha=alpha, beta=beta, out=out)
+            return _cublas(a, b, c, alpha, beta, out)
         return VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out)
 
     if config:
         return run(config)
     best = BEST(a.device, M, N, K, c is not None, M * N)
     return first_that_can((best, *PLAINER.get(best, ()), "torch"), run)
+
+
+def _cublas(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor) -> Tensor:
+    """Compute ``torch_mm``. A plan repeats a plain product without the choice that ``torch_mm`` makes."""
+    if c is None and alpha == 1:
+        return call_library(torch.mm, a, b, out=out)
+    return call_library(torch_mm, a, b, c, alpha=alpha, beta=beta, out=out)
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:
