@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from lockstep.machine_code.object_id import object_id
 from lockstep.machine_code.purity import top
 
 
@@ -49,7 +50,7 @@ class ModuleState:
 
     def _held(self) -> dict[str, Any]:
         return {
-            name: [(key, id(value), _content(value)) for key, value in vars(module).items()]
+            name: [(key, object_id(value), _content(value)) for key, value in vars(module).items()]
             for name, module in list(sys.modules.items())
             if top(name) in self._packages and module is not None
         }
@@ -58,10 +59,10 @@ class ModuleState:
 def _content(value: Any) -> Any:
     """Return the size of a value and the identities of its members, which show whether the value changed."""
     if isinstance(value, dict):
-        return len(value), [id(part) for part in value.values()]
+        return len(value), list(map(object_id, value.values()))
     if isinstance(value, list | set):
-        return len(value), [id(part) for part in value]
+        return len(value), list(map(object_id, value))
     if isinstance(value, ModuleType):
         return None  # a module has its own entry if it is under test
     inside = getattr(value, "__dict__", None)
-    return [(name, id(part)) for name, part in list(inside.items())] if inside else None
+    return (list(inside), list(map(object_id, inside.values()))) if inside else None

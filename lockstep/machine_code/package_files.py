@@ -8,6 +8,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from lockstep.machine_code.object_id import object_id
+
 #: Modules that access files and folders; such access is allowed inside the packages.
 FILES = frozenset({"pathlib", "posixpath", "genericpath", "glob", "os", "pkgutil", "shutil"})
 #: Functions of these modules that only handle path names and access no file.
@@ -44,9 +46,9 @@ class TreeFiles:
         For code of the tree the name is derived from its file, because a module may assign its own ``__name__``.
         """
         code = frame.f_code
-        found = self._modules.get(id(code))
+        found = self._modules.get(object_id(code))
         if found is None:
-            found = self._modules[id(code)] = code, self._named_by(code.co_filename)
+            found = self._modules[object_id(code)] = code, self._named_by(code.co_filename)
         return found[1] or str(frame.f_globals.get("__name__", ""))
 
     def _named_by(self, file: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 from lockstep.machine_code.bytecode_mentions import refused_mentions
 from lockstep.machine_code.imports import Judge
 from lockstep.machine_code.module_state import ModuleState
+from lockstep.machine_code.object_id import object_id
 from lockstep.machine_code.package_files import FILES, TreeFiles
 from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_scope, top
 from lockstep.machine_code.third_party_values import unknown_globals
@@ -72,13 +73,26 @@ class Watch:
         self._files = TreeFiles(root, self.packages)
         self._doubt: Callable[[str], None] | None = None
         self._codes: dict[int, tuple[CodeType, _Known]] = {}
+        self._importing: list[FrameType] = []
         self._caches: list[Any] = []
         self._state = ModuleState(self.packages)
-        sys.addaudithook(self._audit)
+        self._hear()
         judge = Judge(self._own, self._report)
         judge.watch_imports(self._is_own)
         self._builtins = judge.builtins()
         self._leave_imports_out()
+
+    def _hear(self) -> None:
+        """Add the audit hook. It is a plain function, because Python takes three times as long to call a method.
+
+        Reading ``frame.f_code`` raises an event, so most events come from the watch itself.
+        """
+
+        def hear(event: str, arguments: tuple[Any, ...]) -> None:
+            if event not in HARMLESS_EVENTS and self._doubt is not None:
+                self._audit(event, arguments, sys._getframe())
+
+        sys.addaudithook(hear)
 
     def _is_own(self, frame: FrameType) -> bool:
         return top(self._files.module(frame)) in self.packages
@@ -163,6 +177,8 @@ class Watch:
                     self._doubt(self._state.spoilt[known.module])
                 for reason in known.reasons:
                     self._doubt(f"{known.name} {reason}")
+                if known.is_module:
+                    self._importing.append(frame)
             elif not known.harmless:
                 self._judge(frame, known)
         elif event == "c_call":
@@ -174,7 +190,9 @@ class Watch:
         elif event == "c_exception":
             if self._known(frame).own and (reason := _failed(argument)):
                 self._doubt(f"{self._known(frame).name} {reason}")
-        elif event == "return" and frame.f_code.co_name == "<module>" and self._known(frame).own:
+        # Asking the frame for its code at each return would raise an audit event at each return.
+        elif event == "return" and self._importing and frame in self._importing:
+            self._importing.remove(frame)
             for reason in refused_mentions(frame.f_code, frame.f_globals, self._own):
                 self._doubt(f"{self._files.module(frame)} {reason}")
                 self.loading.setdefault(frame.f_code.co_filename, f"{self._files.module(frame)} {reason}")
@@ -251,12 +269,11 @@ class Watch:
             caller = caller.f_back
         return False
 
-    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self._doubt is None or event in HARMLESS_EVENTS:
+    def _audit(self, event: str, arguments: tuple[Any, ...], hook: FrameType) -> None:
+        assert self._doubt is not None
+        if event in EVALUATING and self._files.module(hook.f_back or hook) in GENERATORS:
             return
-        if event in EVALUATING and self._files.module(sys._getframe(1)) in GENERATORS:
-            return
-        caller = self._caller(sys._getframe(0), any_library=True, any_package=event not in EVALUATING)
+        caller = self._caller(hook, any_library=True, any_package=event not in EVALUATING)
         if caller is None:
             return
         if event in ("open", "os.listdir", "os.scandir", "glob.glob", "glob.glob/2"):
@@ -267,9 +284,9 @@ class Watch:
 
     def _known(self, frame: FrameType) -> _Known:
         code = frame.f_code
-        found = self._codes.get(id(code))
+        found = self._codes.get(object_id(code))
         if found is None:
-            found = self._codes[id(code)] = (code, self._look(frame))
+            found = self._codes[object_id(code)] = (code, self._look(frame))
         return found[1]
 
     def _look(self, frame: FrameType) -> _Known:
@@ -289,7 +306,8 @@ class Watch:
             reasons += tuple(unknown_globals(code, frame.f_globals))
         loading = module.startswith("importlib._bootstrap")
         harmless = own or loading or top(module) in self._own or allowed(module, code.co_qualname)
-        return _Known(module, f"{module}.{code.co_qualname}", own, foreign, harmless, reasons)
+        is_module = code.co_name == "<module>"
+        return _Known(module, f"{module}.{code.co_qualname}", is_module, own, foreign, harmless, reasons)
 
 
 def _failed(function: Any) -> str:
@@ -307,6 +325,7 @@ class _Known:
 
     module: str
     name: str
+    is_module: bool
     own: bool
     foreign: bool
     harmless: bool
