@@ -70,7 +70,7 @@ def worst(outputs: Iterable[Accuracy]) -> Accuracy:
 
 
 class _Errors:
-    """Sums over the chunks of one output, from which its errors are computed.
+    """Sums up the errors of one output chunk by chunk, so that copies in float64 stay small.
 
     The sums stay on the device until the end, so that no chunk waits for the host. The first pass over the reference
     computes its mean and mean square, which all slices need.
@@ -142,7 +142,7 @@ def _matrix(tensor: torch.Tensor, in_pairs: bool) -> torch.Tensor:
 
 
 def _chunks(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield chunks of whole tile rows with at most ``CHUNK`` or ``CUDA_CHUNK`` elements, or a single tile row."""
+    """Split a matrix into chunks of whole tile rows: at most ``CHUNK`` or ``CUDA_CHUNK`` elements, or one tile row."""
     most = CUDA_CHUNK if matrix.is_cuda else CHUNK
     yield from matrix.split(TILE * max(1, most // (TILE * matrix.shape[1])))
 

@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass
 class Layout:
-    """The offsets of tensors that are placed one after another in a buffer."""
+    """Plans a shared buffer: ``place`` gives each tensor its position after the last one, with a gap for canaries."""
 
     slots: list[Slot] = field(default_factory=list)
     end: int = ALIGNMENT
@@ -89,7 +89,7 @@ class SharedBuffer:
             self.address = {"fd": fd, "size": size}
 
     def close(self) -> None:
-        """Close the file; the memory is freed with its last tensor."""
+        """Close the memory's file descriptor. The memory is freed once no tensor uses it."""
         for fd in self.fds:
             os.close(fd)
 
@@ -111,7 +111,7 @@ class Arena:
         self._canaries = self.buffer[self._canary_bytes]
 
     def intact(self) -> bool:
-        """Return whether every canary is unchanged."""
+        """Return whether no canary byte has changed, that is, nothing was written outside the tensors."""
         return torch.equal(self.buffer[self._canary_bytes], self._canaries)
 
 

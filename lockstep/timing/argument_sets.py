@@ -81,7 +81,7 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
 
 
 def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
-    """Draw argument sets. Each tensor is copied to a random offset, because placement biases a comparison.
+    """Draw one set of values, and copy it ``count`` times, each tensor to a random address: placement biases times.
 
     All sets hold the same values: different addresses are enough for each call to find the cache cold, and drawing and
     packing separate values for each set took as long as the timing itself (w4a16).
@@ -108,7 +108,7 @@ def place(value: Any, chance: random.Random) -> Any:
 
 
 def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], None] | None:
-    """Return a function that writes the present values back into inputs that calls change.
+    """Return a function that undoes the calls' changes to their inputs: it writes the present values back.
 
     Args:
         sets: argument sets of one draw; all hold the same values.

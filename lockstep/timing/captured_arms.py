@@ -20,7 +20,7 @@ from lockstep.timing.unjoined import require_joined
 
 @dataclass(frozen=True)
 class Captured:
-    """An arm that is ready to be timed."""
+    """An arm's name and its replay, which is long enough to be timed."""
 
     name: str
     replay: Repeated[ArmReplay]
@@ -35,7 +35,7 @@ def capture_arms(
     trusted: Trusted,
     listener: Callable[[str, str], None],
 ) -> list[Captured]:
-    """Capture replays of at least ``replay_s`` seconds.
+    """Capture for each arm a replay of at least ``replay_s`` seconds. An arm that fails is left out.
 
     Args:
         arms: the arms of one epoch.

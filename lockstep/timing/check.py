@@ -55,7 +55,7 @@ class Checked:
 
 @dataclass(frozen=True, eq=False)
 class Checker:
-    """Inputs and reference of one case, shared by the checks of all its variants."""
+    """Checks the results of variants at one case. All checks share the inputs and the reference."""
 
     suite: Suite
     case: Case
@@ -91,7 +91,7 @@ class Checker:
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out, seed)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
-        """Return keyword arguments of ``variant`` without ``out``.
+        """Return the keyword arguments with which the check calls ``variant``, without ``out``.
 
         Variants with the same ``prepare`` function share its result.
         """
@@ -132,7 +132,7 @@ class Checker:
 
     @cached_property
     def _sums(self) -> list[int]:
-        """Checksums of the drawn inputs that a variant and its preparation may only read."""
+        """Checksums of the drawn inputs that a variant must not change, by which a write into an input is noticed."""
         return checksums([tensor for _, tensor in named_tensors(self.inputs, self.suite.inout)])
 
     def accuracy(self, family: Family, variant: str) -> Accuracy:
@@ -180,7 +180,7 @@ class Checker:
         return found
 
     def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
-        """Return the errors of these outputs of ``variant``, the worst over all outputs.
+        """Compare outputs that ``variant`` returned with the reference; return the worst errors over all outputs.
 
         Raises:
             WrongResult: as ``accuracy``.
@@ -203,7 +203,7 @@ class Checker:
         return found
 
     def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
-        """Return the tensors of one call. The output buffers are filled with NaN before the call."""
+        """Call the variant with output buffers full of NaN; return its outputs after checks that it wrote no input."""
         before = self._sums
         if self.suite.inout:
             self._restore()  # an earlier call may have written the inputs
@@ -258,7 +258,7 @@ def without_frames(error: Exception) -> Exception:
 
 
 def brief(error: BaseException) -> str:
-    """Return the type (or rule) and first line of an error, with a hint about files that the commit lacks."""
+    """Return one line about an error for a record: its type or broken rule, and its first line."""
     if isinstance(error, Disqualified) and not isinstance(error, WrongResult):
         return first_line(error, error.rule.value)
     return first_line(error)

@@ -58,7 +58,7 @@ class ClockLaw:
     spread: float
 
     def at(self, timings: Sequence[Timing], clock: float) -> list[float]:
-        """Return log seconds as they would be at ``clock`` (log MHz), or at the nearest clock within ``REACH``."""
+        """Predict the log seconds of the timings at ``clock`` (log MHz), or at the nearest clock within ``REACH``."""
         if not self.slope:
             return [math.log(timing.seconds) for timing in timings]
         reach = REACH * self.spread
@@ -87,7 +87,7 @@ def law_of(epochs: Sequence[Sequence[Timing]]) -> ClockLaw:
 
 
 def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
-    """Return log(first arm's time / rival's time) by epoch and round, with both arms normalised to one clock.
+    """Return log(mine / rival), the log ratio of two arms' times, by epoch and round, both normalised to one clock.
 
     Use this for two versions of one kernel, or a kernel and itself. The clock is the lower of the two arms' mean
     clocks: the arm with that clock stays as measured, and the other arm also ran at that clock. A mean clock repeats
@@ -101,7 +101,7 @@ def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
 
 
 def at_reference_clocks(pairs: Sequence[Pair], mine_mhz: float | None, rival_mhz: float | None) -> list[list[float]]:
-    """Return ``log(mine / rival)`` by epoch and round, with each arm at its own reference clock.
+    """Return log(mine / rival), the log ratio of two arms' times, by epoch and round, each at its reference clock.
 
     Args:
         pairs: the epochs of both arms.

@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit(do_not_specialize=["slot"])
 def stamp(buffer, slot):  # type: ignore[no-untyped-def]
-    """Write (cycles, nanoseconds, SM) to ``buffer[3 * slot : 3 * slot + 3]``, int64."""
+    """Write SM cycles, GPU nanoseconds and the SM's number to ``buffer[3 * slot : 3 * slot + 3]``, int64."""
     at = buffer + slot * 3
     zero = tl.program_id(0)
     cycles = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l,r", [zero], dtype=tl.int64, is_pure=False, pack=1)

@@ -52,7 +52,7 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
 
 
 def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Record:
-    """Return the record if the judge's runs support its speedup, else the record with the speedup of those runs.
+    """Return the record if the judge's runs (``own``, ``baseline``) support its speedup, else with their speedup.
 
     Raises:
         Disqualified: ``UNCONFIRMED_TIME``, the judge's runs rule out the speedup.

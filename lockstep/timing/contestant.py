@@ -129,7 +129,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
 
 
 def _idle_replay(device: Device) -> Replay:
-    """Return a replay that does almost nothing. It shows the cost of a run without code under test."""
+    """Return a replay that does almost nothing. Its time is the cost of a run without code under test."""
     # Imported here: torch is slow to import, and the process must first be tied to its parent.
     import torch
 
@@ -154,7 +154,7 @@ class _Contestant:
     _replays: dict[int, Replay] = field(default_factory=dict)
 
     def prepares(self) -> list[str]:
-        """Return the names of the inputs that the variant prepares offline."""
+        """Return the names of the inputs that the variant's offline preparation takes; [] without a preparation."""
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.evaluate import bind
 
@@ -177,7 +177,7 @@ class _Contestant:
                 old.copy_(new)
 
     def set_up(self, lengths: Sequence[int]) -> None:
-        """Bind every set, warm up, and capture a replay of each length."""
+        """Compile, and capture for each length a replay with one call on each of the first ``length`` sets."""
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.evaluate import bind
         from lockstep.suite.family import takes_out
@@ -207,7 +207,7 @@ class _Contestant:
 
 
 def _call(function: Any, arguments: dict[str, Any], results: Sequence[Tensor]) -> Callable[[], None]:
-    """Return a call that puts the function's outputs into ``results``, directly or by a copy."""
+    """Return a function that calls ``function`` and copies its outputs into the shared buffers ``results``."""
     # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.suite.inputs import tensors_of
 

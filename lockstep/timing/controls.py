@@ -18,7 +18,7 @@ from lockstep.timing.device import Device, Replay, Timing
 
 @dataclass(frozen=True)
 class Control:
-    """A fixed piece of work, captured and ready to be timed.
+    """A fixed piece of work that is timed between epochs, to notice when the machine itself becomes slower.
 
     Attributes:
         name: "copy", "matmul" or "empty".
@@ -37,14 +37,14 @@ class Control:
 
 @dataclass
 class Controls:
-    """The controls of one device and their history in this process."""
+    """The controls of one device, and the seconds that each took so far in this process."""
 
     controls: tuple[Control, ...]
     history: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, device: Device) -> Controls:
-        """Allocate and capture the controls; their buffers live as long as the process."""
+        """Create a device's controls: a copy, a matrix product and an almost empty kernel."""
         cuda = device.kind == "cuda"
         where = device.torch_device
         megabytes, side = (256, 4096) if cuda else (64, 512)

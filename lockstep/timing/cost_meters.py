@@ -61,7 +61,7 @@ class CostMeter(Protocol):
         """Store the numbers that ``epoch`` returned. Not called for an epoch that the comparison discards."""
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return the arm's quantities by name, in their units; {} if the arm has none."""
+        """Return the estimates of the arm's quantities by name, in their units; {} if nothing was measured."""
 
     def reason(self, arm: str) -> str:
         """Return why the arm has no number; "" if it has one."""
@@ -69,7 +69,7 @@ class CostMeter(Protocol):
 
 @dataclass
 class LoggedMeter:
-    """Base class of meters that find one positive number per arm and epoch. The quantity has the name of the cost."""
+    """Base class of meters that measure one positive number per arm and epoch; the quantity is named as the cost."""
 
     name: str = field(default="", init=False)
     _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
@@ -118,7 +118,7 @@ class Unavailable:
 
 
 def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
-    """Return the quantities that the meters found for the arm, by name.
+    """Return the estimates of all quantities that the meters measured for an arm, by the quantity's name.
 
     Args:
         meters: meters of all costs.

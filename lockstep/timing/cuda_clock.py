@@ -55,18 +55,18 @@ class Stamps:
         self._slot = 0
 
     def start(self, count: int) -> None:
-        """Allocate space for ``count`` stamps."""
+        """Forget earlier stamps, and allocate space for ``count`` stamps."""
         if self._buffer.numel() < 3 * count:
             self._buffer = torch.zeros(3 * count, dtype=torch.int64, device=self._device)
         self._slot = 0
 
     def take(self) -> None:
-        """Enqueue a stamp."""
+        """Enqueue a stamp on the current stream, between the launches before and after it."""
         self._kernel[(1,)](self._buffer, self._slot, num_warps=1)
         self._slot += 1
 
     def read(self) -> list[Interval]:
-        """Return the intervals between successive stamps."""
+        """Return the interval between each stamp since ``start`` and the next. Waits for the GPU."""
         rows = self._buffer[: 3 * self._slot].view(-1, 3).tolist()
         return [
             Interval(

@@ -84,7 +84,7 @@ class Device(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Return how many bytes of the device's memory the argument sets of one epoch may use."""
+        """Return how many bytes of the device's memory the argument sets of one epoch may take."""
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
         """Return a replay of ``calls``. Memory that the calls allocate comes from ``pool`` (see ``new_pool``)."""
@@ -266,7 +266,7 @@ class CudaDevice:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph, and its calls, which keep the tensors alive that the graph uses."""
+    """A replay: a captured CUDA graph. ``calls`` are held because they keep the graph's tensors in memory."""
 
     launch: Callable[[], None]
     calls: tuple[Call, ...]

@@ -43,7 +43,7 @@ class NoEnergy(RuntimeError):
 
 @dataclass(frozen=True)
 class Train:
-    """The result of a train of replays: the time of one call in seconds, and the power of the board in watts."""
+    """What was measured while a replay ran repeatedly: the seconds of one call, and the board's power in watts."""
 
     seconds: float
     watts: float
@@ -55,7 +55,7 @@ class Train:
 
 
 def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Train:
-    """Measure time and power while the replay runs repeatedly, until the counter's updates span ``TRAIN_S`` seconds.
+    """Run a replay until the counter's updates span ``TRAIN_S`` seconds; return the time of a call and the power.
 
     Args:
         replay: the replay to run.
@@ -101,7 +101,7 @@ def cuda_fence() -> Callable[[], object]:
 
 
 def cuda_counter() -> Counter | None:
-    """Return the energy counter of the current GPU; ``None`` if the GPU has none."""
+    """Return a function that reads the energy counter of the current GPU; ``None`` if the GPU has no counter."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     gpu = find_gpu(str(properties.uuid))
     return gpu.energy_j if gpu is not None and gpu.energy_j() is not None else None

@@ -45,7 +45,7 @@ class Epochs:
     _restore: Callable[[], None] | None = None
 
     def listen(self, stage: str, arm: str) -> None:
-        """Report a stage of an arm to the listener, by the arm's variant."""
+        """Report the stage of an arm to the listener, which knows variants instead of arms."""
         self.listener(stage, self.arms.get(arm, ""))
 
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:

@@ -45,7 +45,7 @@ class Series:
     voided: int = 0
 
     def ratios(self) -> list[list[float]]:
-        """Return the log ratio of each round, by epoch, corrected for the SM clock with one fit to all epochs."""
+        """Return the log ratio of each round, by epoch, with the effect of the SM clock removed."""
         ratios = at_common_clock(self.pairs) if self.again else at_reference_clocks(self.pairs, *self.reference_mhz)
         return [[-ratio for ratio in epoch] for epoch in ratios]
 
@@ -59,7 +59,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one arm.
+    """The numbers of one arm that its record reports.
 
     Attributes:
         latency: seconds per call.

@@ -38,7 +38,7 @@ _ABANDONED: list[torch.cuda.CUDAGraph] = []
 
 
 class CaptureError(RuntimeError):
-    """A variant cannot be captured in a CUDA graph. It is not timed then: timing without a graph takes 6–7× as long."""
+    """A variant cannot be captured in a CUDA graph, and is not timed: timing without a graph takes 6–7× as long."""
 
 
 def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.CUDAGraph:
@@ -82,7 +82,7 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.C
 
 
 def _unjoined(error: str, threads: Mapping[threading.Thread, float]) -> str:
-    """Return how the calls left work on another stream or thread, if the error of their capture shows it; else "".
+    """Return how captured calls left work on another stream or thread, if the capture's error shows that; else "".
 
     Args:
         error: text of the first error.

@@ -41,7 +41,7 @@ _PROBE_CYCLES = 10_000_000
 
 
 class Spinner(Protocol):
-    """Work that keeps the GPU busy."""
+    """Work that keeps the GPU busy while the host is timed, so that the GPU never waits for the host."""
 
     def start(self, seconds: float) -> None:
         """Enqueue work that takes at least about this long; return immediately."""
@@ -67,7 +67,7 @@ class CudaSpinner:
         self._done.record()
 
     def busy(self) -> bool:
-        """Return whether the kernel has not finished."""
+        """Return whether the spinning kernel still runs."""
         return not self._done.query()
 
     def wait(self) -> None:
@@ -149,7 +149,10 @@ class HostTime(LoggedMeter):
         raise Waited("a call waits for the GPU, or launches more work than the GPU's queue holds")
 
     def _timed(self, arm: Arm, calls: int, expected: float, restore: Callable[[], None] | None) -> tuple[float, bool]:
-        """Return the host's seconds per call, and whether the GPU was still busy when the last call returned."""
+        """Time calls while the GPU spins; return the host's seconds per call, and whether the spin outlasted the calls.
+
+        ``expected`` is the expected seconds per call; with 0 the GPU does not spin.
+        """
         if restore is not None:
             restore()
         batch = list(itertools.islice(itertools.cycle(arm.calls), calls))

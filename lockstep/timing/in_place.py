@@ -61,12 +61,12 @@ def write(old: Any, new: Any, written: set[int]) -> None:
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's memory as integers, including gaps. NaN values can then be compared."""
+    """View a tensor's memory, gaps included, as integers, by which NaN values compare as equal."""
     return span(tensor).view(_INTEGERS.get(tensor.element_size(), torch.int64))
 
 
 def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Return a weighted sum of each tensor's memory, computed on its device. The weights detect exchanged elements."""
+    """Return a checksum of each tensor's memory, a sum weighted by position so that exchanged elements change it."""
     if not tensors:
         return []
     sums = []

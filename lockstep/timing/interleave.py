@@ -42,7 +42,7 @@ LEAD_ROUNDS = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """Duration and precision of a measurement.
+    """How long and how precisely to measure: lengths of replays, numbers of rounds and epochs, stop conditions.
 
     Attributes:
         replay_s: shortest replay, seconds. On an H200 the first call after a pause and the preceding arm disturb a 1 ms
@@ -77,7 +77,7 @@ QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcomes and failures by arm name, and a note on voided epochs and unverified results."""
+    """The result of ``compare``: outcomes and failures by arm, and a note on voided epochs and unverified results."""
 
     outcomes: dict[str, Outcome]
     failures: dict[str, Exception]
@@ -108,7 +108,7 @@ def compare(
     early: bool = True,
     meters: Sequence[CostMeter] = (),
 ) -> Comparison:
-    """Measure the arms against each other.
+    """Time all arms in turn, in epochs on fresh buffers, until the ratios to the baseline are precise enough.
 
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
@@ -158,7 +158,10 @@ def compare(
     drawn = -1  # epochs before this one
 
     def costs_of(timed: Sequence[Arm], counts: bool) -> Replays:
-        """Measure the costs of an epoch, and return what ran. If the epoch does not count yet, the costs wait too."""
+        """Measure the costs of an epoch, and return the replays that ran.
+
+        Until the controls decide whether the epoch counts (``counts``), its costs are pending too.
+        """
         ran = {}
         for meter in meters:
             with stages.stage(meter.name):
@@ -256,7 +259,7 @@ def compare(
 
 
 def rounds_that_fit(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
-    """Return the rounds that fit an epoch's share of the budget. Slow arms get fewer rounds, but at least three."""
+    """Return how many rounds fit into an epoch's share of the time budget: fewer for slow arms, but at least three."""
     one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 

@@ -42,7 +42,7 @@ def log_interval(epochs: Sequence[float]) -> Estimate:
 
 
 def half_width(epochs: Sequence[float]) -> float:
-    """Return half the width of the interval of the mean, in log units (0.001 is 0.1 %)."""
+    """Return half the width of the confidence interval of the epochs' mean, in log units (0.001 is 0.1 %)."""
     return half_width_after(len(epochs), epochs)
 
 
@@ -89,7 +89,7 @@ def exponential(estimate: Estimate) -> Estimate:
 
 
 def estimated(logs: Sequence[float]) -> CostEstimate:
-    """Return the estimate from the natural logs of independent values, at least one."""
+    """Return the geometric mean with its interval, from the natural logs of independent values (at least one)."""
     found = exponential(log_interval(logs))
     return CostEstimate(found.value, found.low, found.high, len(logs))
 

@@ -78,7 +78,7 @@ class Measurer:
 
     @property
     def controls(self) -> Controls:
-        """The device's controls, created at first use."""
+        """The device's controls, created and timed three times at first use."""
         if self._controls is None:
             with self.stages.stage("controls"):
                 self._controls = Controls.of(self.device)
@@ -224,7 +224,7 @@ class Measurer:
         return list(records.values())
 
     def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> Checked:
-        """Return the result of the variant's check. The result is kept, because the cold and warm series share it."""
+        """Check the variant, or return its earlier result: the cold and the warm series of a case share one check."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
         if reason := skip_reason(suite, name, case):
@@ -257,7 +257,7 @@ class Measurer:
         return self._checker
 
     def _sizes(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> tuple[dict[str, int], int]:
-        """Return the bytes that one call of each variant touches, and the bytes of all variants together. Cached."""
+        """Return the bytes that one call of each variant touches, and the bytes of all their tensors together."""
         key = suite.name, case.label, tuple(names)
         if key not in self._touched:
             checker = self._checker_of(suite, case)
@@ -321,7 +321,7 @@ class Measurer:
         reference_mhz: Mapping[str, float],
         trusted: Trusted,
     ) -> list[CostMeter]:
-        """Return the meters of the costs, in a fixed order."""
+        """Create the meters of the requested costs, always in the same order."""
         cuda = self.device.kind == "cuda"
         meters: list[CostMeter] = []
         if "behind" in costs:

@@ -17,7 +17,7 @@ REAL = (torch.Tensor, torch.nn.Parameter)
 
 
 def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Tensor]:
-    """Return the tensors of a result.
+    """Return the tensors in a variant's result, after checks that they are plain tensors with memory on the device.
 
     Raises:
         Disqualified: a result is a subclass of a tensor, lies on another device, or has less memory than its elements.
@@ -112,7 +112,7 @@ def span(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill with NaN (the largest value for integers, True for booleans), so that unwritten elements are detected."""
+    """Fill a tensor with NaN (integers with their maximum, booleans with True), so that unwritten elements show."""
     if tensor.is_floating_point() or tensor.is_complex():
         return tensor.fill_(float("nan"))
     return tensor.fill_(True if tensor.dtype == torch.bool else torch.iinfo(tensor.dtype).max)
@@ -133,7 +133,7 @@ class Located:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Located:
-        """Return the address, shape and strides of a CUDA tensor."""
+        """Note where a CUDA tensor lies, without holding the tensor."""
         size = span(tensor).numel() * tensor.element_size()
         return cls(tensor.data_ptr(), size, tensor.dtype, tuple(tensor.shape), tensor.stride())
 

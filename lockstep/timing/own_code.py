@@ -42,7 +42,7 @@ def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
 
 
 class _Holder:
-    """Holds a function that no module names, or stands in for a module of which only the names are known."""
+    """The owner in a ``Place`` if no module is: of a function in a closure, or of functions in another's globals."""
 
 
 def _holder(name: str, function: Any) -> _Holder:
@@ -52,7 +52,7 @@ def _holder(name: str, function: Any) -> _Holder:
 
 
 def _named_by(function: FunctionType) -> list[Place]:
-    """Return the places of callables that a function names: globals, attributes of modules, and its closure."""
+    """Return the places of the callables that a function mentions: globals, attributes of modules, its closure."""
     found: list[Place] = []
     names, stored = _names(function.__code__)
     own = _Holder()

@@ -15,7 +15,7 @@ _LIMIT = 6
 
 
 def persisting_bytes() -> int:
-    """Return the bytes of the L2 that are set aside; 0, the default, without a GPU or before CUDA is initialised."""
+    """Return how many bytes of the L2 this process sets aside for persisting accesses; 0 before CUDA is initialised."""
     if not torch.cuda.is_initialized():
         return 0
     size = ctypes.c_size_t()
@@ -24,7 +24,7 @@ def persisting_bytes() -> int:
 
 
 def reset_persisting(size: int) -> None:
-    """Set aside ``size`` bytes, and let other data evict what persists."""
+    """Set aside ``size`` bytes of the L2 for persisting accesses, and let other data evict what was there."""
     driver = ctypes.CDLL("libcuda.so.1")
     driver.cuCtxSetLimit(_LIMIT, ctypes.c_size_t(size))
     driver.cuCtxResetPersistingL2Cache()

@@ -67,7 +67,7 @@ def plausible(
     narrowest: int,
     copy_rate: float | None,
 ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
-    """Return the outcomes that are possible, and errors by arm for impossible outcomes.
+    """Separate the outcomes whose times the hardware can reach from the others; return them, and errors by arm.
 
     If the baseline's time is impossible, no outcome has a ratio. For the arguments see ``refuse_impossible``.
     """

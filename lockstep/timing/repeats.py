@@ -34,7 +34,7 @@ class Trial:
 
     @property
     def skips(self) -> bool:
-        """Return whether the repeated rotation skipped work."""
+        """Return whether the repeated rotation was so much faster that it skipped work."""
         return self.fresh > FACTOR * self.repeated + SLACK_S
 
 

@@ -29,7 +29,7 @@ MOST_PROBES = 1024
 
 
 def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> tuple[float, R]:
-    """Return the rough seconds of a call, and the replay that measured them.
+    """Measure roughly how long a call takes; return its seconds, and the replay that was timed.
 
     The caller must hold the replay until it has another replay: a pool whose last graph is gone cannot be captured into
     again (torch 2.11).
@@ -70,7 +70,7 @@ class Repeated(Generic[R]):
 
 
 def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds: float) -> Repeated[R]:
-    """Return a replay of at least ``seconds``.
+    """Capture a graph of a few rotations, and return it with as many launches as take at least ``seconds``.
 
     Args:
         capture: returns a replay of the given number of rotations.
@@ -85,9 +85,7 @@ def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds:
 
 
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
-    """Run every replay at least once, and repeat all of them until the time is up, so that clocks settle under this
-    load.
-    """
+    """Run all replays in turn for at least ``seconds``, so that clocks settle under their load."""
     every = tuple(replays)
     until = monotonic() + seconds
     while True:

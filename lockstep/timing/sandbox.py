@@ -25,7 +25,7 @@ _IGNORED = ("setsid", "setpgid")
 
 
 def restrict(scratch: Path) -> list[str]:
-    """Restrict this process and its children permanently.
+    """Forbid this process and its children for good to write files, use the network or reach other processes.
 
     Args:
         scratch: the only folder that stays writable.

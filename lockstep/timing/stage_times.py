@@ -29,7 +29,7 @@ class Stages:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count the time of the block as stage ``name``."""
+        """Add the time that the block takes to stage ``name``."""
         self._turn()
         self._running.append(name)
         try:

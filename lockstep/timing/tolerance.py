@@ -108,7 +108,7 @@ def _excess(measure: tuple[float, float, str]) -> float:
 
 
 def _measures(accuracy: Accuracy, shape: Sequence[int], tolerance: float) -> Iterator[tuple[float, float, str]]:
-    """Yield each error with its limit and the name of its denominator."""
+    """Yield each error of an output, its limit, and words for the norm to which it is relative."""
     columns = shape[-1] if shape else 1
     rows = math.prod(shape[:-1])
     tiles = math.ceil(rows / TILE) * math.ceil(columns / TILE)

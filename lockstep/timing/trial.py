@@ -101,7 +101,7 @@ class Trial:
             self._texts.append({"dict": [["inputs", inputs], ["out", out], ["results", results]]})
 
     def start(self, under: Under, shared: SharedBuffer, template: Template | None, scratch: Path) -> None:
-        """Start the contestant, and share the buffers with it."""
+        """Start the contestant process, and share the buffers with it."""
         with self._stages.stage("start"):
             self._arena = Arena(self.layout, shared)
             self._sets = [decode(text, shared.bytes) for text in self._texts]
@@ -152,13 +152,16 @@ class Trial:
             self._ask({"setup": self.lengths})
 
     def order(self) -> list[int]:
-        """Return the lengths of some runs in random order: the length of one run does not reveal the next."""
+        """Return the numbers of calls of the next runs, in random order, so that a contestant cannot foresee them."""
         lengths = [length for length in self.lengths for _ in range(RUNS if length == self.lengths[-1] else SHORT_RUNS)]
         self._chance.shuffle(lengths)
         return lengths
 
     def run(self, length: int) -> float:
-        """Return the seconds of one run. Raises the same errors as ``Judge.judge``."""
+        """Let the contestant call the variant on ``length`` sets of new values; check the outputs; return the seconds.
+
+        Raises the errors of ``Judge.judge``.
+        """
         # Inputs of the preparation are drawn first: the preparation must not see the other inputs.
         checkers = self._draw_sets(length, self._prepared or self._shapes)
         if self._prepared:
@@ -200,7 +203,7 @@ class Trial:
         return checkers
 
     def _timed(self, request: dict[str, Any], sampled: Sequence[int]) -> tuple[float, dict[int, list[torch.Tensor]]]:
-        """Return the seconds until the answer and the copies of the outputs of ``sampled``, and those copies."""
+        """Send a request, then copy the outputs of the sets ``sampled``; return the seconds of both, and the copies."""
         started = perf_counter()
         self._ask(request)
         outputs = {number: [t.clone() for t in tensors_of(self._sets[number]["results"])] for number in sampled}
@@ -264,7 +267,7 @@ def room_of(device: Device) -> int:
 
 
 def _shape(value: Any) -> Any:
-    """Return a value in which each tensor is replaced by its shape, strides and dtype."""
+    """Return the form of an input: its value with each tensor replaced by shape, strides and dtype."""
 
     def describe(tensor: torch.Tensor) -> Any:
         return tuple(tensor.shape), tensor.stride(), tensor.dtype
@@ -277,7 +280,7 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _plain(reference: torch.Tensor) -> torch.Tensor:
-    """Return a float32 buffer for an output of this shape, whatever precision the reference has."""
+    """Return a buffer for an output, with the reference's shape and dtype, but float32 instead of float64."""
     dtype = torch.float32 if reference.dtype == torch.float64 else reference.dtype
     return torch.empty(reference.shape, dtype=dtype, device=reference.device)
 

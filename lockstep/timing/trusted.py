@@ -135,7 +135,7 @@ class _Entries:
 
     @classmethod
     def of(cls, taken: Sequence[_Taken]) -> _Entries:
-        """Return the entries of these names. A name that its owner inherits is compared by itself."""
+        """Arrange saved names for fast comparison. A name that its owner inherits is compared on its own."""
         owners: dict[int, list[_Taken]] = {}
         for one in taken:
             owners.setdefault(id(one.names) if isinstance(one.names, dict) else id(one.owner), []).append(one)
@@ -178,11 +178,11 @@ class _Entries:
 
 
 class _SetAside(Disqualified):
-    """A part of the L2 was set aside for persisting accesses."""
+    """Code under test set a part of the L2 aside for persisting accesses, in which inputs of cold calls could stay."""
 
 
 class Trusted:
-    """The original functions, saved at creation. Create the object before code under test is imported."""
+    """The functions on which measuring relies, saved at creation. Create it before code under test is imported."""
 
     def __init__(self) -> None:
         listed = ((Rule.CHANGED_CLOCK, _CLOCKS), (Rule.CHANGED_HARNESS, _ARITHMETIC))
@@ -213,7 +213,7 @@ class Trusted:
         return more
 
     def guarded(self, call: Callable[[], T]) -> T:
-        """Return the result of ``call``, which runs code under test, made inside ``kept``.
+        """Return the result of ``call``, which runs code under test, after a check that it replaced nothing.
 
         If the call set a part of the L2 aside, it is made once more. A library sets a part aside when it is first used:
         torch 2.11 does in its first cross entropy over 32,000 classes on an H200. A variant that does so itself does so
@@ -295,7 +295,7 @@ class Trusted:
 
 
 def _torch_functions() -> Iterator[tuple[Any, str]]:
-    """Yield the functions of torch that variants and baselines call."""
+    """Yield owner and name of the functions of torch that variants and baselines call."""
     for module in (torch, torch.nn.functional, torch.linalg):
         for name, value in list(vars(module).items()):
             # Only compiled functions: torch.compile itself replaces torch.manual_seed.
@@ -304,7 +304,7 @@ def _torch_functions() -> Iterator[tuple[Any, str]]:
 
 
 def _own_functions() -> Iterator[tuple[Any, str]]:
-    """Yield every loaded function and class of Lockstep, and the functions of these classes."""
+    """Yield owner and name of every loaded function and class of Lockstep, and of the classes' functions."""
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "lockstep"]:
         for name, value in list(vars(module).items()):
             if isinstance(value, FunctionType | type):

@@ -53,7 +53,7 @@ _TIMED = {
 
 @dataclass(frozen=True)
 class Timed:
-    """An arm that was timed.
+    """An arm that was timed, and whose timed replay is to be verified.
 
     Attributes:
         arm: the arm, with its arguments for each set.
@@ -72,7 +72,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Verified:
-    """The result of a verification.
+    """The result of verifying the arms of an epoch.
 
     Attributes:
         failures: errors by the arm's name.
@@ -85,7 +85,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Verifier:
-    """Verifies the arms of one case.
+    """Verifies that the timed replays of one case compute right results from other input values.
 
     Attributes:
         suite, case, device: the suite, the case and the device.
@@ -169,7 +169,7 @@ class Verifier:
             self._write(one, _in_each(one, own), written)
 
     def _own(self, seed: int) -> Checker:
-        """Return the inputs that were timed, without a reference."""
+        """Draw the values that were timed again; return them as a ``Checker`` without a reference."""
         inputs = inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
         return Checker(self.suite, self.case, inputs, (), None)
 
@@ -216,9 +216,7 @@ class Verifier:
             return checker.arguments(timed.family, timed.variant)
 
     def _write(self, timed: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:
-        """Copy the values of each set into the arm's arguments. Addresses in ``written`` are skipped; new addresses
-        are added.
-        """
+        """Copy the values of each set into the arm's arguments; skip and then extend the addresses in ``written``."""
         for number, checker in of_set.items():
             arguments = self._arguments(timed, checker)
             for name, value in timed.arm.calls[number].arguments.items():
@@ -330,7 +328,7 @@ class Verifier:
 
 
 def _in_each(timed: Timed, checker: Checker) -> dict[int, Checker]:
-    """Return a dict that gives every set of the arm the same values."""
+    """Return ``checker``, which holds values for the inputs, for every set of the arm by its number."""
     return dict.fromkeys(range(len(timed.arm.calls)), checker)
 
 

@@ -32,7 +32,7 @@ WAITED_S = 1e-3
 
 @dataclass(frozen=True)
 class Isolated:
-    """The result of the judge's runs.
+    """The time of a call, as a judge measured it from outside the process that runs the variant.
 
     Attributes:
         seconds: seconds of one call in the fastest of the long runs.
@@ -50,7 +50,7 @@ class Isolated:
 def time_of_call(
     idle: Sequence[float], runs: Mapping[int, Sequence[float]], slack_s: float, notes: tuple[str, ...] = ()
 ) -> Isolated:
-    """Return the time of a call.
+    """Compute the time of a call from the seconds of whole runs.
 
     Args:
         idle: seconds of runs that were timed before the code under test was imported.
