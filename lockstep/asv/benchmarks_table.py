@@ -16,7 +16,7 @@ from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, benchmar
 
 
 def undiscovered(folder: Path) -> dict[str, Any]:
-    """Return the table's entries for exact quantities and costs, which asv drops when it writes the table anew."""
+    """Return asv's benchmarks of exact quantities and costs, which asv drops when it rewrites ``benchmarks.json``."""
     return {name: entry for name, entry in _table(folder).items() if entry.get("type") in (EXACT_TYPE, COST_TYPE)}
 
 

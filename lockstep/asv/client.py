@@ -76,6 +76,14 @@ class Worker(Watched):
     ) -> tuple[list[Record], dict[str, dict[str, float | str]], dict[str, float]]:
         """Measure a case in the worker.
 
+        Args:
+            suite, case, l2: the case.
+            variants: names of the variants to measure.
+            failed: why variants that killed a worker must not run again, by name.
+            twins: variants to measure a second time, as an A/A comparison.
+            reference_mhz: SM clock of each variant's first measurement, to which times are normalised.
+            costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
+
         Returns:
             The records, a summary of the worker's control timings so far (``lockstep.timing.controls``), and the
             seconds spent in each stage.

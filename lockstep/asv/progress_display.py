@@ -33,7 +33,7 @@ class Progress:
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
     def begin(self, commit: str) -> None:
-        """Count the cases of another commit."""
+        """Start to count the cases of another commit, from zero."""
         self.done = 0
         self._begun += 1
         self._commit = commit[:8]

@@ -243,7 +243,7 @@ class Recorder:
             self._stages[name] = self._stages.get(name, 0.0) + seconds
 
     def _load(self, resume: bool) -> None:
-        """Load records of earlier runs. They stay in the file. When resuming, they are served as well."""
+        """Load the records of earlier runs, which stay in the file. When resuming, serve them instead of measuring."""
         path = self.target.path
         if path is None:
             return

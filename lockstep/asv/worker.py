@@ -23,7 +23,7 @@ from lockstep.suite.model import Suite
 
 
 def main() -> int:
-    """Serve requests until standard input ends."""
+    """Import and measure one commit: serve the parent's requests until standard input ends."""
     process = WorkerProcess("lockstep worker")
     parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)
@@ -97,7 +97,7 @@ def main() -> int:
 def _known_code(
     host: Mapping[str, str], suites: Mapping[str, Suite], checkout: Path, packages: Sequence[str]
 ) -> Mapping[CaseKey, CaseCode]:
-    """Return the code of this tree from compiling ahead; nothing on a CPU."""
+    """Return the code of this tree's cases, as ``precompile`` cached it; nothing on a CPU."""
     if host["device"] != "cuda":
         return {}
     # As when compiling ahead: this variable decides which kernels are chosen, and so their keys in the cache.

@@ -38,7 +38,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "bisect",
             help="Find the first bad commit of an alert",
-            description="Measure commits of the alert's range on this machine, all of them with today's benchmark "
+            description="Measure commits of the alert's range on this machine, all of them with the current benchmark "
             "definition and toolchain, halve the range each time, and name the first bad commit. The working tree "
             "is not touched. Both ends are measured first. "
             "Exit status: 0 found, 1 the ends do not differ here as recorded, "
@@ -61,7 +61,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Check the alert and its range, before asv loads its configuration, which is not needed for this; then run."""
+        """Check the alert and its range first, without asv's configuration; then run the verb."""
 
         def run(args: argparse.Namespace) -> int:
             refused = _refused(args)
@@ -186,7 +186,7 @@ class _Measure:
         self._series = member.series
         #: asv's repository, used to check out the commits.
         self._repo = repo
-        # Fail before any checkout if today's suites no longer have the series.
+        # Fail before any checkout if the current suites no longer have the series.
         suites = load_suites(Path(conf.benchmark_dir))
         [suite] = pick_suites(suites, member.series.suite)
         suite.case(member.series.case)

@@ -93,7 +93,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _since(text: str | None, results: Results) -> int:
-    """Return the date of a day or commit, in ms since 1970.
+    """Return the date of the day or commit that ``--since`` names, in ms since 1970; 0 without ``--since``.
 
     Raises:
         LifecycleError: the text is neither a day nor the beginning of one commit's hash.
@@ -117,7 +117,7 @@ def _since(text: str | None, results: Results) -> int:
 
 
 def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
-    """Return the noise of these changes' series, by row. Series that were analysed again meanwhile are left out."""
+    """Return the noise of each change's series, by ``row`` of the change; series analysed again since are left out."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import analyses

@@ -41,7 +41,7 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
     )
     add_find_links(diff)
     diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
-    diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity of a call is worse")
+    diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity is worse in HEAD")
     diff.add_argument("--markdown", type=Path, metavar="FILE", help="append the differences to FILE as Markdown")
     return diff
 

@@ -72,7 +72,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--min-effect", type=share, metavar="1%", help=f"smallest change that counts (default: as {FILE} says)"
         )
-        parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family or suite; may repeat")
+        parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family to judge; may repeat")
         parser.add_argument(
             "--case", action="append", default=[], metavar="M=8,K=4096", help="only cases with these values; may repeat"
         )
@@ -110,7 +110,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Compare, report, and return the exit status."""
+        """Compare head with base, write the reports, and return the exit status."""
         for file in (args.json, args.markdown):
             expect_folder(file)
         console = Console(stderr=True, highlight=False, soft_wrap=True)

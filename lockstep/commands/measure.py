@@ -82,7 +82,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--seed",
             type=int,
-            help="seed of checked inputs, placement and order (default: random inputs, the placement of a history)",
+            help="seed of inputs, buffer placement and order (default: random inputs, placement as in a history)",
         )
         parser.add_argument(
             "--isolated",

@@ -66,7 +66,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             description="Measure the working tree in several processes, one variant of each case twice (A/A), "
             "and print how closely the processes agree.",
         )
-        parser.add_argument("families", nargs="*", help="families or suites (default: all)")
+        parser.add_argument("families", nargs="*", help="families or suites to measure (default: all)")
         parser.add_argument("--runs", type=int, default=5, help="number of processes (default: 5)")
         parser.add_argument(
             "--series",

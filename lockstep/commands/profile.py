@@ -34,7 +34,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("case", nargs="?", help="one case of the family: M=8,K=4096,N=2048")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
-        parser.add_argument("--calls", type=int, default=3, help="calls inside the range (default: %(default)s)")
+        parser.add_argument("--calls", type=int, default=3, help="number of calls to profile (default: %(default)s)")
         parser.add_argument(
             "--limit",
             type=float,

@@ -63,7 +63,7 @@ class CallChecks:
         return replace(verdict, key=key)
 
     def _differences(self, suite: Suite, case: Case, variant: str, side: str) -> Iterator[str]:
-        """Yield how each further call of a side differs from its first call."""
+        """Call base or head (``side``) repeatedly; yield how each further result differs from the first one."""
         calls = self._draw(suite, case).repeated(self._families[suite.name, side], variant)
         while True:
             yield self._on_side(variant, side, lambda: next(calls))

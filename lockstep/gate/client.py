@@ -35,7 +35,7 @@ class Setup:
 
 
 class GateWorker(Watched):
-    """A running worker of the gate.
+    """A running worker process of the gate, which has imported base and head.
 
     Attributes:
         host: facts of the machine.

@@ -194,7 +194,7 @@ class Comparer:
         return None
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
-        """Return the error that a side's check of a case raised, or ``None``. Cold and warm L2 share one check."""
+        """Return the error of checking base or head (``side``) against the reference, or ``None``."""
         name = suite.name, case.label, variant, side
         family = self._families.get((suite.name, side))
         if family is None or variant not in family.variants:

@@ -59,7 +59,7 @@ class CompilePairs:
 
         Args:
             request: the cases.
-            host: facts of the machine; its GPU is the target.
+            host: facts of the machine; kernels are compiled for its GPU.
         """
         self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU
         until, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
@@ -74,7 +74,7 @@ class CompilePairs:
                 yield Verdict(key, "na", str(failed))
 
     def close(self) -> None:
-        """End the processes."""
+        """End the compiling processes."""
         for clock in self._clocks.values():
             clock.close()
         self._clocks.clear()
@@ -108,7 +108,7 @@ class CompilePairs:
             trial.refusal = Verdict(key, "new", "nothing to compare with: a kernel of base does not compile")
 
     def _seconds(self, side: str, number: int, key: SeriesKey, kernels: Kernels) -> float | None:
-        """Return the seconds that a side's kernels take in a round; ``None`` if one of them does not compile."""
+        """Return the seconds to compile the kernels of base or head (``side``); ``None`` if one does not compile."""
         clock = self._clock(side, number)
         clock.kernels(key.suite, key.case)  # the second round's process has not traced them yet
         taken = clock.clock(kernels, REPEATS)

@@ -88,7 +88,7 @@ class Coordinator:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Return suites whose family is in neither version."""
+        """Return the requested suites that cannot be judged, because neither version has their family."""
         return tuple(
             name
             for name, sides in self.found.items()
@@ -312,7 +312,7 @@ class Coordinator:
             self.notes.append(note)
 
     def _asked(self, key: SeriesKey) -> float:
-        """Return the smallest change that counts: for a latency as on the command line, else as in the thresholds."""
+        """Return the smallest change that counts: for a latency as ``--min-effect`` says, else as thresholds.toml."""
         if self.terms.min_effect is not None and key.quantity == LATENCY:
             return self.terms.min_effect
         return self.terms.thresholds.of(*_fields(key), key.quantity).min_effect

@@ -26,7 +26,7 @@ HOST_PAIRS = 8
 
 @dataclass
 class CostPairs:
-    """Measures epochs of costs on one device.
+    """Measures host time, energy, and the time behind another kernel, of base and head on one device.
 
     Attributes:
         device: the device to measure on.

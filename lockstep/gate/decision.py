@@ -27,12 +27,12 @@ class CaseRound:
     decision: Decision | None = None
     failure: SideFailed | None = None
     wall_s: float = 0.0
-    #: Index of the epoch that is verified: a random epoch before the first look, which the sides cannot foresee.
+    #: Index of the epoch that is verified: a random epoch before the first test, which a variant cannot foresee.
     verified: int = field(default_factory=lambda: random.SystemRandom().randrange(LOOKS[0]))
 
     @property
     def ratios(self) -> list[float]:
-        """Return the log ratio head / base of each epoch. The clock law is fitted to all epochs together."""
+        """Return the log ratio head / base of each epoch, normalised to a common clock by a fit to all epochs."""
         return [midmean(epoch) for epoch in at_common_clock([epoch.pair for epoch in self.epochs])]
 
     @property

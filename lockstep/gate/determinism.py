@@ -27,7 +27,7 @@ MORE = 200
 
 @dataclass
 class _Side:
-    """One side's calls so far.
+    """The repeated calls of base or of head so far.
 
     Attributes:
         calls: yields how each further call differs from the first one; "" for the same bits.

@@ -20,7 +20,7 @@ from lockstep.suite.model import Suite
 
 @dataclass(frozen=True)
 class Launched:
-    """One launch.
+    """One observed launch of a kernel.
 
     Attributes:
         name: the kernel's name.

@@ -99,7 +99,7 @@ class Sides:
         return Path(file).resolve().relative_to(self.roots[side])
 
     def _anew(self, suite: Suite) -> Suite:
-        """Return the suite from the active side's own copy of its module."""
+        """Return the suite; one with variants of its own comes from the active side's copy of its module."""
         name = type(suite).__module__
         if name.partition(".")[0] not in self.definitions:
             return suite

@@ -1,7 +1,7 @@
 """Compare two toolchains in pairs of processes, because one process can import only one toolchain.
 
 Each side is measured by separate processes, as ``lockstep measure`` does, and the two sides take turns. A process
-chooses the places of its code and its buffers once, so the times of two processes with the same code differ: on an H200
+places its code and its buffers in memory once, so the times of two processes with the same code differ: on an H200
 without locked clocks, by 2 to 5 %. So the independent unit is a pair of processes. A pair gives one ratio per case, and
 the tests of ``lockstep.gate.sequential`` count pairs instead of epochs. Their error rates hold, but only far larger
 changes are found.
@@ -79,7 +79,7 @@ class ProcessPairs:
     def judge(
         self, selection: Selection, seed: int, budget_s: float, reasons: Callable[[SeriesKey], tuple[str, ...]]
     ) -> None:
-        """Fill ``verdicts``. Cases that are undecided when the budget ends stay unsure.
+        """Measure pairs of processes and fill ``verdicts``. Cases that are undecided when the budget ends stay unsure.
 
         Args:
             selection: the cases.

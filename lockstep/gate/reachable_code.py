@@ -88,7 +88,7 @@ class Sources:
                 is_table = path in (f"{family}.py", f"{family}/__init__.py") and binds(node) & {"VARIANTS", "PREPARE"}
                 (self._tables if is_table else self._statements).append(statement)
         if not any("VARIANTS" in one.binds for one in self._tables):
-            raise Unreadable  # its variants are the functions that today's VARIANTS names (lockstep.suite.family)
+            raise Unreadable  # its variants are the functions that the current VARIANTS lists (lockstep.suite.family)
         #: Names that a function may write to, with the statements that contain such functions.
         self._writers: dict[str, list[_Statement]] = {}
         for one in self._statements:
@@ -183,7 +183,7 @@ def _stored(node: ast.AST) -> str:
 
 
 def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
-    """Yield names, attributes, and texts that may be looked up as names."""
+    """Yield what source mentions: names, attributes, and texts that may be looked up as names."""
     match node:
         case ast.Attribute():
             root: ast.expr = node

@@ -42,7 +42,7 @@ Decision = Literal["slower", "faster", "same"]
 
 @dataclass(frozen=True)
 class Test:
-    """The test of one case.
+    """The sequential test that decides whether one case is slower, faster or the same.
 
     Attributes:
         min_effect: smallest relative slowdown that counts; 0.01 is 1 %. A speedup counts from the same ratio.
@@ -87,7 +87,7 @@ class Test:
         return None
 
     def hopeless(self, epochs: Sequence[float]) -> bool:
-        """Return whether further looks would hardly decide the case, judging by the spread so far.
+        """Return whether further epochs would hardly decide the case, judging by the spread so far.
 
         The time is then better spent on other cases. Stopping gives no verdict, and so no wrong verdict.
         """
@@ -101,7 +101,7 @@ class Test:
 
 
 def interval(epochs: Sequence[float], alpha: float) -> Estimate:
-    """Return the mean of the epochs' log ratios with a two-sided ``1 − alpha`` interval that holds at all looks.
+    """Return the mean of the epochs' log ratios with a two-sided ``1 − alpha`` interval that holds at all ``LOOKS``.
 
     With fewer than two epochs the bounds are infinite.
     """
@@ -115,7 +115,7 @@ def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> 
 
     A difference counts if both rounds find it, each at ``Test.round_level``. So the interval includes every value that
     at least one round does not exclude. Its low end lies above ``min_effect`` exactly if the verdict is slower. Each
-    end holds with probability 1 − α/m at all looks together. An interval from the second round alone, at the full
+    end holds with probability 1 − α/m at all ``LOOKS`` together. An interval from the second round alone, at the full
     level, would need far more epochs: a case would be called slower although that interval includes zero change.
     """
     centre = fmean(second)
@@ -139,7 +139,7 @@ def furthest(change: Estimate) -> tuple[float, bool]:
 
 
 def _reach(epochs: Sequence[float], tail: float) -> float:
-    """Return by how much the true value exceeds the mean with at most probability ``tail``, over all looks together."""
+    """Return by how much the true value exceeds the mean with at most probability ``tail``, over all ``LOOKS``."""
     if len(epochs) < 2:
         return math.inf
     return _quantile(tail / len(LOOKS), len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))

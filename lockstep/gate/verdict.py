@@ -79,7 +79,7 @@ class SeriesKey:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result for one case.
+    """The gate's result for one quantity of one case.
 
     Attributes:
         key: the case.

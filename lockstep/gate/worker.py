@@ -17,7 +17,7 @@ from lockstep.processes.worker import WorkerProcess
 
 
 def main() -> int:
-    """Serve requests until standard input ends."""
+    """Import base and head, and judge them: serve the parent's requests until standard input ends."""
     process = WorkerProcess("lockstep gate worker")
     parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)

@@ -51,7 +51,7 @@ class Comparison:
 
     @cached_property
     def changes(self) -> tuple[CodeChange, ...]:
-        """Return everything that differs or is unknown; empty if everything is the same."""
+        """Return each difference between the trees' code, and each unknown case; empty if all cases are the same."""
         return differences(self.base, self.head, self.lacking)
 
     @cached_property

@@ -23,7 +23,7 @@ from lockstep.suite.model import Suite
 
 Say = Callable[[str], None]
 
-#: Prefixes of environment variables that a compiler or a kernel may read; the places of caches have no effect on code.
+#: Prefixes of environment variables that a compiler or a kernel may read; where caches lie has no effect on code.
 DECIDING = ("TRITON_", "MLIR_", "LLVM_", "DISABLE_", "PTXAS_", "LOCKSTEP_KERNEL_")
 NOT_DECIDING = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_INTERPRET")
 
@@ -73,7 +73,7 @@ def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target, cache: Cach
 
 
 class Reader:
-    """Returns the code of one tree, from the cache or from a process of its own."""
+    """Returns the code that the cases of one tree run, from the cache or from a process of its own."""
 
     def __init__(
         self,
@@ -135,9 +135,7 @@ class Reader:
     def built(
         self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
     ) -> dict[CaseKey, CaseCode]:
-        """Return ``codes`` with the machine code of the kernels in ``identities``; compile those not cached, or all if
-        ``anew``.
-        """
+        """Return ``codes`` with machine code for ``identities``: from the cache, or compiled anew (all if ``anew``)."""
         wanted = sorted(set(identities))
         known = {} if anew else self._kept_kernels(wanted)
         missing = [one for one in wanted if one not in known]
@@ -150,7 +148,7 @@ class Reader:
         return _completed(codes, known)
 
     def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
-        """Return the code of the cached cases, and the suites that the cache lacks, with their keys."""
+        """Return the code of the cached cases, and the cache key of each suite whose cases are not cached."""
         keys = {name: self._key(name, target) for name in self._sources}
         known = self._cache.get(keys.values())
         codes: dict[CaseKey, CaseCode] = {}

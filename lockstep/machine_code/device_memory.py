@@ -39,7 +39,7 @@ class Allocations:
 
     @property
     def live(self) -> dict[int, int]:
-        """Return the storages that are still alive: bytes by identity."""
+        """Return the bytes of each storage that is still alive, by the storage's identity."""
         return {identity: size for identity, (reference, size) in self._made.items() if not reference.expired()}
 
 

@@ -88,7 +88,7 @@ def differing(
 
 
 def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChange]:
-    """Yield the changes of one case, without naming the case."""
+    """Yield the changes of one case, without the case, so that equal changes of several cases can be merged."""
     if base is None or head is None:
         yield CodeChange("", "removed" if head is None else "new", f"only in the {'head' if base is None else 'base'}")
         return

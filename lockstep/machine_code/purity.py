@@ -128,7 +128,7 @@ def top(module: str) -> str:
 
 
 def allowed(module: str, name: str) -> bool:
-    """Return whether a function or value of a module that is not under test may be used.
+    """Return whether code may use a function or value of another package and its trace is still trusted.
 
     Args:
         module: dotted name of the module that defines it.

@@ -73,7 +73,7 @@ class Session:
 
         Args:
             tree: the tree.
-            benchmark_dir: folder of today's suites.
+            benchmark_dir: folder of the current suites.
             processes: maximum number of processes that compile at once.
             cases: case labels by suite; ``None`` for all cases.
             variables: environment variables that are set for the worker, besides those of this process.
@@ -224,7 +224,7 @@ class Session:
         )
 
     def _ask(self, request: Mapping[str, Any], answer: str) -> dict[str, Any]:
-        """Return the answer to a request.
+        """Send a request to the worker, which is started if needed, and return the answer.
 
         Raises:
             WorkerDied: the worker ended or hung; ``variant`` is the "suite variant" that it was tracing, or "".

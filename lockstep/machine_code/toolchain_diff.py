@@ -77,7 +77,7 @@ class KernelChange:
 def kernel_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[KernelChange, ...]:
     """Return the change of each kernel of cases with trusted traces in base and head, the most severe verdict first.
 
-    Specialisations of a function have separate rows, unless both compilers make the same code of them.
+    Specialisations of a function are separate changes, unless each compiler makes the same code of them.
     """
     found: dict[tuple[str, str, str, str], KernelChange] = {}
     for key in sorted(base.keys() & head.keys()):
@@ -102,7 +102,7 @@ def counted(changes: Iterable[KernelChange]) -> dict[str, int]:
 def with_shared_fields(
     base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]
 ) -> tuple[dict[CaseKey, CaseCode], dict[CaseKey, CaseCode], tuple[str, ...]]:
-    """Return both sides without fields of launch arguments that only one Triton has, and the names of these fields.
+    """Return the code of both trees without fields of launch arguments that only one Triton has, and these fields.
 
     A newer ``TensorDescriptor`` has more fields. The steps of a trace spell them, so every launch with a descriptor
     would differ. A field that is left out keeps its default, because the code under test is the same.

@@ -104,7 +104,7 @@ def operators() -> frozenset[str]:
 
 
 def allowed_of_torch(module: str, name: str) -> bool:
-    """Return whether a function or value of torch may be used; arguments are those of ``purity.allowed``."""
+    """Return whether code may use a function or value of torch; arguments are those of ``purity.allowed``."""
     last = name.rpartition(".")[2]
     if module == "torch":
         return _allowed_of_the_module(name)
@@ -151,5 +151,5 @@ def refused_call_of_torch(module: str, name: str, holder: Any) -> str:
 
 
 def allowed_of_triton(module: str) -> bool:
-    """Return whether names of a module of Triton may be used."""
+    """Return whether code may use the names of a module of Triton and its trace is still trusted."""
     return not module.startswith(_NOT_TRITON)

@@ -131,7 +131,7 @@ class Trace:
             self.steps.append(step)
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Record a call of a torch operator."""
+        """Add a call of a torch operator to the steps, with its arguments and its result."""
         given = [self.spell(one) for one in args]
         given += [f"{key}={self.spell(one)}" for key, one in kwargs.items() if key != "device"]
         self.steps.append(f"{name}({', '.join(given)}) → {self.spell(result)}")
@@ -157,7 +157,7 @@ class Trace:
         return getattr(value, "__name__", type(value).__name__) if " at 0x" in text else text
 
     def place(self, tensor: torch.Tensor) -> int:
-        """Return a possible address of the tensor; addresses of storages are round numbers, far apart."""
+        """Return a made-up address for a tensor without memory: storages lie at round numbers, far apart."""
         number = self._places.setdefault(self._storage(tensor), len(self._places) + 1)
         return (number << 40) + int(tensor.storage_offset()) * tensor.element_size()
 
@@ -324,7 +324,7 @@ class _Calls(_Mode):
 
 
 class Importing(_Mode):
-    """Records what makes the tensors of modules while they are imported."""
+    """Records which operators make tensors while modules are imported, because kernels may read these tensors later."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

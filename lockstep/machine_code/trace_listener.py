@@ -31,9 +31,7 @@ class Listener:
 def heard_by(
     doubt: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int]
 ) -> Iterator[None]:
-    """Within the block, pass reasons to distrust the trace to ``doubt``, steps to ``step``, tensors without address to
-    ``place``.
-    """
+    """Within the block, ``doubt`` gets reasons to distrust the trace, ``step`` its steps, ``place`` gives addresses."""
     former = Listener.doubt, Listener.step, Listener.place
     Listener.doubt, Listener.step, Listener.place = doubt, step, place
     try:

@@ -138,7 +138,7 @@ class Watch:
                 self._doubt = before
 
     def _forget(self) -> None:
-        """Empty the caches of other packages' functions, because an answer from a cache cannot be seen."""
+        """Empty the caches of other packages' functions, because a call that a cache answers is not seen."""
         for cached in self._caches:
             cached.cache_clear()
 
@@ -198,7 +198,7 @@ class Watch:
                 self.loading.setdefault(frame.f_code.co_filename, f"{self._files.module(frame)} {reason}")
 
     def _judge(self, frame: FrameType, known: _Known) -> None:
-        """Report a doubt about a function that is not known to be harmless, if the code under test called it."""
+        """Make the trace untrusted if the code under test called a function that is not known to be harmless."""
         assert self._doubt is not None
         if known.module == "os" and frame.f_code.co_qualname == "_Environ.__getitem__":
             if self._caller(frame, any_library=True) is not None:
@@ -321,7 +321,7 @@ def _failed(function: Any) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """Facts about a function, found when it was first seen."""
+    """Facts about a function that decide how its calls are checked, found at its first call."""
 
     module: str
     name: str

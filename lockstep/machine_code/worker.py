@@ -33,7 +33,7 @@ Row = tuple[str, str, str, tuple[list[str], list[Request], str, bool, Memory | N
 
 
 def main() -> int:
-    """Serve requests until standard input ends."""
+    """Trace and compile one tree: serve the parent's requests until standard input ends."""
     process = WorkerProcess("lockstep code worker")
     parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)
@@ -102,7 +102,7 @@ class Tracer:
         skip: Mapping[str, str],
         cases: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Trace the cases of these suites.
+        """Trace the cases of these suites, and send the parent their code, with no kernel compiled.
 
         Args:
             suites: names of the suites.
@@ -131,7 +131,7 @@ class Tracer:
         )
 
     def build(self, target: str, identities: Iterable[str]) -> None:
-        """Compile kernels that this process has traced."""
+        """Compile kernels that this process has traced, and send the parent their machine code."""
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.machine_code.build import build
 

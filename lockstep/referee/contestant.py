@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Serve requests until standard input ends."""
+    """Run one candidate, or the problem's own incumbent: serve the judge's requests until standard input ends."""
     process = WorkerProcess("lockstep referee contestant")
     process.parser.add_argument("--problem", type=json.loads, required=True, help="a ProblemDefinition as JSON")
     process.parser.add_argument("--candidate", type=json.loads, required=True, help="a Submission as JSON, or null")

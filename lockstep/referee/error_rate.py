@@ -43,7 +43,7 @@ STAGES: tuple[Stage, ...] = ("screen", "repeat", "final")
 
 @dataclass(frozen=True)
 class Evidence:
-    """The measurements of one stage.
+    """What the measurements of one stage say about a candidate's speed.
 
     Attributes:
         log_ratio: mean over the epochs of log(incumbent's time / candidate's time); positive if the candidate is

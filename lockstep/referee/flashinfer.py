@@ -39,7 +39,7 @@ _LANGUAGES = ("python", "triton")
 
 
 class FlashInferBench(Suite):
-    """The suite of one definition; its cases are the workloads."""
+    """The suite that a FlashInfer-Bench definition describes; its cases are the definition's workloads."""
 
     family = "flashinfer"
 
@@ -80,7 +80,7 @@ class FlashInferBench(Suite):
         }
 
     def buffers(self, new: Draw, /, *args: Any, **axes: Any) -> Any:
-        """Return the output tensors in the definition's order."""
+        """Return uninitialised output tensors, in the definition's order."""
         return tuple(new.empty(*self._shape(spec, axes), dtype=spec["dtype"]) for spec in self._outputs)
 
     def reference(self, *args: Any, **inputs: Any) -> Any:
@@ -88,14 +88,14 @@ class FlashInferBench(Suite):
         return self.ordered(self._run)(**inputs)
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return the bytes of the outputs only: a definition does not say which inputs may stay unread."""
+        """Return a lower bound, the bytes of the outputs: a definition does not say which inputs may stay unread."""
         size = sum(
             math.prod(self._shape(spec, axes)) * getattr(torch, spec["dtype"]).itemsize for spec in self._outputs
         )
         return Cost(0.0, float(size))
 
     def digest(self) -> str:
-        """Return the digest of the definition."""
+        """Return the benchmark version: a digest of the definition's file."""
         return self._digest
 
     def ordered(self, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ class Entrant:
     module: str = "lockstep.referee.contestant"
 
     def arguments(self, suite: str, variant: str) -> list[str]:
-        """Return the arguments of ``lockstep.referee.contestant``."""
+        """Return the command line arguments of ``lockstep.referee.contestant``."""
         candidate = self.submission and asdict(self.submission)
         return ["--problem", json.dumps(asdict(self.source)), "--candidate", json.dumps(candidate)]
 

@@ -36,7 +36,7 @@ TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
 class KernelBench(Suite):
-    """The suite of one problem, with a single case, because a problem has one shape."""
+    """The suite of one KernelBench problem, with a single case, because a problem has one shape."""
 
     family = "kernelbench"
 
@@ -91,11 +91,11 @@ class KernelBench(Suite):
             return self._forward(copy.deepcopy(self._exact), *map_tensors(values, _wide))
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return the bytes of the outputs only: a problem does not say which inputs a solution may leave unread."""
+        """Return a lower bound, the bytes of the outputs: a problem does not say which inputs may stay unread."""
         return Cost(0.0, float(self._bytes))
 
     def digest(self) -> str:
-        """Return the digest of the problem's text and dtype."""
+        """Return the benchmark version: a digest of the problem's text and dtype."""
         return self._digest
 
     def _cast(self, tensor: torch.Tensor) -> torch.Tensor:

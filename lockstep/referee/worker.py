@@ -17,7 +17,7 @@ from lockstep.processes.worker import WorkerProcess
 
 
 def main() -> int:
-    """Serve requests until standard input ends."""
+    """Open one problem and measure candidates: serve the parent's requests until standard input ends."""
     process = WorkerProcess("lockstep referee worker")
     process.parser.add_argument("--problem", type=json.loads, required=True, help="a ProblemDefinition as JSON")
     options = process.parse()

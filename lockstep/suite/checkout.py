@@ -17,7 +17,7 @@ from types import FrameType, ModuleType
 
 
 def find_below(root: Path, fullname: str, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec:
-    """Return the spec of a top-level package in a tree.
+    """Return the spec by which Python imports a top-level package from the tree at ``root``.
 
     Raises:
         ModuleNotFoundError: the tree has no such package, although another tree may have it.

@@ -1,4 +1,4 @@
-"""Evaluate a suite at one case: call each of its methods with the arguments that the method names."""
+"""Evaluate a suite at one case: call each of its methods with the axes and inputs that are parameters of the method."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def skip_reason(suite: Suite, variant: str, case: Case) -> str:
 
 
 def in_history(suite: Suite, variant: str, case: Case, l2: str) -> bool:
-    """Return whether a history measures this series. Quick cases are few, so all of their series are measured."""
+    """Return whether a history measures a variant at a case and cache state; at quick cases, which are few, always."""
     if type(suite).full_history is Suite.full_history or case not in suite.cases:
         return True
     if l2 == "cold" and suite.full_history(**bind(suite.full_history, case)):

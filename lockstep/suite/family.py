@@ -69,7 +69,7 @@ class Family:
         return prepare(**taken | {name: shuffled(taken[name]) for name in self.activations if name in taken})
 
     def arguments(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments of variant ``name``, except ``out``."""
+        """Return the keyword arguments of variant ``name`` from inputs and offline preparation, except ``out``."""
         return bind(self.variants[name], {**inputs, **self.prepared(name, inputs)})
 
 

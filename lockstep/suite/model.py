@@ -157,7 +157,7 @@ class Suite(ABC):
         return True
 
     def warm_history(self, *args: Any, **axes: Any) -> bool:
-        """Return whether a history also measures the baseline and ``tracked`` warm at this case; needs full_history."""
+        """Return whether a history also measures the baseline and ``tracked`` warm at this case (with full_history)."""
         return False
 
     def latency(self, variant: str, case: str, l2: str) -> None:

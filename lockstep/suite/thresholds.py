@@ -69,7 +69,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Mute:
-    """Series that are not reported up to and including a day, and the reason."""
+    """Series whose changes are not reported up to and including a day, and the reason."""
 
     match: Pattern
     until: datetime.date
@@ -185,7 +185,7 @@ def read_thresholds(path: Path) -> Thresholds:
 
 
 def _time_of(quantity: str) -> str:
-    """Return the quantity whose rules apply: "latency" for "speedup"; a quantity that is no ratio has its own."""
+    """Return the quantity whose rules apply: for a ratio such as "speedup" its time, "latency"; else the quantity."""
     return next((time for time, ratio in PAIRED.items() if ratio == quantity), quantity)
 
 
@@ -221,7 +221,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class _Entry:
-    """One table of the file, and where the file has it."""
+    """One table of thresholds.toml, and its place in the file, which messages name."""
 
     where: str
     values: Mapping[str, Any]

@@ -36,11 +36,11 @@ class SearchSpace(Protocol):
 
     @property
     def choice(self) -> str:
-        """Return the choice's name in the table."""
+        """Return the name under which the table stores the tuned choice."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Return the sizes that the choice depends on."""
+        """Return the sizes, by name, for which the table stores the choice."""
 
     @property
     def configs(self) -> Sequence[Any]:
@@ -48,7 +48,7 @@ class SearchSpace(Protocol):
 
 
 class TuningTable(Protocol):
-    """A family's table of tuned choices: the ``TABLE`` of its module."""
+    """A family's tuned choices (tiles, dispatch) for each GPU: the ``TABLE`` of its module."""
 
     def save(
         self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
@@ -138,7 +138,7 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], targe
 
 
 def _calls(suite: Suite, variant: str, case: Case) -> Iterator[partial[Any]]:
-    """Yield a call of every candidate on meta tensors."""
+    """Yield a call of every candidate on meta tensors, which shows the kernels to compile."""
     family = contest(suite, variant, search_space_of(suite, variant, case))
     new = Draw("meta", 0)
     inputs, out = inputs_of(suite, case, new), buffers_of(suite, case, new)

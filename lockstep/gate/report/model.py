@@ -128,7 +128,7 @@ class Report:
         return {outcome: counted[outcome] for outcome in OUTCOMES if counted[outcome]}
 
     def to_json(self) -> str:
-        """Return the report as JSON."""
+        """Return the report as JSON, in the layout that ``docs/gate.md`` describes."""
         content: dict[str, Any] = {
             "schema": SCHEMA,
             "state": self.state,

@@ -27,7 +27,7 @@ COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", 
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its cells by column, the outcome of its cases, and whether they block."""
+    """A row of the report: its cells by column, the outcome of its cases, and whether they must stop a merge."""
 
     cells: tuple[str, ...]
     outcome: str
@@ -159,7 +159,7 @@ def _why(verdict: Verdict) -> str:
     return "; ".join(part for part in parts if part)
 
 
-#: Number of epochs of a case whose difference is found at the first look of both rounds.
+#: Number of epochs of a case whose difference is found at the first test of both rounds.
 LEAST_EPOCHS = 2 * LOOKS[0]
 
 #: A proposed budget is a multiple of this many seconds.
