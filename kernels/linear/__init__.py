@@ -230,7 +230,7 @@ def linear(
     """
     out = checked(x, weight, bias, out)
     if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
-        return call_library(torch_linear, x, weight, bias, out=out)
+        return _cublas(x, weight, bias, out)
     name = config or BEST(x.device, *x.shape, len(weight))
     if name in ("direct", "stream", "share", "spread", "turns"):
         try:
@@ -242,9 +242,16 @@ def linear(
                 raise
             name = "gemv" if len(x) <= MOST_VECTORS else "split_k"
     if name == "torch":
-        return call_library(torch_linear, x, weight, bias, out=out)
+        return _cublas(x, weight, bias, out)
     variant = _gemv if name == "gemv" else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
+
+
+def _cublas(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    """Compute ``torch_linear``. A plan repeats the product without the choice that ``torch_linear`` makes."""
+    if bias is None:
+        return call_library(torch.mm, x, weight.t(), out=out)
+    return call_library(torch.addmm, bias, x, weight.t(), out=out)
 
 
 def _hopper_reads(x: Tensor, weight: Tensor) -> bool:
