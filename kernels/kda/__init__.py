@@ -70,6 +70,24 @@ def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = 
 
 
 @planned
+def mixed(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
+    """Compute the product with ``w_in`` by cuBLAS, and f and g by the Triton kernel of ``two_products``.
+
+    A planned launch takes the host less time than a call of torch. Arguments, results and errors are those of
+    ``two_products``.
+    """
+    require_triton(x, "mixed")
+    sizes = sizes_of(x, w_in, "w_in", w_fg)
+    D, H, R = sizes.D, sizes.H, sizes.R
+    expect(w_fg, "w_fg", contiguous=True)
+    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
+    call_library(torch.mm, x, w_in.t(), out=joint)
+    q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
+    product(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg, fg)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+@planned
 def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """Compute everything in one launch, with dot products instead of tensor cores (``kernels.kda.rows_kernel``).
 
@@ -163,6 +181,7 @@ BACKENDS = {
     "stream": stream,
     "triton": two_products,
     "persistent": persistent,
+    "mixed": mixed,
     "torch": _cublas,
 }
 
@@ -177,6 +196,7 @@ VARIANTS = {
     "tiles": tiles,
     "stream": stream,
     "persistent": persistent,
+    "mixed": mixed,
     "best": kda,
 }
 
@@ -187,6 +207,7 @@ PREPARE = {
     "tiles": pack,
     "stream": pack,
     "persistent": pack,
+    "mixed": pack,
     "best": pack,
 }
 
@@ -197,7 +218,7 @@ def _variants_at(M: int, K: int, heads: int) -> SearchSpace:
     N = (3 * heads + 2) * RANK + heads
     few = [name for name, most in (("rows", 4), ("stream", STREAM_LIMIT), ("tiles", 128)) if most >= M]
     sizes = {"M": M, "K": K, "N": N, "aligned": N % 8 == 0}
-    return SearchSpace("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "torch"])
+    return SearchSpace("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "mixed", "torch"])
 
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.
