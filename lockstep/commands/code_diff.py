@@ -174,7 +174,7 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
 
 
 def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
-    """Return the fields that only a comparison of two toolchains has; empty for two commits."""
+    """Return the JSON fields that only a comparison of two toolchains has; empty for two commits."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.toolchain_report import compiler_lines
 

@@ -131,7 +131,7 @@ class Coordinator:
         self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
 
     def judge(self, selection: Selection, proof: Proof) -> None:
-        """Judge the selected cases: fill ``verdicts`` and ``aa_verdicts``. Cases not reached in time stay unsure."""
+        """Judge the selected cases and run the A/A control: fill ``verdicts`` and ``aa_verdicts`` within the budget."""
         keys = list(selection.keys(self.found))
         chance = random.Random(self.setup.seed)
         proof = self._checked(proof, keys)

@@ -1,4 +1,4 @@
-"""The report of the gate: its state, its headline, and its form for machines."""
+"""The report of the gate: its verdict on the change, its headline, and its JSON."""
 
 from __future__ import annotations
 
