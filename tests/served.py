@@ -16,7 +16,7 @@ from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
 from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_cache import AnalysisCache
+from lockstep.alerts.analysis_folder import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.service import AlertService

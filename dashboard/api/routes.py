@@ -20,9 +20,9 @@ from dashboard.api.metrics import Health
 from dashboard.api.paging import Part, WrongQuery
 from dashboard.auth.security import RATES
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.listing import Choice
 from lockstep.alerts.service import AlertService
+from lockstep.alerts.states_and_actions import OPEN
 from lockstep.history.problem_tally import tally
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom

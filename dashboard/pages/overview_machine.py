@@ -9,7 +9,7 @@ from dash import dcc, html
 
 from dashboard.address import OverviewAddress
 from dashboard.pages.parts import count, day
-from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.alerts.findings_files import MachineFindings
 from lockstep.alerts.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered

@@ -10,10 +10,10 @@ from dash import html
 from dashboard.charts.axes import within
 from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, mono
+from lockstep.alerts.alert_row import Tracked
 from lockstep.alerts.followed_series import name_of
 from lockstep.alerts.model import Alert
 from lockstep.alerts.reproduce import ends, measured, reproduce, subject
-from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import search_command
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results

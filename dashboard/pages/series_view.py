@@ -9,8 +9,8 @@ from typing import Any
 from dashboard.address import SeriesAddress
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
-from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.change_facts import SeriesName
+from lockstep.alerts.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.compare.join_points import rows_of
 from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of, series_of
 from lockstep.compare.status import checks_of, found_of, names_by_key

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lockstep.alerts.analysis_cache import AnalysisCache
+from lockstep.alerts.analysis_folder import AnalysisCache
 from lockstep.alerts.attribution import Cause, Kind, attribute
 from lockstep.alerts.change_facts import Step
 from lockstep.alerts.commit_ranges import Ranges

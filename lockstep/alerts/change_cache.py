@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.alerts.analysis_cache import write_whole
+from lockstep.alerts.analysis_folder import write_whole
 from lockstep.alerts.change_facts import Facts, Move, SeriesName, Step
 from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.reported_points import SeriesReports

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from lockstep.alerts.analysis_cache import AnalysisCache, key_of
-from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.alerts.analysis_folder import AnalysisCache, key_of
 from lockstep.alerts.analysis_runner import AnalysisRunner
+from lockstep.alerts.findings_files import MachineFindings
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_thresholds

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
-from lockstep.alerts.lifecycle import OPEN, State
+from lockstep.alerts.alert_row import Tracked, tracked
 from lockstep.alerts.model import Alert
 from lockstep.alerts.schema import ALERT
-from lockstep.alerts.stored_alert import Tracked, tracked
+from lockstep.alerts.states_and_actions import OPEN, State
 
 #: "urgent": open alerts first, slowdowns before others, then the newest. "newest": by date of the last possible
 #: culprit.

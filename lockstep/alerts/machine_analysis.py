@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from lockstep.alerts.analysis_cache import AnalysisCache
+from lockstep.alerts.analysis_folder import AnalysisCache
 from lockstep.alerts.change_cache import CachedAnalysis, SeriesSteps, place_of, read_analysis, write_analysis
 from lockstep.alerts.change_facts import Step
 from lockstep.alerts.commit_ranges import Ranges

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lockstep.alerts.analysis import AnalysisResult, FoundChange, analyse_results
-from lockstep.alerts.analysis_cache import AnalysisCache, key_of, write_whole
-from lockstep.alerts.analysis_files import Finding, write_changes
+from lockstep.alerts.analysis_folder import AnalysisCache, key_of, write_whole
 from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.findings_files import Finding, write_changes
 from lockstep.alerts.model import Alert
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -42,7 +42,7 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
         result: the analysis of all machines, made with the same ``cache``.
         results: the results that were analysed.
         cache: the cache to write to.
-        key: see ``lockstep.alerts.analysis_cache.key_of``.
+        key: see ``lockstep.alerts.analysis_folder.key_of``.
     """
     found: dict[str, list[Finding]] = defaultdict(list)
     for one in result.found:

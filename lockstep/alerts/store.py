@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select, update
 
+from lockstep.alerts.alert_row import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
+from lockstep.alerts.automatic_transitions import DATA
 from lockstep.alerts.database import Database
-from lockstep.alerts.lifecycle import Act, LifecycleError, State
 from lockstep.alerts.listing import (
     Choice,
     Names,
@@ -23,9 +24,8 @@ from lockstep.alerts.listing import (
     read_page,
 )
 from lockstep.alerts.schema import ALERT, CLOCK, EVENT
-from lockstep.alerts.stored_alert import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
+from lockstep.alerts.states_and_actions import Act, LifecycleError, State
 from lockstep.alerts.sync import CurrentAlerts, Sync, Synced
-from lockstep.alerts.transitions import DATA
 
 
 class AlertStore:

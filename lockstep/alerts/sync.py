@@ -15,15 +15,23 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
+from lockstep.alerts.alert_row import log_line, now_ms, perform, tracked, write_log
 from lockstep.alerts.as_json import from_json, to_json
-from lockstep.alerts.lifecycle import OPEN, Act, Ending
+from lockstep.alerts.automatic_transitions import (
+    DATA,
+    FILE,
+    FINAL_ENDINGS,
+    LATER_COMMITS,
+    first_state,
+    merged,
+    needs_no_action,
+)
 from lockstep.alerts.listing import columns_of
 from lockstep.alerts.matching import owners
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.new_alerts import NewAlerts
 from lockstep.alerts.schema import ALERT, MEMBER
-from lockstep.alerts.stored_alert import log_line, now_ms, perform, tracked, write_log
-from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
+from lockstep.alerts.states_and_actions import OPEN, Act, Ending
 from lockstep.record.quantity import APART
 
 #: Note in the log of an alert that is archived because its machine is silent.

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from lockstep.alerts.alert_row import Tracked
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.model import Alert, Topic
-from lockstep.alerts.stored_alert import Tracked
 
 
 class Sized(Protocol):

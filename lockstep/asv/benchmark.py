@@ -22,7 +22,7 @@ from asv_runner.benchmarks.mark import SkipNotImplemented
 from lockstep.asv.result_values import NotAvailable, answer
 from lockstep.record.model import Record
 from lockstep.record.quantity import COST_QUANTITIES, QUANTITIES, type_of
-from lockstep.suite.model import CACHE_STATES, Suite
+from lockstep.suite.definition import CACHE_STATES, Suite
 
 
 class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types

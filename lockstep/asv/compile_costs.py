@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from lockstep.asv.client import WorkerSpec
 from lockstep.machine_code.compile_time import CompileClock
-from lockstep.machine_code.session import TracingFailed, Tree
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.worker_session import TracingFailed, Tree
 from lockstep.record.model import Record
 from lockstep.timing.intervals import estimated
 

@@ -25,11 +25,11 @@ from asv import util
 from asv.environment import Environment
 from asv.machine import Machine
 
-from lockstep.asv.benchmarks_table import cost_entries
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
+from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.processes.children import tied
 from lockstep.processes.watched import HOME
 from lockstep.record.file import SUFFIX

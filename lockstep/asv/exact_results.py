@@ -19,7 +19,7 @@ from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 from asv.util import write_json
 
-from lockstep.asv.benchmarks_table import add_entries
+from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.machine_code import CaseCode, CaseKey, Target
 from lockstep.machine_code.compiler_facts import CompilerFacts
 from lockstep.machine_code.exact import exact_quantities
@@ -27,8 +27,8 @@ from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.record.file import SUFFIX, write_records
 from lockstep.record.model import Provenance
 from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
+from lockstep.suite.definition import PROTOCOL_VERSION, Suite
 from lockstep.suite.evaluate import in_history
-from lockstep.suite.model import PROTOCOL_VERSION, Suite
 
 #: asv's name of the environment, the same as for ``lockstep run``.
 ENVIRONMENT = "lockstep"

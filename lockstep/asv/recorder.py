@@ -19,7 +19,7 @@ from lockstep.processes.watched import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.quantity import COSTS
-from lockstep.suite.model import PROTOCOL_VERSION
+from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.timing.reference_clocks import NAME, ReferenceClocks
 
 Key = tuple[str, str, str, str]

@@ -19,7 +19,7 @@ from pathlib import Path
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 
 
 def main() -> int:
@@ -104,8 +104,8 @@ def _known_code(
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.machine_code.compiled_tree import kept_codes
-    from lockstep.machine_code.session import Tree
     from lockstep.machine_code.targets import Target
+    from lockstep.machine_code.worker_session import Tree
 
     tree = Tree("this commit", checkout.resolve(), tuple(packages))
     return kept_codes(tree, suites.values(), Target.of_host(host))

@@ -139,9 +139,9 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Run a verb and return its exit status. Print an error that the user can correct in one line, no traceback."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.alerts.alert_row import NoSuchAlert
     from lockstep.alerts.database import StateError
-    from lockstep.alerts.lifecycle import LifecycleError
-    from lockstep.alerts.stored_alert import NoSuchAlert
+    from lockstep.alerts.states_and_actions import LifecycleError
     from lockstep.history.store import StoreError
     from lockstep.notify.receivers import ReceiverError
 

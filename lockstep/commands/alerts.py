@@ -33,9 +33,9 @@ from lockstep.record.terminal import plain_table, wide_console
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lockstep.alerts.lifecycle import Ending
+    from lockstep.alerts.alert_row import Tracked
+    from lockstep.alerts.states_and_actions import Ending
     from lockstep.alerts.store import AlertStore
-    from lockstep.alerts.stored_alert import Tracked
 
 
 #: Maximum number of archived alerts that ``show`` lists.
@@ -102,7 +102,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.lifecycle import OPEN
+    from lockstep.alerts.states_and_actions import OPEN
 
     results = None
     if not args.no_analysis:
@@ -188,7 +188,7 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _act(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.lifecycle import Act
+    from lockstep.alerts.states_and_actions import Act
     from lockstep.alerts.text import status
 
     ending: Ending | None = None

@@ -21,11 +21,11 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lockstep.alerts.alert_row import Tracked
     from lockstep.alerts.bisection import Bisection, Measurement
     from lockstep.alerts.model import Member
     from lockstep.alerts.search_range import UnknownRange
     from lockstep.alerts.store import AlertStore
-    from lockstep.alerts.stored_alert import Tracked
     from lockstep.record.model import Record
 
 

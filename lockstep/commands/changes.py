@@ -99,7 +99,7 @@ def _since(text: str | None, results: Results) -> int:
         LifecycleError: the text is neither a day nor the beginning of one commit's hash.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.lifecycle import LifecycleError
+    from lockstep.alerts.states_and_actions import LifecycleError
 
     if text is None:
         return 0
@@ -119,7 +119,7 @@ def _since(text: str | None, results: Results) -> int:
 def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
     """Return the noise of each change's series, by ``row`` of the change; series analysed again since are left out."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis_cache import AnalysisCache
+    from lockstep.alerts.analysis_folder import AnalysisCache
     from lockstep.alerts.detector_state import analyses
 
     cache = AnalysisCache(open_store(args).cache)
@@ -137,7 +137,7 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
 def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
     """Return the noisy series among the requested series, by machine. Machines without noisy series are left out."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis_cache import AnalysisCache
+    from lockstep.alerts.analysis_folder import AnalysisCache
     from lockstep.alerts.detector_state import noise_scales
     from lockstep.alerts.followed_series import name_in
     from lockstep.alerts.noisy_series import scatter_of

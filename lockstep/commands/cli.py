@@ -28,7 +28,7 @@ from lockstep.commands.config import ConfigError, check_config
 from lockstep.processes import extras
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
 from lockstep.record.file import RecordError
-from lockstep.suite.model import SuiteError
+from lockstep.suite.definition import SuiteError
 from lockstep.suite.thresholds import ThresholdsError
 
 

@@ -23,7 +23,7 @@ from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain,
 from lockstep.processes.exit_status import BROKEN, OK, USAGE
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
 from lockstep.record.terminal import wide_console
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.definition import Suite, SuiteError
 
 if TYPE_CHECKING:
     from lockstep.machine_code import CaseCode, CaseKey, Target

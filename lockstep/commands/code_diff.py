@@ -17,7 +17,7 @@ from lockstep.commands.code_history import Packages
 from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.terminal import wide_console
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
     from lockstep.machine_code import Comparison, Target, Tree

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK
 from lockstep.processes.git import Git, GitError
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
     from lockstep.machine_code import Target

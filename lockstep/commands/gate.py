@@ -30,8 +30,8 @@ from lockstep.gate.verdict import CHECKS, COSTS
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
+from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
-from lockstep.suite.model import CACHE_STATES, Suite
 from lockstep.suite.thresholds import FILE, read_thresholds
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.

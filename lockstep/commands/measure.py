@@ -28,6 +28,7 @@ from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.record.terminal import wide_console
 from lockstep.suite.case import Case
+from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
 from lockstep.suite.discovery import (
     load_suites,
     match_cases,
@@ -36,7 +37,6 @@ from lockstep.suite.discovery import (
     packages_under_test,
     pick_suites,
 )
-from lockstep.suite.model import CACHE_STATES, Suite, SuiteError
 from lockstep.timing.contestant import template_for
 
 #: Exit status if a series failed.

@@ -24,9 +24,9 @@ from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import reasons
 from lockstep.record.terminal import plain_table, wide_console
 from lockstep.suite.case import Case
+from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.evaluate import in_history
-from lockstep.suite.model import CACHE_STATES, Suite
 from lockstep.timing.reference_clocks import ReferenceClocks
 
 

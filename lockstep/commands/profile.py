@@ -16,8 +16,8 @@ from rich.console import Console
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
+from lockstep.suite.definition import CACHE_STATES, SuiteError
 from lockstep.suite.discovery import load_suites, nearest
-from lockstep.suite.model import CACHE_STATES, SuiteError
 
 
 class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types

@@ -24,8 +24,8 @@ from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import NoVerdict, Referee
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import CORRECT, Outcome, Verdict
+from lockstep.suite.definition import CACHE_STATES, SuiteError
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
-from lockstep.suite.model import CACHE_STATES, SuiteError
 
 #: Exit status if candidates are correct but none is faster, and exit status if none is correct.
 NOT_FASTER, NOT_CORRECT = 1, 2

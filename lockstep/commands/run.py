@@ -17,9 +17,9 @@ from asv.repo import get_repo
 from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
 
-from lockstep.asv.benchmarks_table import keep, undiscovered
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
+from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN

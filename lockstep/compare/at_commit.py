@@ -8,10 +8,10 @@ from typing import overload
 
 import numpy as np
 
-from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.alerts.findings_files import MachineFindings
 from lockstep.compare.difference import Difference, Differences, Scope, compare_rows, loudest_first
 from lockstep.compare.join_points import rows_at
-from lockstep.compare.missing_series import not_new
+from lockstep.compare.missing_points import not_new
 from lockstep.compare.row_table import Indices, RowTable, concatenated, no_rows
 from lockstep.compare.rows import Row
 from lockstep.compare.status import noise_by_key

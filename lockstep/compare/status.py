@@ -11,13 +11,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis_files import Finding, MachineFindings
 from lockstep.alerts.change_facts import SeriesName
+from lockstep.alerts.findings_files import Finding, MachineFindings
 from lockstep.alerts.followed_series import name_of
 from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
 from lockstep.compare.join_points import newest_rows, rows_at
-from lockstep.compare.missing_series import not_measured, not_new
+from lockstep.compare.missing_points import not_measured, not_new
 from lockstep.compare.row_table import RowTable, no_rows
 from lockstep.compare.rows import Row
 from lockstep.compare.verdict import LOUDEST, Verdict

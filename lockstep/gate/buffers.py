@@ -15,7 +15,7 @@ import torch
 
 from lockstep.gate.namespaces import Sides
 from lockstep.suite.evaluate import bind
-from lockstep.suite.family import Family, takes_out
+from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.argument_sets import ArgumentSet, place, restorer
 from lockstep.timing.bound_arms import Arm, BoundCall, move
 

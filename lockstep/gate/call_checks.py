@@ -13,8 +13,8 @@ from lockstep.gate.determinism import compare_bits
 from lockstep.gate.error import compare_errors
 from lockstep.gate.verdict import DETERMINISTIC, SeriesKey, Verdict
 from lockstep.suite.case import Case
-from lockstep.suite.family import Family
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
+from lockstep.suite.variants import Family
 from lockstep.timing.check import Checker, brief
 from lockstep.timing.device import DeviceLost
 

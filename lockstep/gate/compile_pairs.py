@@ -22,8 +22,8 @@ from lockstep.gate.pair_trial import PairTrial
 from lockstep.gate.sequential import Test
 from lockstep.gate.verdict import GroupRequest, SeriesKey, Verdict
 from lockstep.machine_code.compile_time import CompileClock, Kernels
-from lockstep.machine_code.session import TracingFailed, Tree
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.worker_session import TracingFailed, Tree
 
 #: Number of compilations of a kernel on each side of a pair; the fastest counts.
 REPEATS = 2

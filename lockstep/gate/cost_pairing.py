@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.pairing import Epoch, Pace, Verify, capture_sides, of_fastest, of_pairs, require_right, run_epoch
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 from lockstep.timing.behind import fixed_kernels
 from lockstep.timing.bound_arms import BoundCall
 from lockstep.timing.check import brief

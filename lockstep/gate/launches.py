@@ -14,8 +14,8 @@ from typing import Any
 
 from lockstep.machine_code import CaseCode
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
-from lockstep.suite.model import Suite
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
         calls: whether to record torch's operators as well.
     """
     # Imported here: torch is slow to import.
-    from lockstep.suite.family import takes_out
     from lockstep.suite.inputs import Draw
+    from lockstep.suite.variants import takes_out
 
     call = family.variants[variant]
     new = Draw(device, seed)

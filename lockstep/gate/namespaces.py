@@ -22,8 +22,8 @@ from pathlib import Path
 from types import ModuleType
 
 from lockstep.suite.checkout import find_below
-from lockstep.suite.family import Family, load_family
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
+from lockstep.suite.variants import Family, load_family
 
 
 class Conflict(ImportError):
@@ -78,7 +78,7 @@ class Sides:
                 self._switch(before)
 
     def load_family(self, suite: Suite, side: str) -> Family:
-        """Return a side's variants of a suite. Raise the errors of ``lockstep.suite.family.load_family`` and the
+        """Return a side's variants of a suite. Raise the errors of ``lockstep.suite.variants.load_family`` and the
         following.
 
         Raises:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lockstep.gate.verdict import Group, SeriesKey, SideFacts
 from lockstep.record.file import SUFFIX, RecordError, read_records
+from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.evaluate import skip_reason
-from lockstep.suite.model import CACHE_STATES, Suite
 
 #: Maximum time for a case as a multiple of an equal share of the remaining budget, and the seconds that every case gets
 #: at least. Most cases are decided in less time.

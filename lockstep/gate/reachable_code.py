@@ -88,7 +88,7 @@ class Sources:
                 is_table = path in (f"{family}.py", f"{family}/__init__.py") and binds(node) & {"VARIANTS", "PREPARE"}
                 (self._tables if is_table else self._statements).append(statement)
         if not any("VARIANTS" in one.binds for one in self._tables):
-            raise Unreadable  # its variants are the functions that the current VARIANTS lists (lockstep.suite.family)
+            raise Unreadable  # its variants are the functions that the current VARIANTS lists (lockstep.suite.variants)
         #: Names that a function may write to, with the statements that contain such functions.
         self._writers: dict[str, list[_Statement]] = {}
         for one in self._statements:
@@ -106,7 +106,7 @@ class Sources:
             The texts; ``None`` if the tables are not plain literals.
         """
         reached: dict[str, dict[int, str]] = {path: {} for path in self._paths}
-        names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.suite.family reads them from the module
+        names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.suite.variants reads them from the module
         for table in self._tables:
             entries = _entries(table.node, variant)
             if entries is None:

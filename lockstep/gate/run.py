@@ -24,8 +24,8 @@ from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.machine_code import Target, TracingFailed, codes_of, compare
 from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.processes.watched import WorkerDied
+from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import nearest
-from lockstep.suite.model import Suite, SuiteError
 from lockstep.suite.thresholds import Thresholds
 
 #: Minimum seconds that a check may take if one process has one toolchain: the check compiles kernels that were not

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lockstep.machine_code.session import Tree
+from lockstep.machine_code.worker_session import Tree
 from lockstep.processes.git import Git, GitError
 from lockstep.suite.missing_files import TREE_PREFIX
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lockstep.machine_code.session import Session, Tree
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.worker_session import Session, Tree
 
 #: Number of times that each kernel is compiled.
 REPEATS = 3

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 
 from lockstep.machine_code.compare import Comparison
-from lockstep.machine_code.differences import CodeChange
+from lockstep.machine_code.difference_sentences import CodeChange
 from lockstep.machine_code.exact import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.machine_code.quantity_changes import QuantityChange

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lockstep.machine_code.sources import closure, module_of
 from lockstep.machine_code.syntax import facts, parsed
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 
 #: Lockstep may lie beside an adopter's suites; it is not part of their definitions.
 HARNESS = "lockstep"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lockstep.machine_code.differences import matched
+from lockstep.machine_code.difference_sentences import matched
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
 
 #: Figures of a kernel that should be small, in the order of their importance.

@@ -31,11 +31,11 @@ from lockstep.machine_code.torch_purity import operators
 from lockstep.machine_code.trace_listener import capturing, heard_by
 from lockstep.machine_code.watch import Watch
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
-from lockstep.suite.family import Family, NotInCommit, takes_out
 from lockstep.suite.inputs import Draw
 from lockstep.suite.missing_files import without_tree
-from lockstep.suite.model import Suite
+from lockstep.suite.variants import Family, NotInCommit, takes_out
 
 ALLOCATIONS = frozenset(
     {

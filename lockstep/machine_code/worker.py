@@ -1,4 +1,4 @@
-"""Trace and compile one tree, as a process that ``lockstep.machine_code.session`` controls.
+"""Trace and compile one tree, as a process that ``lockstep.machine_code.worker_session`` controls.
 
 ``lockstep.processes.worker`` describes the protocol. Requests: ``{"trace": {"suites", "target", "skip", "cases"}}``,
 ``{"build": {"target", "identities"}}``, ``{"clock": {"target", "identities", "repeats"}}`` and ``{"describe":
@@ -23,9 +23,9 @@ from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.missing_files import without_tree
-from lockstep.suite.model import Suite
 
 #: Suite, variant and case; then the steps of the host side, the requests to compile, the reason for distrust, whether
 #: the tree lacks a name that the variant imports, and the device memory of the call.
@@ -165,7 +165,7 @@ class Tracer:
     ) -> Iterator[Row]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.machine_code.trace import Importing, is_setting, trace_case
-        from lockstep.suite.family import NotInCommit, load_family
+        from lockstep.suite.variants import NotInCommit, load_family
 
         try:
             with self._watch.loads(), Importing():  # type: ignore[no-untyped-call]

@@ -20,7 +20,7 @@ from asv.publishing import OutputPublisher
 from asv.util import UserError
 
 if TYPE_CHECKING:
-    from lockstep.alerts.stored_alert import Tracked
+    from lockstep.alerts.alert_row import Tracked
 
 #: Texts in the index.html of asv 0.6.6 before which the links to the page and to the feed are inserted.
 _BEFORE_TITLE = '<li id="nav-li-graphdisplay">'

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from lockstep.alerts.alert_row import Tracked
 from lockstep.alerts.reproduce import reproduce
-from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
 
 Severity = Literal["warning", "info"]

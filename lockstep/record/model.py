@@ -195,7 +195,7 @@ class Provenance:
         host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's math
             flags.
         controls: {"seconds", "spread", "rate", "unit"} of each control ("copy", "matmul", "empty").
-        protocol: lockstep.suite.model.PROTOCOL_VERSION at the time of the measurement.
+        protocol: lockstep.suite.definition.PROTOCOL_VERSION at the time of the measurement.
         schema: version of the file's layout, see ``SCHEMA_VERSION``.
         spent_s: seconds that the last run which wrote the file spent in each stage ("time", "capture", …, see
             ``lockstep.timing.stage_times``).

@@ -13,7 +13,7 @@ from lockstep.referee.kernelbench import kernelbench_problem
 from lockstep.referee.problem import Candidate, Problem
 from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.referee.suites import suite_problem
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 from lockstep.timing.check import brief
 from lockstep.timing.device import Device
 from lockstep.timing.epochs import Listener

@@ -10,7 +10,7 @@ from lockstep.record.file import record_from
 from lockstep.record.model import Record
 from lockstep.referee.error_rate import Stage
 from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
-from lockstep.suite.model import SuiteError
+from lockstep.suite.definition import SuiteError
 
 
 class RefereeWorker(Watched):

@@ -27,8 +27,8 @@ import torch
 from lockstep.referee.problem import REFERENCE, Candidate, Problem, cache_state, chosen, import_file, member
 from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Cost, Suite, SuiteError
 from lockstep.suite.inputs import Draw
-from lockstep.suite.model import Cost, Suite, SuiteError
 from lockstep.timing.device import Device
 
 #: Range of random integers by dtype, from ``_rand_tensor``.

@@ -15,7 +15,7 @@ from lockstep.timing import isolated
 from lockstep.timing.confirm import confirm
 from lockstep.timing.contestant import template_for
 from lockstep.timing.device import open_device
-from lockstep.timing.whole_runs import Isolated
+from lockstep.timing.isolated_time import Isolated
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Entrant:
     source: ProblemDefinition
     submission: Submission | None
     silence_s: float
-    module: str = "lockstep.referee.contestant"
+    module: str = "lockstep.referee.candidate_process"
 
     def arguments(self, suite: str, variant: str) -> list[str]:
-        """Return the command line arguments of ``lockstep.referee.contestant``."""
+        """Return the command line arguments of ``lockstep.referee.candidate_process``."""
         candidate = self.submission and asdict(self.submission)
         return ["--problem", json.dumps(asdict(self.source)), "--candidate", json.dumps(candidate)]
 

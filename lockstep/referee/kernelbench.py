@@ -27,8 +27,8 @@ import torch
 from lockstep.referee.problem import Candidate, Problem, cache_state, import_file, member
 from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Cost, Suite, SuiteError
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.model import Cost, Suite, SuiteError
 from lockstep.timing.device import Device
 
 #: Tolerance by dtype: ``get_tolerance_for_precision`` of ``eval.py``, which names torchbench as its source.

@@ -15,7 +15,7 @@ from lockstep.referee.client import RefereeWorker
 from lockstep.referee.error_rate import STAGES, Search, Stage, pooled
 from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.referee.verdict import Outcome, Verdict, case_rows, evidence, fault
-from lockstep.suite.model import SuiteError
+from lockstep.suite.definition import SuiteError
 from lockstep.timing.intervals import exponential
 
 

@@ -16,9 +16,9 @@ import torch
 
 from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import match_cases, nearest
-from lockstep.suite.family import Family, Variant
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.variants import Family, Variant
 from lockstep.timing.device import Device
 
 #: Name of a problem's own incumbent if it has no other name.

@@ -9,9 +9,9 @@ from pathlib import Path
 from lockstep.referee.problem import Candidate, Problem, cache_state, chosen, function_in, import_file, member
 from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.suite.checkout import import_from
+from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import is_suite, load_suites, nearest, pick_suites
-from lockstep.suite.family import Family, load_family
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.variants import Family, load_family
 from lockstep.timing.device import Device
 
 

@@ -26,7 +26,7 @@ def main() -> int:
     from lockstep.record.provenance import host_facts
     from lockstep.referee.bench import Bench, open_problem
     from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
-    from lockstep.suite.model import SuiteError
+    from lockstep.suite.definition import SuiteError
     from lockstep.timing.device import DeviceLost, open_device
 
     device = open_device()

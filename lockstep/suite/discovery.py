@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from lockstep.suite.case import Case
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.definition import Suite, SuiteError
 
 #: Packages under test if asv.conf.json does not name them.
 PACKAGES = ("kernels",)

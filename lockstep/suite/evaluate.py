@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Cost, Suite, SuiteError
 from lockstep.suite.missing_files import first_line
-from lockstep.suite.model import Cost, Suite, SuiteError
 
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw

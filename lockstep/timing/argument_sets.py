@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors
-from lockstep.suite.model import Suite
 from lockstep.timing.device import Device
 from lockstep.timing.in_place import write
 from lockstep.timing.outputs import span

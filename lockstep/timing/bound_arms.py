@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from lockstep.suite.evaluate import bind
-from lockstep.suite.family import Family, takes_out
+from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.argument_sets import ArgumentSet, place
 from lockstep.timing.device import Call, Device, Replay
 from lockstep.timing.outputs import Located, outputs_of

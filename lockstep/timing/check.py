@@ -11,11 +11,11 @@ import torch
 
 from lockstep.record.model import Accuracy
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import bind, blamed, buffers_of, inputs_of, reference_of, summands_of
-from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import first_line
-from lockstep.suite.model import Suite
+from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.accuracy import accuracy_of, worst
 from lockstep.timing.in_place import checksums, write
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps

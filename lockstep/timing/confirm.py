@@ -11,9 +11,9 @@ from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import TWIN, Estimate, Record
 from lockstep.record.quantity import PAIRED
 from lockstep.timing.check import brief
+from lockstep.timing.isolated_time import Isolated, speedup
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.trial import Refused
-from lockstep.timing.whole_runs import Isolated, speedup
 
 #: Accepted ratio of a speedup measured in one process to the largest speedup that the judge's runs allow. The judge's
 #: sets are always cold and its runs short, so a warm series differs. On a CPU, other work also disturbs the runs.

@@ -21,7 +21,7 @@ from lockstep.processes.worker import WorkerProcess
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from lockstep.suite.family import Family
+    from lockstep.suite.variants import Family
     from lockstep.timing.device import Device, Replay
 
 #: Modules that every contestant imports before the code under test. The last two belong to an extra.
@@ -29,7 +29,7 @@ _PRELOADED = (
     "torch",
     "lockstep.suite.checkout",
     "lockstep.suite.discovery",
-    "lockstep.suite.family",
+    "lockstep.suite.variants",
     "lockstep.timing.arena",
     "lockstep.timing.check",
     "lockstep.timing.device",
@@ -65,7 +65,7 @@ def main() -> int:
     # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
-    from lockstep.suite.family import load_family
+    from lockstep.suite.variants import load_family
 
     suites = load_suites(options.benchmarks)
 
@@ -180,8 +180,8 @@ class _Contestant:
         """Compile, and capture for each length a replay with one call on each of the first ``length`` sets."""
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.evaluate import bind
-        from lockstep.suite.family import takes_out
         from lockstep.suite.inputs import tensors_of
+        from lockstep.suite.variants import takes_out
 
         self.prepare(len(self.sets))
         function = self.family.variants[self.variant]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lockstep.suite.case import Case
-from lockstep.suite.family import Family
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
+from lockstep.suite.variants import Family
 from lockstep.timing.argument_sets import draw_sets, restorer
 from lockstep.timing.bound_arms import Arm, ArmReplay, make_arms
 from lockstep.timing.device import Device
 from lockstep.timing.stage_times import Stages
-from lockstep.timing.verify import Timed, Verified, Verifier
+from lockstep.timing.verify_replays import Timed, Verified, Verifier
 
 #: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
 #: and the variant ("" for a step that concerns all variants).

@@ -27,7 +27,7 @@ from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
 from lockstep.timing.replays import settle, time_undisturbed
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
-from lockstep.timing.verify import Verified
+from lockstep.timing.verify_replays import Verified
 
 #: Epochs between two timings of the controls. The controls take 7 ms on an H200, an arm's epoch 33 ms. None of the
 #: 4,100 epochs of the H200's last two histories was void. If a control moves, all epochs between its two timings are

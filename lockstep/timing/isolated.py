@@ -1,7 +1,7 @@
 """Judge a variant from another process: the code under test can reach neither the clock nor the verdict.
 
 The judge holds seeds, reference, clock and verdict, and never imports the code under test. It runs each variant in a
-contestant process of its own (``lockstep.timing.trial``). ``lockstep.timing.whole_runs`` computes the time of a call
+contestant process of its own (``lockstep.timing.trial``). ``lockstep.timing.isolated_time`` computes the time of a call
 from the times of the runs.
 """
 
@@ -20,12 +20,12 @@ from time import perf_counter
 from lockstep.processes.template import Template
 from lockstep.processes.watched import WorkerDied
 from lockstep.suite.case import Case
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.definition import Suite, SuiteError
 from lockstep.timing.arena import SharedBuffer
 from lockstep.timing.device import Device
+from lockstep.timing.isolated_time import SLACK_S, Isolated, require_growth, time_of_call, waiting
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trial import Refused, Trial, Under, room_of
-from lockstep.timing.whole_runs import SLACK_S, Isolated, require_growth, time_of_call, waiting
 
 #: Runs of a contestant that do not resolve the time of a call are repeated: at most this many rounds in all, and none
 #: that begins after this many seconds.

@@ -16,10 +16,10 @@ from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
 from lockstep.record.model import TWIN, Record
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Cost, Suite
 from lockstep.suite.evaluate import cost_of, in_history, skip_reason
-from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Cost, Suite
+from lockstep.suite.variants import Family, NotInCommit, load_family
 from lockstep.timing.argument_sets import set_count, size_of
 from lockstep.timing.behind import Behind
 from lockstep.timing.check import Checked, Checker, brief, without_frames

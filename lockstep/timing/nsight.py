@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import torch
 
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import nearest
-from lockstep.suite.family import load_family
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.variants import load_family
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
 from lockstep.timing.bound_arms import make_arms
 from lockstep.timing.device import Device

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lockstep.record.model import Estimate
-from lockstep.suite.model import Cost
+from lockstep.suite.definition import Cost
 from lockstep.timing.device import Device
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.rules import Disqualified, Rule

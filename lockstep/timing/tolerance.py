@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 from lockstep.record.model import Accuracy
-from lockstep.suite.model import MANY_SUMMANDS
+from lockstep.suite.definition import MANY_SUMMANDS
 from lockstep.timing.accuracy import TILE
 
 #: Least number of summands, because fast-math functions have an error of some u as well. CUDA's ``__expf(x)`` is

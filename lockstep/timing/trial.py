@@ -21,9 +21,9 @@ import torch
 from lockstep.processes.template import Template
 from lockstep.processes.watched import Watched
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import inputs_of
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.model import Suite
 from lockstep.timing.arena import Arena, Layout, SharedBuffer, decode, encode
 from lockstep.timing.argument_sets import size_of
 from lockstep.timing.check import Checker, WrongResult

@@ -21,11 +21,11 @@ from lockstep.machine_code.precompile import compiler_processes
 from lockstep.machine_code.targets import Target
 from lockstep.processes.children import end_with_parent, reap, start
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import load_suites, nearest
 from lockstep.suite.evaluate import bind, buffers_of, inputs_of
-from lockstep.suite.family import Family, import_module, load_family, takes_out
 from lockstep.suite.inputs import Draw
-from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.variants import Family, import_module, load_family, takes_out
 
 #: Name of the variant with its current configuration, which a candidate must beat.
 INCUMBENT = "now"

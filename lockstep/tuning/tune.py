@@ -13,7 +13,7 @@ from typing import Any
 
 from lockstep.record.model import Estimate, Record
 from lockstep.suite.case import Case
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 from lockstep.timing.device import Device
 from lockstep.timing.epochs import Listener
 from lockstep.timing.interleave import Plan

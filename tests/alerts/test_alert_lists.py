@@ -18,9 +18,9 @@ from trees import open_store
 
 from dashboard.server.app import create_app
 from lockstep.alerts.database import MIGRATIONS, Database
-from lockstep.alerts.lifecycle import OPEN, Act
 from lockstep.alerts.listing import Choice, columns_of
 from lockstep.alerts.service import AlertService
+from lockstep.alerts.states_and_actions import OPEN, Act
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.notify.feed import MOST_ENTRIES

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_cache import AnalysisCache
+from lockstep.alerts.analysis_folder import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
-from lockstep.alerts.lifecycle import Act
+from lockstep.alerts.states_and_actions import Act
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts, Synced
 from lockstep.history.store import Store

@@ -19,14 +19,14 @@ from alerting import COMMITS, alerts, postgres, python, series, step
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from lockstep.alerts.alert_row import NoSuchAlert
 from lockstep.alerts.attribution import Cause
 from lockstep.alerts.database import HEAD, Database, StateError
-from lockstep.alerts.lifecycle import Act, LifecycleError
 from lockstep.alerts.model import Alert, Waiver
 from lockstep.alerts.schema import METADATA
 from lockstep.alerts.state_location import default_state
+from lockstep.alerts.states_and_actions import Act, LifecycleError
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.stored_alert import NoSuchAlert
 from lockstep.alerts.sync import CurrentAlerts, Synced
 
 TODAY = datetime.date(2026, 11, 21)

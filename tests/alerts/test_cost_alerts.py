@@ -6,7 +6,7 @@ import pytest
 from history import CASES, DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
 
 from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_cache import AnalysisCache
+from lockstep.alerts.analysis_folder import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.store import AlertStore

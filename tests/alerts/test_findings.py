@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from lockstep.alerts import analysis_files
+from lockstep.alerts import findings_files
 from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_cache import AnalysisCache, write_whole
-from lockstep.alerts.analysis_files import Finding
+from lockstep.alerts.analysis_folder import AnalysisCache, write_whole
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.findings import Findings
+from lockstep.alerts.findings_files import Finding
 from lockstep.alerts.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.publish import analyse_store
 from lockstep.compare.status import statuses
@@ -164,8 +164,8 @@ def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
     analyse_store(growing.store, Thresholds(), growing.repo)
     results = growing.store.current()
     made = []
-    monkeypatch.setattr(analysis_files, "Finding", lambda *values: made.append(values) or Finding(*values))
-    monkeypatch.setattr(analysis_files, "from_json", lambda _: pytest.fail("alerts are read that no page shows"))
+    monkeypatch.setattr(findings_files, "Finding", lambda *values: made.append(values) or Finding(*values))
+    monkeypatch.setattr(findings_files, "from_json", lambda _: pytest.fail("alerts are read that no page shows"))
     findings = Findings(growing.store.cache, growing.repo).of_machine(results, "slowdown")
     newest = results.commits("slowdown")[-1]
     assert not statuses(results, "slowdown", newest, findings, Thresholds()).found
@@ -254,7 +254,7 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20])
     analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21])
-    monkeypatch.setattr("lockstep.alerts.analysis_cache._KEEP_S", -1.0)
+    monkeypatch.setattr("lockstep.alerts.analysis_folder._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
     machines = len(growing.store.current().machines)

@@ -27,7 +27,7 @@ from statistics import median
 from typing import TypeVar
 
 from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_cache import AnalysisCache, key_of
+from lockstep.alerts.analysis_folder import AnalysisCache, key_of
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.publish import publish

@@ -12,7 +12,7 @@ from lockstep.gate.report.model import Report, headline
 from lockstep.gate.report.rows import rows
 from lockstep.gate.verdict import COMPILE, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.machine_code.compile_time import CompileClock
-from lockstep.machine_code.session import TracingFailed, Tree
+from lockstep.machine_code.worker_session import TracingFailed, Tree
 from lockstep.record.model import Estimate
 
 CASE = "M=2,K=1024,N=512"

@@ -14,7 +14,7 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.gate.aa_control import AAControl
-from lockstep.gate.compare import Comparer
+from lockstep.gate.check_and_time import Comparer
 from lockstep.gate.cost_pairing import CostPairs
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Pace

@@ -14,7 +14,7 @@ from made_suites import make_suite
 from project import KERNELS, make_project
 
 from lockstep import Cost, grid
-from lockstep.gate.compare import Comparer
+from lockstep.gate.check_and_time import Comparer
 from lockstep.gate.determinism import CALLS, MORE, compare_bits
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Pace

@@ -15,7 +15,7 @@ from lockstep.gate.plan import sample
 from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, KernelCode, MachineCode
-from lockstep.suite.family import Family
+from lockstep.suite.variants import Family
 
 #: Recorded of RMSNorm's backward in Liger-Kernel on an H200: the grid is the number of multiprocessors.
 FORWARD, BACKWARD = Launched("_forward", (2048,), "6b1d"), Launched("_backward", (132,), "90aa")

@@ -13,10 +13,10 @@ from types import ModuleType
 import pytest
 from made_suites import make_suite
 
-from lockstep.gate.compare import Comparer
+from lockstep.gate.check_and_time import Comparer
 from lockstep.gate.namespaces import Conflict, Sides
-from lockstep.suite.family import NotInCommit
-from lockstep.suite.model import SuiteError
+from lockstep.suite.definition import SuiteError
+from lockstep.suite.variants import NotInCommit
 
 #: The repository and its tests.
 PYTHONPATH = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"

@@ -224,7 +224,7 @@ def test_an_import_from_the_future_counts():
 
 
 def test_without_variants_nothing_is_proved():
-    # Its functions are those that today's VARIANTS names (lockstep.suite.family), and no file here says which.
+    # Its functions are those that today's VARIANTS names (lockstep.suite.variants), and no file here says which.
     assert reached("fast", work=("VARIANTS = ", "OTHERS = ")) is None
 
 

@@ -15,7 +15,7 @@ from lockstep.gate.verdict import Group, GroupRequest
 from lockstep.machine_code import Tree
 from lockstep.machine_code.suite_sources import definition_packages
 from lockstep.suite.discovery import load_suites
-from lockstep.suite.family import NotInCommit, load_family
+from lockstep.suite.variants import NotInCommit, load_family
 
 SUITE = """
     import functools

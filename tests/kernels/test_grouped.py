@@ -23,8 +23,8 @@ from kernels.grouped.packed import mlp_train_warp_specialized
 from kernels.grouped.products import TMA, TRITON
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
-from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite.variants import Family, load_family
 from lockstep.timing.check import Checker, WrongResult
 
 SUITES = {suite.op: suite for suite in (suites.Linear(), suites.LinearTrain(), suites.Mlp(), suites.MlpTrain())}
@@ -303,7 +303,7 @@ def test_no_rows_at_all_are_no_work(op, monkeypatch):
 def test_triton_kernels_fit_a_hopper_gpu():
     kernels = compile_in_subprocess(
         "from benchmarks.grouped import Mlp, MlpTrain\n"
-        "from lockstep.suite.family import load_family\n"
+        "from lockstep.suite.variants import load_family\n"
         "from lockstep.suite.inputs import Draw\n"
         "for suite in (MlpTrain(), Mlp()):\n"
         "    for case in suite.cases[2:4] + suite.cases[-1:]:\n"
@@ -322,7 +322,7 @@ def test_warp_specialized_kernels_fit_a_hopper_gpu():
     kernels = compile_in_subprocess(
         "from benchmarks.grouped import LinearTrain, Mlp, MlpTrain\n"
         "from kernels.grouped import CANDIDATES\n"
-        "from lockstep.suite.family import load_family\n"
+        "from lockstep.suite.variants import load_family\n"
         "from lockstep.suite.inputs import Draw\n"
         "for suite in (LinearTrain(), Mlp(), MlpTrain()):\n"
         "    for case in suite.cases:\n"

@@ -14,8 +14,8 @@ from benchmarks.hgemm import Hgemm
 from kernels.hgemm import CANDIDATES, VARIANTS, hgemm
 from kernels.hgemm.tiles import TILES, TRIED
 from lockstep.suite.case import Case
-from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import map_tensors
+from lockstep.suite.variants import Family, load_family
 from lockstep.timing.check import Checker, WrongResult
 
 SUITE = Hgemm()

@@ -17,8 +17,8 @@ from kernels.kda import ready_flags as kda_flags
 from kernels.kda import rows_kernel as kda_rows
 from kernels.kda import tiles_kernel as kda_tiles
 from lockstep.suite.case import Case
-from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors
+from lockstep.suite.variants import Family, load_family
 from lockstep.timing.check import Checker, WrongResult
 
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"

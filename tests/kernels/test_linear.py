@@ -14,8 +14,8 @@ from benchmarks.linear import Linear
 from kernels.linear import CANDIDATES, VARIANTS, linear, share
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
-from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors
+from lockstep.suite.variants import Family, load_family
 from lockstep.timing.check import Checker, WrongResult
 
 SUITE = Linear()

@@ -10,8 +10,8 @@ from benchmarks.norm_linear import NormLinear
 from kernels.norm_linear import VARIANTS
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
-from lockstep.suite.family import load_family
 from lockstep.suite.inputs import Draw, map_tensors
+from lockstep.suite.variants import load_family
 from lockstep.timing.check import Checker
 
 SUITE = NormLinear()

@@ -18,7 +18,7 @@ from kernels.kda import stream_kernel as kda_stream
 from kernels.w4a16.planes_kernel import Tile as Planes
 from kernels.w4a16.ring_warp_specialized_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
-from lockstep.suite.family import load_family
+from lockstep.suite.variants import load_family
 
 META = torch.device("meta")
 

@@ -13,8 +13,8 @@ from kernels.w4a16.planes_kernel import Tile, multiply_planes
 from kernels.w4a16.ring_warp_specialized_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
 from lockstep.suite.case import Case
-from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw
+from lockstep.suite.variants import Family, load_family
 from lockstep.timing.check import Checker, WrongResult
 
 SUITE = W4A16()
@@ -50,7 +50,7 @@ def compiled(*calls, before="", after=""):
     return compile_in_subprocess(
         f"{before}\n"
         "from benchmarks.w4a16 import W4A16\n"
-        "from lockstep.suite.family import load_family\n"
+        "from lockstep.suite.variants import load_family\n"
         "from lockstep.suite.inputs import Draw\n"
         "family = load_family(W4A16())\n"
         f"for variant, *axes in {calls}:\n"

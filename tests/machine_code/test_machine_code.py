@@ -515,12 +515,12 @@ def test_what_cannot_be_trusted_says_why(codes, variant):
 
 
 def test_the_cache_knows_it_all_without_a_process(base, suite, codes, monkeypatch):
-    monkeypatch.setattr("lockstep.machine_code.session.Session._start", None)
+    monkeypatch.setattr("lockstep.machine_code.worker_session.Session._start", None)
     assert kept_codes(base, [suite], SM90) == codes_of(base, [suite], SM90) == codes
 
 
 def test_the_same_sources_are_the_same_without_a_process(base, suite, room, monkeypatch):
-    monkeypatch.setattr("lockstep.machine_code.session.Session._start", None)
+    monkeypatch.setattr("lockstep.machine_code.worker_session.Session._start", None)
     comparison = compare(base, lay_out(room / "copy", deadly=""), [suite], SM90, cache=Cache(room / "none.sqlite"))
     assert comparison.changes == ()
     assert comparison.status(CaseKey("kinds", "tiled", "M=256")) == "same"

@@ -11,7 +11,7 @@ import pytest
 from alerting import COMMITS, Service, alerts, python, series, step
 
 from lockstep.alerts.database import Database
-from lockstep.alerts.lifecycle import Act
+from lockstep.alerts.states_and_actions import Act
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.notify.deliver import deliver

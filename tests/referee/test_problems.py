@@ -9,8 +9,8 @@ from lockstep.referee.bench import PLANS, Bench, open_problem
 from lockstep.referee.problem import Weights
 from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.referee.verdict import Outcome, Verdict, fault
+from lockstep.suite.definition import SuiteError
 from lockstep.suite.inputs import Draw
-from lockstep.suite.model import SuiteError
 from lockstep.timing.device import CpuDevice
 from lockstep.timing.interleave import QUICK
 

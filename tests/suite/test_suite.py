@@ -16,6 +16,7 @@ from made_suites import changed_suite, make_suite
 
 from lockstep import Case, grid, variant
 from lockstep.asv.benchmark import LockstepBenchmark, series_of
+from lockstep.suite.definition import PROTOCOL_VERSION, SuiteError
 from lockstep.suite.discovery import (
     load_suites,
     match_cases,
@@ -26,8 +27,7 @@ from lockstep.suite.discovery import (
     pick_suites,
 )
 from lockstep.suite.evaluate import bind, in_history
-from lockstep.suite.family import load_family
-from lockstep.suite.model import PROTOCOL_VERSION, SuiteError
+from lockstep.suite.variants import load_family
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -332,7 +332,7 @@ def test_another_protocol_starts_a_new_series(load, monkeypatch):
     suite = load()
     before = suite.digest()
     assert re.fullmatch("[0-9a-f]{16}", before)
-    monkeypatch.setattr("lockstep.suite.model.PROTOCOL_VERSION", 1_000_000)
+    monkeypatch.setattr("lockstep.suite.definition.PROTOCOL_VERSION", 1_000_000)
     assert load().digest() != before
 
 
@@ -622,7 +622,7 @@ def test_this_repositorys_suites_are_discovered_without_torch():
         modules = {path.stem for path in Path("benchmarks").glob("*.py")} - {"__init__"}
         assert modules == {suite.family for suite in suites.values()}, modules
 
-        from lockstep.suite.family import load_family
+        from lockstep.suite.variants import load_family
 
         for name, suite in suites.items():
             assert read[name] == tuple(load_family(suite).variants), name

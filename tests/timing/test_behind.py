@@ -7,7 +7,7 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.record.model import TWIN
-from lockstep.suite.family import Family
+from lockstep.suite.variants import Family
 from lockstep.timing import behind
 from lockstep.timing.bound_arms import Arm, BoundCall
 from lockstep.timing.device import CpuDevice, DeviceLost

@@ -10,8 +10,8 @@ from made_suites import changed_suite, make_suite
 
 from lockstep import Cost, grid
 from lockstep.record.model import TWIN
-from lockstep.suite.family import Family
 from lockstep.suite.inputs import tensors_of
+from lockstep.suite.variants import Family
 from lockstep.timing import bound_arms
 from lockstep.timing.argument_sets import (
     CACHE_FACTOR,

@@ -7,9 +7,9 @@ import torch
 from made_suites import make_suite as suite_of
 
 from lockstep import Case, Cost, grid
-from lockstep.suite.family import Family
+from lockstep.suite.definition import SuiteError
 from lockstep.suite.missing_files import TREE_PREFIX
-from lockstep.suite.model import SuiteError
+from lockstep.suite.variants import Family
 from lockstep.timing.check import Checker, WrongResult, brief
 from lockstep.timing.rules import Disqualified, Rule
 

@@ -4,7 +4,7 @@ import pytest
 from made_suites import make_suite
 
 from lockstep import Cost, grid
-from lockstep.suite.family import Family
+from lockstep.suite.variants import Family
 from lockstep.timing.bound_arms import Arm
 from lockstep.timing.cost_meters import EPOCHS, is_measured
 from lockstep.timing.device import CpuDevice, DeviceLost

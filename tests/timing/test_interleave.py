@@ -17,7 +17,7 @@ from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import EPOCHS_A_CONTROL, LEAD_ROUNDS, Plan, compare
 from lockstep.timing.rules import Disqualified, Rule
-from lockstep.timing.verify import Verified
+from lockstep.timing.verify_replays import Verified
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from lockstep.timing.confirm import confirm
 from lockstep.timing.contestant import template_for
 from lockstep.timing.device import CpuDevice
 from lockstep.timing.isolated import Checkout, Judge
+from lockstep.timing.isolated_time import SLACK_S, WAITED_S, Isolated, time_of_call, waiting
 from lockstep.timing.outputs import span
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.trial import Refused
-from lockstep.timing.whole_runs import SLACK_S, WAITED_S, Isolated, time_of_call, waiting
 
 SUITE = """
     from lockstep import Cost, Suite, grid

@@ -8,8 +8,8 @@ from fakes import FakeDevice
 from made_suites import make_suite
 
 from lockstep import Cost, grid
-from lockstep.suite.family import Family
-from lockstep.suite.model import SuiteError
+from lockstep.suite.definition import SuiteError
+from lockstep.suite.variants import Family
 from lockstep.timing import nsight
 from lockstep.timing.nsight import commands, run_marked
 from tests.project import make_project

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from made_suites import changed_suite
-from test_verify import SUITE, Ticking, measure, own
+from test_verify_replays import SUITE, Ticking, measure, own
 
 from lockstep import Cost
 from lockstep.record.model import Estimate

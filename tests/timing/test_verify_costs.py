@@ -5,7 +5,7 @@ from fakes import FakeDevice, steady_controls
 from made_suites import make_suite
 
 from lockstep import Cost, grid
-from lockstep.suite.family import Family
+from lockstep.suite.variants import Family
 from lockstep.timing import behind, energy
 from lockstep.timing.behind import Behind
 from lockstep.timing.energy import Energy

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lockstep.suite.model import PROTOCOL_VERSION
+from lockstep.suite.definition import PROTOCOL_VERSION
 from tests.project import make_project
 
 KERNELS = """

@@ -14,8 +14,8 @@ from typing import Any
 from asv.commands import Command
 from rich.console import Console
 
+from lockstep.suite.definition import CACHE_STATES, SuiteError
 from lockstep.suite.discovery import load_suites, nearest
-from lockstep.suite.model import CACHE_STATES, SuiteError
 from tools.scoreboard.page import TargetError, machines_of, page, read_newest, read_targets
 
 #: Path of the page, relative to the folder of asv.conf.json.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.model import Estimate, Provenance, Record
-from lockstep.suite.model import Suite
+from lockstep.suite.definition import Suite
 from tools.scoreboard.costs import costs_table
 
 

@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 from lockstep.suite.discovery import load_suites  # noqa: E402
 from lockstep.suite.evaluate import buffers_of, inputs_of, skip_reason  # noqa: E402
-from lockstep.suite.family import load_family, takes_out  # noqa: E402
 from lockstep.suite.inputs import Draw  # noqa: E402
+from lockstep.suite.variants import load_family, takes_out  # noqa: E402
 
 #: Labels of the cases to compare, by suite; a suite that is not listed has its ``quick`` ones.
 CASES = {

@@ -11,7 +11,7 @@ from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 
 if TYPE_CHECKING:
-    from lockstep.suite.family import Family
+    from lockstep.suite.variants import Family
 
 
 def main() -> int:

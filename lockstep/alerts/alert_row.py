@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from lockstep.alerts.as_json import from_json
-from lockstep.alerts.lifecycle import OPEN, Act, State, step_to
 from lockstep.alerts.model import Alert
 from lockstep.alerts.schema import ALERT, EVENT
+from lockstep.alerts.states_and_actions import OPEN, Act, State, step_to
 
 
 class NoSuchAlert(ValueError):
@@ -46,8 +46,8 @@ class Tracked:
         id: the alert's number.
         fingerprint: see ``Alert.fingerprint``.
         alert: the alert as the newest analysis reports it.
-        state: see ``lockstep.alerts.lifecycle``.
-        ending: see ``lockstep.alerts.lifecycle``; "" unless the alert is resolved.
+        state: see ``lockstep.alerts.states_and_actions``.
+        ending: see ``lockstep.alerts.states_and_actions``; "" unless the alert is resolved.
         muted_until: the last day of the alert's mute.
         opened_at, changed_at: ms since 1970.
     """

@@ -8,13 +8,13 @@ from fakes import FakeDevice, steady_controls
 from made_suites import changed_suite, make_suite
 
 from lockstep import Cost, grid
-from lockstep.suite.family import Family
+from lockstep.suite.variants import Family
 from lockstep.timing.argument_sets import draw_sets
 from lockstep.timing.bound_arms import make_arms
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.timing.repeats import SPARED
-from lockstep.timing.verify import Timed, Verifier
+from lockstep.timing.verify_replays import Timed, Verifier
 
 [CASE] = grid(M=6)
 SUITE = make_suite(

@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from lockstep.alerts.analysis_files import Finding, MachineFindings, write_changes
 from lockstep.alerts.change_facts import SeriesName
+from lockstep.alerts.findings_files import Finding, MachineFindings, write_changes
 
 SERIES, CHANGES = 400, 20
 

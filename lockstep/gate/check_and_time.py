@@ -23,10 +23,10 @@ from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
 from lockstep.gate.verdict import CHECKS, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
-from lockstep.suite.family import Family, NotInCommit
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Suite
+from lockstep.suite.variants import Family, NotInCommit
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
 from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, brief, without_frames
@@ -34,7 +34,7 @@ from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.trusted import Trusted
-from lockstep.timing.verify import Timed, Verifier
+from lockstep.timing.verify_replays import Timed, Verifier
 
 _T = TypeVar("_T")
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.alerts import detector_state
-from lockstep.alerts.analysis_cache import write_whole
+from lockstep.alerts.analysis_folder import write_whole
 from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.attribution import Kind
 from lockstep.alerts.change_facts import SeriesName
@@ -84,7 +84,7 @@ class MachineFindings:
     """The findings of one machine. Each change, and the behaviour of each series, is read from files on first use.
 
     Args:
-        changes, detector: the files, see ``lockstep.alerts.analysis_cache.AnalysisCache``.
+        changes, detector: the files, see ``lockstep.alerts.analysis_folder.AnalysisCache``.
         state: the state of the machine's results, see ``Results.state``.
 
     Attributes:

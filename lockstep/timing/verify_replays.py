@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import bind, inputs_of
-from lockstep.suite.family import Family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.model import Suite
+from lockstep.suite.variants import Family
 from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, WrongResult, named_tensors, without_frames
 from lockstep.timing.device import Device

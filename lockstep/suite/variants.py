@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from lockstep.suite.checkout import forget_failed_import, frames_under_test, under_test
+from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.evaluate import bind
-from lockstep.suite.model import Suite, SuiteError
 
 if TYPE_CHECKING:
     import torch

@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lockstep.alerts.lifecycle import State
 from lockstep.alerts.model import Alert
+from lockstep.alerts.states_and_actions import State
 
 #: Actors in the log: the data, and the thresholds file.
 DATA = "lockstep"
