@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import torch
 
-from kernels.common.triton_launcher import OTHER, UNPLANNED, undisturbed
+from kernels.common.triton_launcher import OTHER, TENSORS, UNPLANNED, undisturbed
 
 if TYPE_CHECKING:
     from kernels.common.call_recorder import Recorder
@@ -57,8 +57,6 @@ MOST_ALIKE = 32
 #: Type of the devices whose calls are planned.
 GPU = "cuda"
 
-#: Types of the tensors that plans know.
-TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _PLAIN = TENSORS | {bool, int, float, str, torch.dtype}
 _PLANS: list[Plans] = []
 #: Number of times that the plans were forgotten. A call that was recorded meanwhile may have used the old tables.

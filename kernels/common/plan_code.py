@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kernels.common import workspace
-from kernels.common.call_plan import TENSORS
-from kernels.common.triton_launcher import OTHER, UNPLANNED, Start, current_device, current_stream
+from kernels.common.triton_launcher import OTHER, TENSORS, UNPLANNED, Start, current_device, current_stream
 
 #: The function of a plan takes the values of a call's arguments, and returns what the call returns. It launches nothing
 #: and returns ``OTHER`` for a call with other facts, and ``UNPLANNED`` for a call that must run as it is written.

@@ -30,6 +30,9 @@ MOST_ENCODED = 128
 #: The result of a plan's function for a call with other facts, and for a call that must run as it is written.
 OTHER, UNPLANNED = object(), object()
 
+#: Types of the tensors that plans know.
+TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+
 #: Triton's own launch function. A tool that observes or traces launches replaces it.
 _RUN = JITFunction.run
 _OWN = _RUN.__module__ == JITFunction.__module__ and triton.__version__ in KNOWN

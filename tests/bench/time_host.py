@@ -25,10 +25,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from lockstep.suite.case import Case  # noqa: E402
+from lockstep.suite.definition import Suite  # noqa: E402
 from lockstep.suite.discovery import load_suites  # noqa: E402
 from lockstep.suite.evaluate import in_history, skip_reason  # noqa: E402
-from lockstep.suite.family import load_family  # noqa: E402
-from lockstep.suite.model import Suite  # noqa: E402
+from lockstep.suite.variants import load_family  # noqa: E402
 from lockstep.timing.argument_sets import draw_sets  # noqa: E402
 from lockstep.timing.bound_arms import Arm, BoundCall, make_arms  # noqa: E402
 from lockstep.timing.device import Device, open_device  # noqa: E402
