@@ -12,6 +12,7 @@ import contextlib
 import functools
 import os
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -45,6 +46,7 @@ HARMLESS_EVENTS = frozenset(
 EVALUATING = frozenset({"compile", "exec"})
 GENERATORS = frozenset({"ast", "collections", "dataclasses", "enum", "inspect", "typing"})
 _EXECUTE = SourceFileLoader.exec_module  # Python's own method, whatever replaced it before
+_LOADS = tomllib.loads
 #: Parts of the standard library that look up what is installed.
 INSTALLED = ("importlib._bootstrap", "importlib.metadata", "importlib.util")
 _LOOKING_UP = (globals, locals, vars)
@@ -74,6 +76,7 @@ class Watch:
         self._doubt: Callable[[str], None] | None = None
         self._codes: dict[int, tuple[CodeType, _Known]] = {}
         self._importing: list[FrameType] = []
+        self._plain: FrameType | None = None
         self._caches: list[Any] = []
         self._state = ModuleState(self.packages)
         self._hear()
@@ -81,6 +84,7 @@ class Watch:
         judge.watch_imports(self._is_own)
         self._builtins = judge.builtins()
         self._leave_imports_out()
+        self._leave_toml_out()
 
     def _hear(self) -> None:
         """Add the audit hook. It is a plain function, because Python takes three times as long to call a method.
@@ -118,7 +122,7 @@ class Watch:
             doubt(reason)
 
         self._doubt = noted
-        with _profiled(self._event):
+        with self._profiled(self._event):
             try:
                 yield
             finally:
@@ -131,7 +135,7 @@ class Watch:
         """Watch imports of modules under test within the block; reasons to distrust a module go into ``loading``."""
         self._forget()
         before, self._doubt = self._doubt, self._doubt_loading
-        with doubted_by(self._doubt_loading), _profiled(self._event):
+        with doubted_by(self._doubt_loading), self._profiled(self._event):
             try:
                 yield
             finally:
@@ -149,7 +153,7 @@ class Watch:
             watched = self._doubt is not None and top(module.__name__) in self.packages
             if top(module.__name__) in self.packages:
                 vars(module)["__builtins__"] = self._builtins
-            with _profiled(self._event if watched else None):
+            with self._profiled(self._event if watched else None):
                 _EXECUTE(loader, module)
             if is_foreign(top(module.__name__)) and top(module.__name__) not in self._own:
                 mine = [one for one in vars(module).values() if isinstance(one, functools._lru_cache_wrapper)]
@@ -158,6 +162,32 @@ class Watch:
                     cached.cache_clear()
 
         SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
+
+    def _leave_toml_out(self) -> None:
+        """Do not watch how TOML is read from a text: the result depends on the text alone, and it is slow to watch.
+
+        Code under test reads its tables again for each case, because the watch empties its caches.
+        """
+
+        def loads(text: str, /, *, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
+            if type(text) is not str or parse_float is not float:
+                return _LOADS(text, parse_float=parse_float)
+            with self._profiled(None):
+                return _LOADS(text)
+
+        tomllib.loads = loads
+
+    @contextlib.contextmanager
+    def _profiled(self, function: Any) -> Iterator[None]:
+        """Make ``function`` the profiling function of the thread within the block, or none."""
+        before = sys.getprofile()
+        self._plain = None
+        sys.setprofile(function)
+        try:
+            yield
+        finally:
+            self._plain = None
+            sys.setprofile(before)
 
     def _doubt_loading(self, reason: str) -> None:
         frame: FrameType | None = sys._getframe(1)
@@ -168,11 +198,23 @@ class Watch:
             frame = frame.f_back
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:
+        if self._plain is not None:
+            # Only plain functions run until this one returns or calls another function: their events mean nothing.
+            # Passed over early, because there are millions.
+            if event != "call":
+                if frame is self._plain and event == "return":
+                    self._plain = None
+                return
+            if self._known(frame).plain:
+                return
+            self._plain = None
         if self._doubt is None:
             return
         if event == "call":
             known = self._known(frame)
-            if known.own:
+            if known.plain:
+                self._plain = frame
+            elif known.own:
                 if known.module in self._state.spoilt:
                     self._doubt(self._state.spoilt[known.module])
                 for reason in known.reasons:
@@ -307,7 +349,8 @@ class Watch:
         loading = module.startswith("importlib._bootstrap")
         harmless = own or loading or top(module) in self._own or allowed(module, code.co_qualname)
         is_module = code.co_name == "<module>"
-        return _Known(module, f"{module}.{code.co_qualname}", is_module, own, foreign, harmless, reasons)
+        plain = harmless and not own and not foreign
+        return _Known(module, f"{module}.{code.co_qualname}", is_module, own, foreign, harmless, plain, reasons)
 
 
 def _failed(function: Any) -> str:
@@ -321,7 +364,10 @@ def _failed(function: Any) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """Facts about a function that decide how its calls are checked, found at its first call."""
+    """Facts about a function that decide how its calls are checked, found at its first call.
+
+    What a plain function does need not be checked.
+    """
 
     module: str
     name: str
@@ -329,14 +375,5 @@ class _Known:
     own: bool
     foreign: bool
     harmless: bool
+    plain: bool
     reasons: tuple[str, ...]
-
-
-@contextlib.contextmanager
-def _profiled(function: Any) -> Iterator[None]:
-    before = sys.getprofile()
-    sys.setprofile(function)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
