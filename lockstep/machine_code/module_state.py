@@ -49,8 +49,16 @@ class ModuleState:
                 self.spoilt.setdefault(name, f"{reason}, and {name} may remember the answer")
 
     def _held(self) -> dict[str, Any]:
+        # Most modules hold some of the same objects, such as torch's class of tensors.
+        contents: dict[int, Any] = {}
+
+        def content(number: int, value: Any) -> Any:
+            if number not in contents:
+                contents[number] = _content(value)
+            return contents[number]
+
         return {
-            name: [(key, object_id(value), _content(value)) for key, value in vars(module).items()]
+            name: [(key, number := object_id(value), content(number, value)) for key, value in vars(module).items()]
             for name, module in list(sys.modules.items())
             if top(name) in self._packages and module is not None
         }
