@@ -138,10 +138,11 @@ def compare(
     if not rest:
         return Comparison(target, {}, {}, frozenset(same))
     kept = cache or Cache()
-    each = max(1, processors_here() // 2)
+    # Each side may use all processors, because the cache often has the other side.
+    processes = processors_here()
     with (
-        Reader(base, rest, each, kept, say) as mine,
-        Reader(head, rest, each, kept, say) as its,
+        Reader(base, rest, processes, kept, say) as mine,
+        Reader(head, rest, processes, kept, say) as its,
         ThreadPoolExecutor(2) as both,
     ):
         ended = threading.Event()

@@ -542,6 +542,21 @@ def test_comments_another_folder_and_fresh_caches_change_nothing(suite, codes, r
     assert comparison.status(CaseKey("kinds", "reads", "M=256")) == "unknown"
 
 
+def test_each_side_may_use_all_processors(base, suite, room, monkeypatch):
+    class Started(Exception):
+        """Carries the number of processes that a side may start."""
+
+    def started(tree, suites, processes, *others):
+        raise Started(processes)
+
+    module = sys.modules[compare.__module__]
+    monkeypatch.setattr(module, "Reader", started)
+    monkeypatch.setattr(module, "processors_here", lambda: 8)
+    head = lay_out(room / "any", tiles="TILE = (256, 128, 32, 4)\n")
+    with pytest.raises(Started, match="8"):  # in most comparisons the cache has the other side
+        compare(base, head, [suite], SM90)
+
+
 def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, codes, room, monkeypatch):
     readers = set()
 
