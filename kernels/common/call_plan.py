@@ -32,6 +32,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import torch
+from torch.compiler import is_compiling
 
 from kernels.common.triton_launcher import OTHER, TENSORS, UNPLANNED, undisturbed
 
@@ -91,7 +92,7 @@ def _planned(function: Callable[P, T], summary: Callable[[Any], Any] | None) -> 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         # torch.compile is tested first, because it cannot trace the rest.
-        if torch.compiler.is_compiling() or _recording.recorder is not None or not undisturbed():
+        if is_compiling() or _recording.recorder is not None or not undisturbed():
             return function(*args, **kwargs)
         values: tuple[Any, ...] = (*args, *kwargs.values()) if kwargs else args
         if summary is not None:
@@ -111,14 +112,14 @@ def _planned(function: Callable[P, T], summary: Callable[[Any], Any] | None) -> 
 def launch_kernel(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> None:
     """Launch ``kernel[grid](*arguments, **options)``. A planned function must launch every kernel by this function."""
     compiled = kernel[grid](*arguments, **options)
-    recorder = None if torch.compiler.is_compiling() else _recording.recorder
+    recorder = None if is_compiling() else _recording.recorder
     if recorder is not None:
         recorder.launch(kernel, compiled, grid, arguments, options)
 
 
 def call_library(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return ``function(*args, **kwargs)``, which computes with torch. A plan repeats the call of ``function``."""
-    recorder = None if torch.compiler.is_compiling() else _recording.recorder
+    recorder = None if is_compiling() else _recording.recorder
     if recorder is not None:
         return recorder.library(function, args, kwargs)
     return function(*args, **kwargs)
@@ -142,7 +143,7 @@ def _first_call(
 
     try:
         code = PlanCode(values)
-    except RuntimeError:  # a tensor has no address
+    except (AttributeError, RuntimeError, TypeError):  # a tensor has no address, or this torch compares none
         return function(*args, **kwargs)
     recorder, forgotten = Recorder(code), _forgotten[0]
     _recording.recorder = recorder

@@ -13,7 +13,7 @@ import triton.language as tl
 from stand_in import BF16, DRIVER, Launches, _run, ordinary
 from triton.runtime.jit import JITFunction
 
-from kernels import grouped, kda, linear
+from kernels import grouped, hgemm, kda, linear
 from kernels.common import call_plan, call_recorder, triton_launcher, workspace
 
 
@@ -362,6 +362,22 @@ def check_projections_of_many_tokens_are_planned():
     ordinary(kda.kda, x, w_in, w_fg)
     for one, other in zip(kda.kda(x, w_in, w_fg), ordinary(kda.kda, x, w_in, w_fg), strict=True):
         assert (one.shape, one.stride()) == (other.shape, other.stride())
+
+
+def check_a_library_product_is_one_call_of_torch():
+    a, b, out = (torch.zeros(8, 8, dtype=torch.float16) for _ in range(3))
+    bias, products = torch.zeros(8, dtype=torch.float16), []
+    for call, function in (
+        (lambda: hgemm.hgemm(a, b, out=out, config="torch"), torch.mm),
+        (lambda: hgemm.hgemm(a, b, config="torch"), torch.mm),
+        (lambda: linear.linear(a, b, out=out, config="torch"), torch.mm),
+        (lambda: linear.linear(a, b, bias, config="torch"), torch.addmm),
+    ):
+        call_plan.forget()
+        call()
+        [plan] = planned(hgemm.hgemm) + planned(linear.linear)
+        products += [step.function is function for step in plan.steps]
+    assert products == [True] * 4
 
 
 def check_tensors_of_a_tuple_are_arguments():
