@@ -89,7 +89,7 @@ def _trained(
 
 
 def _shapes(width: str) -> tuple[Case, ...]:
-    """Return the cases of a suite, whose wider dimension is the axis named ``width``."""
+    """Return the cases of one suite; ``width`` names the axis of its wider dimension, N or H."""
     real = (
         grid(B=B, G=G, K=1024, **{width: 3072}, ragged=[False, True]) for B, G in ((2560, 12), (1024, 4), (256, 12))
     )
@@ -97,14 +97,14 @@ def _shapes(width: str) -> tuple[Case, ...]:
 
 
 class _Grouped(Suite):
-    """What the four suites share: the family, its module, and which inputs are activations."""
+    """Base of the four suites of grouped products: family, module, and which inputs are activations."""
 
     family = "grouped"
     module = "kernels.grouped"
     activations = ("x", "grad_out")
 
     def full_history(self, B: int) -> bool:
-        """Select the PR's own batch, even and ragged."""
+        """Measure every variant in a history at B = 2560, the batch of the PR, with even and with ragged groups."""
         return B == 2560
 
 

@@ -45,7 +45,7 @@ class Hgemm(Suite):
         return named | ({"c": new.normal(M, N, dtype="float16")} if beta else {})
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """Return a buffer ``[M, N]``."""
+        """Return a float16 buffer ``[M, N]`` for the result."""
         return new.empty(M, N, dtype="float16")
 
     def reference(self, a: Tensor, b: Tensor, c: Tensor | None = None, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
@@ -58,5 +58,5 @@ class Hgemm(Suite):
         return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K * N + M * N * (2 if beta else 1)))
 
     def full_history(self, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> bool:
-        """Select the plain square products."""
+        """Measure every variant in a history at the square products with alpha 1 and beta 0."""
         return M == N == K and (alpha, beta) == (1, 0)

@@ -42,7 +42,7 @@ class Linear(Suite):
         return tensors
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """Return a buffer ``[M, N]``."""
+        """Return a buffer ``[M, N]`` for the result."""
         return new.empty(M, N)
 
     def reference(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -55,7 +55,7 @@ class Linear(Suite):
         return Cost(2.0 * M * N * K + M * N * bias, ELEMENT_BYTES * (M * K + N * K + M * N + N * bias))
 
     def skips(self, variant: str, M: int, K: int, N: int, bias: bool = False) -> str:
-        """Skip compiled variants at all but two shapes, because compiling takes seconds.
+        """Skip compiled variants at all but two shapes, because compiling takes up to a minute a shape.
 
         One row compiles to a separate kernel, and more rows go to cuBLAS, so two shapes are enough.
         """
@@ -64,7 +64,7 @@ class Linear(Suite):
         return "compiling takes up to a minute a shape"
 
     def full_history(self, M: int, K: int, N: int, bias: bool = False) -> bool:
-        """Select the small batches of the issue's own weight."""
+        """Measure every variant in a history at up to 64 rows and the weight of the vLLM issue."""
         return (K, N) == (4096, 2048) and M <= 64 and not bias
 
     warm_history = full_history

@@ -33,7 +33,7 @@ class NormLinear(Suite):
         }
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """Return a buffer ``[M, N]``."""
+        """Return a buffer ``[M, N]`` for the result."""
         return new.empty(M, N)
 
     def reference(self, x: Tensor, gain: Tensor, weight: Tensor) -> Tensor:
@@ -47,5 +47,5 @@ class NormLinear(Suite):
         return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K + N * K + M * N))
 
     def full_history(self, K: int, N: int) -> bool:
-        """Select the weight of the vLLM issue that ``benchmarks.linear`` cites."""
+        """Measure every variant in a history at the weight of the vLLM issue that ``benchmarks.linear`` cites."""
         return (K, N) == (4096, 2048)

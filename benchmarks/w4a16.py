@@ -51,7 +51,7 @@ class W4A16(Suite):
         }
 
     def buffers(self, new: Draw, M: int, N: int) -> Tensor:
-        """Return a buffer ``[M, N]``."""
+        """Return a float16 buffer ``[M, N]`` for the result."""
         return new.empty(M, N, dtype="float16")
 
     def reference(self, x: Tensor, codes: Tensor, scales: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class W4A16(Suite):
         return Cost(2 * M * K * N, 2 * M * K + K * N / 2 + 2 * group_count(K, group) * N + 2 * M * N)
 
     def skips(self, variant: str, M: int) -> str:
-        """Skip slow variants at sizes where they show nothing new, because they take most of a round's time."""
+        """Skip variants at sizes where they are slow and show nothing new, because they would take most of the time."""
         match variant:
             case "int4pack" if M > 64:
                 return "8 to 28 times slower than fp16 beyond 64 tokens"
@@ -77,5 +77,5 @@ class W4A16(Suite):
         return ""
 
     def full_history(self, K: int, N: int, group: int | str) -> bool:
-        """Select the weight of the thread on Marlin: 8192 × 8192, groups of 128."""
+        """Measure every variant in a history at the weight of the thread on Marlin: 8192 × 8192, groups of 128."""
         return (K, N, group) == (8192, 8192, 128)

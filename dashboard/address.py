@@ -27,7 +27,7 @@ class FamilyAddress:
     zoom: tuple[float, ...] = ()
 
     def link(self) -> str:
-        """Return the address, from the root of the site."""
+        """Return the page's path, which begins with "/", and its query."""
         several = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
         query = [(key, value) for key, values in several for value in values]
         query += [(key, text) for key, text in (("l2", self.l2), ("zoom", zoom_text(self.zoom))) if text]
@@ -54,13 +54,13 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
 
 
 def asked(search: str, *keys: str) -> dict[str, str]:
-    """Return the first value of each key in an address's query; "" for missing keys."""
+    """Return, for each of ``keys``, its first value in an address's query; "" if the query lacks the key."""
     query = _query(search)
     return {key: query.get(key, [""])[0] for key in keys}
 
 
 def link(path: str, **query: str) -> str:
-    """Return ``path`` with a query string of the keys whose value is not empty."""
+    """Return ``path`` with ``query`` as its query string, without the keys whose value is ""."""
     told = {key: value for key, value in query.items() if value}
     return f"{path}?{urlencode(told, quote_via=quote)}" if told else path
 
@@ -83,7 +83,7 @@ class OverviewAddress:
     search: str = ""
 
     def link(self) -> str:
-        """Return the address, from the root of the site."""
+        """Return the page's path, which begins with "/", and its query."""
         return link("/", **_given(self))
 
 
@@ -115,7 +115,7 @@ class SeriesAddress:
     zoom: tuple[float, ...] = ()
 
     def link(self) -> str:
-        """Return the address, from the root of the site."""
+        """Return the page's path, which begins with "/", and its query."""
         return _series_link(self)
 
 
@@ -127,7 +127,7 @@ class CommitAddress:
     machine: str = ""
 
     def link(self) -> str:
-        """Return the address, from the root of the site."""
+        """Return the page's path, which begins with "/", and its query."""
         return link(f"/commit/{quote(self.commit, safe='')}", machine=self.machine)
 
 
@@ -174,7 +174,7 @@ def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
 
 
 def _query(search: str) -> dict[str, list[str]]:
-    """Return keys and values of an address's query; {} for more fields than the dashboard ever writes."""
+    """Return keys and values of an address's query; {} if the query has more fields than the dashboard ever writes."""
     try:
         return parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST)
     except ValueError:

@@ -63,7 +63,7 @@ def commits(results: Results, machine: str) -> Part:
 
 
 def series(results: Results, machine: str) -> Part:
-    """Return the series of a machine: benchmark, unit and parameters."""
+    """Return benchmark, unit and parameters of each series of a machine."""
     _known(results, machine)
     return part_of(results.series(machine=machine), lambda entry: _named(results, entry))
 
@@ -142,7 +142,7 @@ def alerts(service: AlertService | None) -> Part:
 
 
 def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
-    """Return one alert with its log."""
+    """Return one alert, and the log of the events that changed its state."""
     try:
         if service is None or number >= 1 << 31:
             raise NoSuchAlert(f"unknown alert {number}")

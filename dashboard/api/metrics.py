@@ -13,7 +13,7 @@ from lockstep.history.store import Store
 
 
 class Health(Collector):
-    """Collects the gauges at each scrape.
+    """Prometheus gauges of machines, alerts and the analysis, computed anew at each scrape.
 
     Args:
         store: the store of the results.
@@ -29,7 +29,7 @@ class Health(Collector):
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield all gauges."""
+        """Yield every gauge with its present value."""
         results = self._store.current()
         names = {
             "lockstep_machine_last_report_timestamp_seconds": "When a machine last measured, in seconds since 1970",

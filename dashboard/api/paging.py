@@ -33,7 +33,7 @@ class Part:
 
     @property
     def address(self) -> str:
-        """Address of the next page: the current request with the cursor ``next``."""
+        """Address of the list's next page: the current request with the cursor ``next``."""
         others = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
         return f"{request.path}?{urlencode([*others, ('cursor', self.next)])}"
 

@@ -43,7 +43,7 @@ class Access:
 
     @property
     def writable(self) -> bool:
-        """Whether anybody can be identified."""
+        """Whether a proxy or a token can identify a person, who may then change alerts."""
         return bool(self.proxies or self.tokens)
 
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
@@ -130,7 +130,7 @@ def read_tokens(path: Path) -> dict[str, str]:
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which people are identified."""
+    """Add the options that say who may sign in, and for which host names the server answers."""
     parser.add_argument(
         "--proxy",
         action="append",

@@ -88,13 +88,13 @@ class RequestSecurity:
 
     @property
     def who(self) -> str:
-        """Name of the person who sends the request; "" for an unknown person."""
+        """Name of the person who sends the current request; "" if the person is not identified."""
         forwarded = self._access.forwarded(request.remote_addr, request.headers)  # type: ignore[arg-type]
         return forwarded or (str(session.get("who", "")) if self._access.tokens else "")
 
     @property
     def sign_in_hint(self) -> str:
-        """Advice on how an unknown person gets permission to write."""
+        """What a person who is not identified must do to be allowed to write, as part of a sentence."""
         if self._access.tokens:
             return "sign in"
         if self._access.proxies:

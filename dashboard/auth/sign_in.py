@@ -44,12 +44,12 @@ class Sessions(SecureCookieSessionInterface):
         self._access = access
 
     def get_cookie_secure(self, app: Flask) -> bool:
-        """Return whether the cookie of this answer is Secure."""
+        """Return whether the session cookie of the current request's answer is Secure."""
         return over_https(self._access)
 
 
 def over_https(access: Access) -> bool:
-    """Return whether the browser uses https. A forged header harms only its sender."""
+    """Return whether the current request's browser uses https. A forged header harms only its sender."""
     forwarded = request.headers.get("X-Forwarded-Proto", "").lower()
     origin = request.headers.get("Origin", "").lower()
     return bool(access.proxies) or request.is_secure or "https" in forwarded or origin.startswith("https://")

@@ -22,7 +22,7 @@ def suite_styles(results: Results, suite: str) -> dict[str, Style]:
 
 
 def swatch(style: Style) -> Any:
-    """Return a variant's marker in its colour."""
+    """Return a variant's marker in the variant's colour, to stand beside the variant's name."""
     # Swatches are made once for both schemes. The browser selects the colour.
     colour = f"light-dark({style.light}, {style.dark})"
     return html.Span(style.glyph, className="swatch", style={"color": colour})

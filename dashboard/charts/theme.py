@@ -77,11 +77,11 @@ class Style:
     width: float = 1.75
 
     def colour(self, scheme: Scheme) -> str:
-        """Return the line's colour, ``#rrggbb``."""
+        """Return the colour of the variant's line in this scheme, ``#rrggbb``."""
         return self.dark if scheme == "dark" else self.light
 
     def band(self, scheme: Scheme) -> str:
-        """Return the interval's fill: the line's colour, mostly transparent."""
+        """Return the fill of the variant's confidence band: its line's colour, mostly transparent."""
         red, green, blue = (int(self.colour(scheme)[at : at + 2], 16) for at in (1, 3, 5))
         return f"rgba({red},{green},{blue},0.16)"
 

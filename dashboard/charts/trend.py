@@ -107,7 +107,7 @@ class _Thinned:
     width: float
 
     def near(self, x: Ints, run: Places) -> Places:
-        """Return the points in the visible range, and one range's width to either side, where a drag may move it."""
+        """Return the points of ``run`` in the visible range and, for a drag, within its width to either side."""
         near = (x[run] >= 2 * self.first - self.last) & (x[run] <= 2 * self.last - self.first)
         return run[near]
 

@@ -81,7 +81,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Add the callbacks that fill the cards and the table."""
+    """Add the callbacks that fill the commit page's cards and table."""
 
     @app.callback(
         Output("commit-families", "children"),

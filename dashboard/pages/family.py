@@ -56,7 +56,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             html.Li(dcc.Link(machine, href=FamilyAddress(machine, address.suite).link(), className="link mono"))
             for machine in machines
         ]
-        there = [html.P("It was measured on"), html.Ul(elsewhere)] if machines else []
+        there = [html.P("Machines that measured this family:"), html.Ul(elsewhere)] if machines else []
         return notice(f"{address.suite} has no results on {address.machine}", *there, html.P(back_link()))
     cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
     caches = sorted({l2 for *_, l2 in keys})

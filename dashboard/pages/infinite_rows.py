@@ -28,7 +28,7 @@ class Rowed(Protocol):
 
     @property
     def rows(self) -> RowTable:
-        """The row of each series."""
+        """The table row of each series, in the same order as the series."""
 
 
 def key_values() -> dict[str, Callable[[Rowed], Sequence[Any]]]:

@@ -229,7 +229,7 @@ def _drawn(
 
 
 def _most(results: Results) -> int:
-    """Return the number of rows of the machine with the most rows."""
+    """Return the largest number of table rows (variant, case and cache state) that a machine has."""
     return max(len(results.keys(machine).keys) for machine in results.machines)
 
 

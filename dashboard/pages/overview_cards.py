@@ -174,7 +174,7 @@ def _nothing(statuses: Statuses, findings: MachineFindings | None) -> str:
 
 
 def _card(label: str, number: str, note: str, kind: str, sign: str = "") -> Any:
-    """Return a card with a count of series. A click on the card filters the table to these series."""
+    """Return a card with a count of series. A click on the card filters the table to the counted series."""
     filters: Any = {"data-filter": kind, "aria-pressed": "false"}
     return html.Button(_words(label, number, note, kind, sign), className="count-card", type="button", **filters)
 
@@ -203,6 +203,6 @@ def _mean(statuses: Statuses, findings: MachineFindings | None) -> tuple[str, st
 
 
 def _states(states: Mapping[State, int]) -> str:
-    """Return counts by state, such as ``2 new, 1 acknowledged``."""
+    """Return the counts of open alerts by state as text, such as ``2 new, 1 acknowledged``."""
     wanted: tuple[State, ...] = ("new", "reopened", "acknowledged")
     return ", ".join(f"{whole(states[one])} {one}" for one in wanted if states.get(one))

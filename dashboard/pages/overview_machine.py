@@ -77,5 +77,5 @@ def _numbers(results: Results, machine: str) -> int:
 
 
 def _measured_at(results: Results, machine: str) -> int:
-    """Return when the machine last measured, in ms since 1970: the newest commit's date if no run states its time."""
+    """Return when the machine last measured (ms since 1970), or if unknown, the date of its newest commit."""
     return max(run.measured_at for run in results.runs_of(machine)) or results.machines[machine].last_date

@@ -104,7 +104,7 @@ def _series(results: Results, statuses: Sequence[Status]) -> Iterator[Series]:
 
 
 def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the grid's rows as the columns of a file."""
+    """Return the values of each column in ``FILE_COLUMNS``, the columns of the CSV and parquet files."""
     return {name: [row.get(name) for row in rows] for name in FILE_COLUMNS}
 
 

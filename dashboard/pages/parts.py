@@ -48,13 +48,13 @@ def mono(text: str) -> Any:
 
 
 def commit_line(commit: Commit) -> list[Any]:
-    """Return hash, date and subject of a commit."""
+    """Return a commit's hash, date and subject as page elements, for one line."""
     parts = [mono(commit.short), " ", html.Span(day(commit.date), className="dim")]
     return [*parts, " ", html.Span(commit.subject)] if commit.subject else parts
 
 
 def notice(title: str, *children: Any) -> Any:
-    """Return a page that only says what is wrong and what to do."""
+    """Return a page with a title that says what is wrong, and ``children`` that say what to do."""
     return html.Main(html.Section([dmc.Title(title, order=1, size="h3"), *children], className="notice"))
 
 
@@ -72,7 +72,7 @@ def back_link() -> Any:
 
 
 def minus(number: str) -> str:
-    """Return a number's text with a typographic minus, which is as wide as the plus."""
+    """Replace the hyphen in a number's text by a minus sign (−), which is as wide as the plus."""
     return number.replace("-", "−")
 
 

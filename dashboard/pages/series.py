@@ -39,7 +39,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     machines = sorted({machine for machine, *rest in keys if tuple(rest) == key[1:]})
     if key not in keys:
         there = [html.Li(_elsewhere(address, machine)) for machine in machines]
-        elsewhere = [html.P("It was measured on"), html.Ul(there)] if machines else []
+        elsewhere = [html.P("Machines that measured this series:"), html.Ul(there)] if machines else []
         return notice(
             f"{address.machine} has no such series", html.P(mono(_named(address))), *elsewhere, html.P(back_link())
         )

@@ -45,7 +45,7 @@ class SeriesView:
 
 
 def key_at(address: SeriesAddress) -> SeriesKey:
-    """Return the key of the page's series."""
+    """Return the key of the series that a page's address names."""
     return SeriesKey(address.machine, address.suite, address.variant, address.case, address.l2)
 
 
@@ -88,7 +88,7 @@ def _ratio_of(key: SeriesKey) -> SeriesKey | None:
 
 @remembered
 def _measured_at(results: Results, suite: str, key: SeriesKey) -> tuple[dict[str, list[Point]], dict[str, Row]]:
-    """Return the points of a series by quantity, and its rows by commit."""
+    """Return the stored points of a series by quantity, and its rows of numbers by commit."""
     series = series_of(results, suite, key[0]).get(key, [])
     points = results.points(*series)
     by_quantity: dict[str, list[Point]] = {}
@@ -105,12 +105,12 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
 
 
 def _levels(shown: SeriesView) -> Behaviour | None:
-    """Return the analysis if it belongs to the displayed quantity."""
+    """Return the detector's levels if they are levels of the displayed quantity; otherwise ``None``."""
     return shown.analysis if shown.follows == shown.what.name else None
 
 
 def offered(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
-    """Return the quantities that the series has. The quantity that the detector follows comes first."""
+    """Return the quantities of which the series has numbers. The one that the detector follows comes first."""
     _, rows = _measured_at(results, address.suite, key)
     names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
     baseline = any(row.variant == row.baseline for row in rows.values())

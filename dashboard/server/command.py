@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
-    """Serve the results folder."""
+    """``lockstep dashboard``: serves the pages and the API of a results folder."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:

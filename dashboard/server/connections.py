@@ -93,7 +93,7 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
             self.sock.close()
 
     def refuse(self, status: int) -> None:
-        """Close with an answer, if the answer can be sent without waiting."""
+        """Answer with an error status, if the answer can be sent without waiting, and close the connection."""
         head = f"HTTP/1.1 {status} {_SAID[status]}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 10\r\n\r\n"
         with contextlib.suppress(OSError):
             self.sock.send(head.encode())
@@ -125,11 +125,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return "" if any(asking in network for network in self.trusted) else host
 
     def forget(self, connection: _Connection) -> None:
-        """Stop counting a connection that closes."""
+        """Subtract a connection that closes from the count of its host's connections."""
         self._connections -= Counter([connection.host])
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection, and wait in the main loop for its first request."""
+        """Accept a connection, or answer 503 if its host has too many; wait in the main loop for the first request."""
         try:
             client, address = listener.accept()
         except OSError as error:
@@ -212,7 +212,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         connection.refuse(status)
 
     def _take(self, connection: _Connection, data: bytes) -> None:
-        """Add received bytes; hand the request to a thread if it is complete."""
+        """Add received bytes to a connection's request, and hand the request to a thread if it is complete."""
         if not connection.received:
             connection.due = time.monotonic() + HEADERS_S
         received = connection.received

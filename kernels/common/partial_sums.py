@@ -48,7 +48,7 @@ def mailbox(device: torch.device) -> torch.Tensor:
 
 @gluon.jit
 def post_tile(mail, values):
-    """Store float32 ``values`` at the int32 pointers ``mail``."""
+    """Store float32 ``values`` at the int32 pointers ``mail``; a NaN with the bits of EMPTY becomes another NaN."""
     bits = values.to(gl.int32, bitcast=True)
     gl.store(mail, gl.where(bits == EMPTY, NAN, bits))
 

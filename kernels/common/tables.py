@@ -64,7 +64,7 @@ class Row:
 
     @property
     def form(self) -> tuple[tuple[str, str], ...]:
-        """Return the conditions without their bounds. All tuned rows of one choice share this form."""
+        """Size and comparison of each condition, without the bound; equal for all tuned rows of a choice."""
         return tuple((name, compare) for name, compare, _ in self.where)
 
     def fits(self, sizes: Mapping[str, int]) -> bool:
@@ -113,7 +113,7 @@ class Choice(Generic[T]):
 
 
 class Table:
-    """The tables of one family, one a GPU."""
+    """The configurations of one family of kernels: a TOML file for each GPU, with rows for each choice."""
 
     def __init__(self, family: str, families: Path = FAMILIES) -> None:
         self.folder = families / family / "tables"
@@ -202,7 +202,7 @@ def gpu_name(device: torch.device) -> str:
 
 
 def slug(gpu: str) -> str:
-    """Return a GPU's name in the form that file names use."""
+    """Return a GPU's name as the tables' file names have it, such as ``nvidia-h200`` for ``NVIDIA H200``."""
     return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
 
 

@@ -57,7 +57,7 @@ def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
 
 @gluon.jit
 def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.constexpr, PAIR: gl.constexpr):
-    """Store 64 × 256 in four pieces. If ``PAIR``, the last two go to the same position in ``other``."""
+    """Store 64 × 256 in four pieces. If ``PAIR``, the last two go to ``other``, at the columns of the first two."""
     west, east = halves(total)
     first, second = halves(west)
     third, fourth = halves(east)

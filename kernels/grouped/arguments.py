@@ -81,6 +81,6 @@ def buffers(out: tuple[Tensor, ...] | None, x: Tensor, shapes: Sequence[Sequence
 
 
 def five(out: Five | None, x: Tensor, shapes: Sequence[Sequence[int]]) -> Five:
-    """Return buffers for the results of the MLP and its gradients."""
+    """Return buffers for ``mlp_train``: y, and the gradients of x, w_gate, w_up and w_down."""
     y, grad_x, grad_gate, grad_up, grad_down = buffers(out, x, shapes)
     return y, grad_x, grad_gate, grad_up, grad_down

@@ -192,7 +192,7 @@ def pack_gate_up(w_gate: Tensor, w_up: Tensor) -> dict[str, Tensor]:
 
 
 def _packed_groups(x: Tensor, w_gate_up: Tensor, w_down: Tensor, offsets: Tensor | None) -> Groups:
-    """Check the arguments that all variants here share."""
+    """Check x, the offsets and both weights of a gated MLP, and return the groups of x's rows."""
     groups = groups_of(x, w_gate_up, "w_gate_up", offsets, None)
     G, K, H = _weight_shape(w_gate_up)
     expect(w_down, "w_down", shape=(G, H, K), dtype=x.dtype, device=x.device, contiguous=True)
@@ -210,6 +210,6 @@ def _train_arguments(
 
 
 def _weight_shape(w_gate_up: Tensor) -> tuple[int, int, int]:
-    """Return (G, K, H), the shape of each of the two weights."""
+    """Return (G, K, H), the shape that gate and up each have before they are packed into ``w_gate_up``."""
     G, K, width = w_gate_up.shape
     return G, K, width // 2

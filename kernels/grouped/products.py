@@ -74,7 +74,7 @@ class Loop(Products):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """Multiply each group by itself, then put the results together in ``out``."""
+        """Compute one product for each group, then join the results in ``out``."""
         parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
         if groups.offsets is None:
             torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
@@ -130,7 +130,7 @@ class Bmm(Fused):
 
 
 class Triton(Fused):
-    """Triton kernels, for both layouts of rows."""
+    """Triton kernels, for even and for ragged groups."""
 
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True

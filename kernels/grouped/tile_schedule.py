@@ -77,7 +77,7 @@ def schedule_tiles(offsets: Tensor, rows: int, groups: int) -> Tensor:
 
 
 def room_of(scheduled: Tensor | None) -> int:
-    """Return the row of ``scheduled`` that holds the number of tiles."""
+    """Return the index of the row of ``scheduled`` (from ``schedule_tiles``) that holds the number of tiles."""
     return 0 if scheduled is None else len(scheduled) - 1
 
 
@@ -129,7 +129,7 @@ def store_tile(
 
 
 def require(tensor: Tensor, **widths: tuple[int, int]) -> None:
-    """Raise unless TMA can serve 16-bit elements of these widths on this GPU."""
+    """Raise NotImplementedError without 16-bit elements, TMA, or widths in multiples of their blocks."""
     if tensor.element_size() != 2:
         raise NotImplementedError(f"tma needs 16-bit elements, got {tensor.dtype}")
     if tensor.device.type != "cpu" and capability(tensor.device) < (9, 0):

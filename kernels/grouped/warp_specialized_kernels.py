@@ -144,7 +144,7 @@ def gated_grad(
 
 
 def require(tensor: Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
-    """Raise unless the kernels can serve these groups and widths on this GPU."""
+    """Raise NotImplementedError without even groups, 16-bit elements, ``wgmma``, or widths in multiples of blocks."""
     if groups.offsets is not None:
         raise NotImplementedError(
             "warp_specialized needs groups of equal size: its tiles cannot mask rows beyond the end of a group"

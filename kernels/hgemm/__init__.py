@@ -211,7 +211,7 @@ def _cublas(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, o
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:
-    """Check every argument, and return the output to write into."""
+    """Check every argument, and return ``out`` or a new output."""
     expect(a, "a", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(b, "b", shape=(a.shape[1], None), dtype=a.dtype, device=a.device, contiguous=True)
     shape = (a.shape[0], b.shape[1])

@@ -27,7 +27,7 @@ from kernels.hgemm.tiles import Tile
 
 
 def run_gluon(tile: Tile, a: Tensor, b: Tensor, alpha: float, out: Tensor) -> None:
-    """Launch the kernel with at most one program for each multiprocessor. The caller has checked every argument."""
+    """Write ``out = alpha · a @ b`` with at most one program per multiprocessor; arguments have been checked."""
     (M, K), N = a.shape, b.shape[1]
     programs = min(sm_count(a.device), triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n))
     dtype = gl.float16 if a.dtype == torch.float16 else gl.bfloat16

@@ -17,7 +17,7 @@ BAND = 8
 
 
 def run_specialized(config: TileConfig, a: Tensor, b: Tensor, out: Tensor) -> None:
-    """Launch the kernel. The caller has checked every argument.
+    """Write ``out = a @ b`` by the kernel of "warp_specialized". The caller has checked every argument.
 
     Raises:
         NotImplementedError: widths that are not multiples of the tile's.

@@ -89,7 +89,7 @@ def mixed(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -
 
 @planned
 def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute everything in one launch, with dot products instead of tensor cores (``kernels.kda.rows_kernel``).
+    """Compute all eight products in one launch, by dot products without tensor cores (``kernels.kda.rows_kernel``).
 
     Args:
         x: [M, K], contiguous, M ≤ 4.

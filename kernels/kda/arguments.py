@@ -18,7 +18,7 @@ Outputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 class Sizes(NamedTuple):
-    """M tokens, K inputs, D = heads · rank, H heads, R rank."""
+    """Sizes of a layer: M tokens of K features, H heads, R the rank of f_a and g_a, D = H · R."""
 
     M: int
     K: int

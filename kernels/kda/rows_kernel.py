@@ -58,7 +58,7 @@ def _long_rows(
     M: tl.constexpr, K: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
     HEAD: tl.constexpr, TAIL: tl.constexpr, LONG: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Compute f_a and g_a, then q, k, v, then beta, which follows f_a and g_a in the weight."""
+    """Compute ``LONG`` rows of the products of x: the first programs f_a and g_a, the next q, k, v, the last beta."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     LOW: tl.constexpr = 2 * R // LONG
     position = tl.where(pid < LOW, pid + 3 * D // LONG, tl.where(pid * LONG < WIDTH, pid - LOW, pid))
@@ -95,7 +95,7 @@ def _short_rows(
     M: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
     LONG: tl.constexpr, SHORT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Compute f, then g."""
+    """Compute ``SHORT`` rows of f from f_a or, in the second half of the programs, of g from g_a."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     rows = pid * SHORT + tl.arange(0, SHORT)
     half = pid * SHORT // D

@@ -40,7 +40,7 @@ BLOCK_K = 128
 
 
 class Stream(NamedTuple):
-    """Tile config: tokens, stages of both rings, and the number of parts of K."""
+    """Tile config: tokens, stages of the rings of weights and of x, parts of K for f_a and g_a and for the rest."""
 
     m: int
     w_stages: int
@@ -71,7 +71,7 @@ def streams_at(M: int) -> SearchSpace:
 def decode_stream(
     x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor, config: Stream | None = None
 ) -> None:
-    """Compute everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda.rows_kernel.decode_rows``.
+    """Compute all eight products in one launch, for M ≤ 32; arguments as in ``kernels.kda.rows_kernel.decode_rows``.
 
     ``w_in`` and ``w_fg`` are read while preceding kernels still run: a kernel that launches its dependents early must
     not write them. f_a and g_a are not stored. Without a ``config``, the tile config is the table's.
@@ -130,7 +130,7 @@ def _long(
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
     W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Compute one part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
+    """Sum one part of K for one tile: the first programs for f_a and g_a, the next for q, k, v, the last for beta."""
     ROWS: gl.constexpr = w_in.block_type.shape[0]
     BLOCK_K: gl.constexpr = w_in.block_type.shape[1]
     BLOCK_M: gl.constexpr = x.block_type.shape[0]
@@ -175,7 +175,7 @@ def _long(
 def _short(
     pid, w_fg, x, fg, mail, counters, M, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr
 ):  # fmt: skip
-    """Compute a tile of f, then of g."""
+    """Compute a tile of f from f_a or, in the second half of the programs, of g from g_a."""
     ROWS: gl.constexpr = w_fg.block_type.shape[0]
     BLOCK_M: gl.constexpr = x.block_type.shape[0]
     SIZE: gl.constexpr = ROWS * BLOCK_M

@@ -65,7 +65,7 @@ def _long_tile(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     SPLIT_LOW: tl.constexpr, SPLIT_WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Compute one part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
+    """Sum one part of K for one tile: the first programs for f_a and g_a, the next for q, k, v, the last for beta."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     LOW_TILES: tl.constexpr = 2 * R // BLOCK_N
     LOW: tl.constexpr = LOW_TILES * SPLIT_LOW
@@ -116,7 +116,7 @@ def _short_tile(
     pid, w_fg, wide, fg, counters, M,
     D: tl.constexpr, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of f, then of g."""
+    """Compute a tile of f from f_a or, in the second half of the programs, of g from g_a."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     half = pid * SHORT // D
     rows = pid * SHORT + tl.arange(0, SHORT)

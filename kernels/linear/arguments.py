@@ -11,7 +11,7 @@ FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def checked(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
-    """Check every argument, and return the output to write into."""
+    """Check every argument, and return ``out`` or a new output."""
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
     if bias is not None:

@@ -42,7 +42,7 @@ def vectors_at(M: int, K: int, N: int) -> SearchSpace:
 
 
 def run_gemv(tile: Vectors, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, pdl: bool) -> None:
-    """Launch the kernel. The caller has checked every argument."""
+    """Write ``out = x @ weight.T + bias`` without tensor cores. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
     block_k = min(tile.k, triton.next_power_of_2(K))
     launch_kernel(

@@ -56,7 +56,7 @@ def tiles_at(M: int, K: int, N: int) -> SearchSpace:
 def run_product(
     tile: Tile, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, most_parts: int, pdl: bool = False
 ) -> None:
-    """Launch the kernel. K is split so that all programs fit in one wave, one program for each multiprocessor."""
+    """Write ``out = x @ weight.T + bias``; split K so that all programs fit in one wave, one per multiprocessor."""
     (M, K), N = x.shape, weight.shape[0]
     tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
     most_parts = min(most_parts, sm_count(x.device) // (tiles_m * tiles_n))

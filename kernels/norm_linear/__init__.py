@@ -100,7 +100,7 @@ def norm_linear(
 
 
 def _checked(x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
-    """Check the arguments that the linear layer does not check, and return the output to write into."""
+    """Check every argument before the norm is launched, and return ``out`` or a new output."""
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(gain, "gain", shape=(x.shape[1],), dtype=x.dtype, device=x.device, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)

@@ -158,7 +158,7 @@ def plane_shape(K: int, N: int) -> PlaneShape:
 
 
 def pack_pairs(codes: Tensor) -> Tensor:
-    """Pack two consecutive k into a byte, the even one in the high nibble; a row is one output channel.
+    """Pack rows 2·k (high nibble) and 2·k + 1 of the codes into one row of bytes, and transpose the result.
 
     ``torch._convert_weight_to_int4pack`` takes this on CUDA (aten/src/ATen/native/cuda/int4mm.cu).
 

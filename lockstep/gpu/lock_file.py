@@ -25,7 +25,7 @@ class ClocksHeld(RuntimeError):
 
 @dataclass(frozen=True)
 class LockRecord:
-    """The record of one clock lock.
+    """The file that says who locked the clocks of a GPU, to what, and when.
 
     Attributes:
         uuid: NVML's identifier of the GPU.
@@ -95,7 +95,7 @@ class LockRecord:
             whole.unlink()
 
     def keep(self) -> None:
-        """Mark the lock as meant to outlive this process."""
+        """Mark the lock in its file as meant to outlive this process."""
         path = record_path(self.uuid)
         dataclasses.replace(self, kept=True)._write_beside(path).replace(path)
 

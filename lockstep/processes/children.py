@@ -128,7 +128,7 @@ class NotOurs(Child, Protocol):
     """A process that another process started, so that waitid(2) cannot tell whether it ended."""
 
     def ended(self) -> bool:
-        """Return whether the process ended."""
+        """Return whether the process has ended, without waiting for it."""
 
 
 def reap(process: Child, timeout: float | None = None) -> int:
@@ -249,7 +249,7 @@ class _Starter:
         os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
-        """Drop the thread, so that the next call starts a new one."""
+        """Forget the thread, which a fork does not copy, so that the next call starts a new one."""
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._thread: threading.Thread | None = None

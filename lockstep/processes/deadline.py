@@ -28,12 +28,12 @@ class Deadline:
         self._thread.start()
 
     def renew(self, stage: str, variant: str = "") -> None:
-        """Restart the countdown; ``stage`` and ``variant`` appear in the message."""
+        """Restart the countdown; the message at its end names this ``stage`` and ``variant``."""
         self._doing = f"{variant} ({stage})" if variant else stage
         self._renewed.set()
 
     def end(self) -> None:
-        """Stop the countdown."""
+        """Stop the countdown without ending the process."""
         self._over = True
         self._renewed.set()
         self._thread.join()

@@ -21,7 +21,7 @@ class GitError(RuntimeError):
 
 @dataclass(frozen=True)
 class Git:
-    """Git in one folder.
+    """Runs git commands in one folder.
 
     Attributes:
         folder: a folder of the repository.

@@ -230,7 +230,7 @@ def _become(minder: int, request: dict[str, Any], fds: Sequence[int]) -> NoRetur
 
 
 def _take(files: Mapping[int, int]) -> None:
-    """Duplicate each open file to the descriptor that is its key, and close all others.
+    """Give each open descriptor in ``files`` the number that is its key, and close all other descriptors.
 
     Standard error becomes a copy of standard output.
     """

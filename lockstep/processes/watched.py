@@ -91,7 +91,7 @@ class Culprits:
         self._deaths: dict[tuple[str, str], list[WorkerDied]] = {}
 
     def add(self, suite: str, variant: str, died: WorkerDied) -> None:
-        """Count one death of a worker for the variant that caused it."""
+        """Record that this variant of a suite killed or hung a worker once more."""
         self._deaths.setdefault((suite, variant), []).append(died)
 
     def refusal(self, suite: str, variant: str) -> str:

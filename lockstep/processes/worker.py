@@ -37,13 +37,13 @@ class WorkerProcess:
         self.parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
 
     def parse(self) -> argparse.Namespace:
-        """Parse the command line and open the pipe for events."""
+        """Parse the worker's command line, and open the pipe on which it sends events to the parent."""
         options = self.parser.parse_args()
         self._reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
         return options
 
     def emit(self, event: str, **content: Any) -> None:
-        """Send an event to the parent."""
+        """Send an event with these fields to the parent, as one line of JSON."""
         self._reply.write(json.dumps({"event": event, **content}) + "\n")
 
     def stage(self, stage: str, variant: str = "") -> None:
@@ -54,7 +54,7 @@ class WorkerProcess:
         self.emit("stage", stage=stage, variant=variant)
 
     def lost(self, variant: str, reason: str, rule: str = "") -> int:
-        """Tell the parent that a variant broke the CUDA context or a rule, and return the exit status to end with."""
+        """Tell the parent that a variant broke the CUDA context or a rule; return the status to exit with."""
         self.emit("lost", variant=variant, reason=reason, rule=rule)
         return CONTEXT_LOST
 

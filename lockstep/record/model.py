@@ -176,7 +176,7 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The series to which the record belongs, which is unique within a file."""
+        """Suite, variant, case and cache state, which identify the record within its file."""
         return self.suite, self.variant, self.case, self.l2
 
 

@@ -73,12 +73,12 @@ def clocks_of(facts: Mapping[str, str]) -> ClockState:
 
 @dataclass(frozen=True)
 class Host:
-    """The machine on which a run measures.
+    """What records and machine names say about the machine on which a run measures.
 
     Attributes:
         facts: the facts of ``host_facts``.
-        clock_label: the clock state for people.
-        clock_slug: the clock state for machine names.
+        clock_label: the clock state for people, such as ``locked@1500``.
+        clock_slug: the clock state for machine names, such as ``locked-1500``.
     """
 
     facts: dict[str, str]

@@ -92,7 +92,7 @@ SUITE_BENCHMARK = re.compile(
 
 
 def type_of(quantity: str) -> str:
-    """Return asv's type of a quantity's benchmarks."""
+    """Return the ``type`` that asv's benchmarks of a quantity have, which selects the class that measures them."""
     return EXACT_TYPE if QUANTITIES[quantity].exact else COST_TYPE if quantity in COST_QUANTITIES else "lockstep"
 
 

@@ -55,7 +55,7 @@ class Subject:
 
     @property
     def foreign(self) -> bool:
-        """Whether the benchmark belongs to another project."""
+        """Whether the series is of another project's asv benchmark, which has no cache state."""
         return not self.l2 and not self.exact
 
 

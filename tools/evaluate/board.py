@@ -166,7 +166,7 @@ def standard_table(board: Board) -> Table:
 
 
 def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
-    """Return a table with a line for each row and method."""
+    """Return a table of the scores, with a line for each kind of series in ``rows`` and each method."""
     table = _table(title)
     for name in ("series", "method", "precision", "recall", "F1"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")

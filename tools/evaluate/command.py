@@ -20,7 +20,7 @@ RECORDED = Path("results/h200-unlocked")
 
 
 class Evaluate(Command):  # type: ignore[misc]  # asv has no types
-    """Score the detector."""
+    """``evaluate``: scores the change detector and other methods on series with known changes."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -51,12 +51,12 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Run without asv.conf.json."""
+        """Run the command, which needs no asv.conf.json."""
         return cls.run_from_conf_args(None, args)
 
     @classmethod
     def run_from_conf_args(cls, _conf: Any, args: argparse.Namespace) -> int:
-        """Score and print.
+        """Score every method on the generated series and print the tables.
 
         Raises:
             UsageError: a number is too small, or there is no such history.

@@ -64,7 +64,7 @@ class Sample:
 
 
 def label(size: float) -> str:
-    """Return the name of a standard row: "no step", "0.5 %", "3 %"."""
+    """Return the name of the standard series with a step of this relative size: "no step", "0.5 %", "3 %"."""
     return f"{100 * size:g} %" if size else "no step"
 
 

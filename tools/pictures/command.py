@@ -22,7 +22,7 @@ from tools.pictures.photograph import photograph, served
 
 
 class Pictures(Command):  # type: ignore[misc]  # asv has no types
-    """Photograph the pages."""
+    """``pictures``: saves pictures of the dashboard's pages."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ class Pictures(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Serve, photograph and save.
+        """Serve the results, open each page in Chromium, and save a PNG file of it.
 
         Raises:
             UsageError: there is no such results folder.

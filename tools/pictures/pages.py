@@ -24,7 +24,7 @@ class Page:
 
     Attributes:
         name: name of the file, without its suffix.
-        address: address from the root of the site.
+        address: path and query, which follow the site's address.
         drawn: CSS selectors; each must match a visible element before the picture is taken.
     """
 
@@ -34,7 +34,7 @@ class Page:
 
 
 def pages(alert: int) -> tuple[Page, ...]:
-    """Return every page of the dashboard.
+    """Return every page of the dashboard, with an example for each page that shows one series, commit or alert.
 
     Args:
         alert: number of the alert that is shown.

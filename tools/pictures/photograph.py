@@ -25,7 +25,7 @@ PAGE_S, ANALYSIS_S = 30, 300
 
 @contextmanager
 def served(results: Path, scratch: Path) -> Iterator[tuple[str, int]]:
-    """Analyse and serve a results folder.
+    """Analyse a results folder and serve its dashboard during the block.
 
     Args:
         results: the folder.

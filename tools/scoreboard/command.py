@@ -23,7 +23,7 @@ PAGE = Path("docs/kernels/README.md")
 
 
 class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
-    """Make the page of recorded results beside their targets."""
+    """``scoreboard``: makes a page of the recorded results beside their targets."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -47,7 +47,7 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Make, write or compare the page."""
+        """Print the page, write it to a file, or compare it with the file."""
         results, benchmarks = Path(conf.results_dir), Path(conf.benchmark_dir)
         machines = machines_of(results)
         if not machines:

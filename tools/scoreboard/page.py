@@ -22,7 +22,7 @@ class TargetError(ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """The target of some cases of a suite.
+    """The speed that some cases of a suite should reach.
 
     Attributes:
         cases: the cases to which the target applies: a case label, with "|" between alternatives and "*" for any value.
@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Targets:
-    """One suite's targets, and the source of their headlines."""
+    """One suite's targets, and the source of their headlines, such as an issue, a PR or a measurement."""
 
     source: str = ""
     targets: tuple[Target, ...] = ()
@@ -58,7 +58,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Measured:
-    """The newest records of one case, and their provenance."""
+    """The newest records of one case by variant, and the conditions under which they were measured."""
 
     provenance: Provenance
     records: Mapping[str, Record]
@@ -82,7 +82,7 @@ class Recorded:
 
 
 def read_targets(path: Path) -> dict[str, Targets]:
-    """Return the targets by suite.
+    """Read the file of targets, such as ``benchmarks/targets.toml``, and return the targets by suite.
 
     Raises:
         TargetError: the file is not TOML, or has an unknown key.
@@ -264,7 +264,7 @@ def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, varian
 
 
 def _over(ours: Estimate | None, other: Estimate | None) -> Estimate | None:
-    """Return the ratio of two ratios to the same baseline."""
+    """Return the ratio of two ratios to the same baseline, with its interval; ``None`` if either is ``None``."""
     if ours is None or other is None:
         return None
     value = ours.value / other.value

@@ -27,7 +27,7 @@ class Toolchain:
     folders: tuple[Path, ...] = ()
 
     def versions(self) -> dict[str, str]:
-        """Return the version of each package that a worker finds, by its normalized name."""
+        """Return the version of each package that a worker with this toolchain can import, by normalized name."""
         return dict(_versions(self.folders))
 
     def digest(self) -> str:
