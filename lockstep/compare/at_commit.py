@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 
@@ -54,15 +53,7 @@ class CommitComparison(Sequence[Compared]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Compared: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Compared]: ...
-
-    def __getitem__(self, index: int | slice) -> Compared | list[Compared]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(len(self))[index]]
+    def __getitem__(self, index: int) -> Compared:  # type: ignore[override]  # no caller takes a slice
         row, at = self.rows[index], int(self.places[index])
         before = self.before[at] if at >= 0 else None
         return Compared(row, before, self.differences[index])

@@ -32,7 +32,6 @@ class Difference:
     Attributes:
         quantity: the quantity that is compared: "speedup" (most certain, because it is paired), "latency" or "value".
         worse: log of the factor by which the series became worse; ``None`` unless both rows have a number.
-        error: standard error of ``worse``; ``None`` if unknown.
         low, high: interval of ``worse`` at the threshold's confidence; ``None`` if unknown.
         verdict: see ``call``. Any change of an exact quantity is "slower" or "faster", which pages call worse and
             better.
@@ -41,7 +40,6 @@ class Difference:
 
     quantity: Part
     worse: float | None
-    error: float | None
     low: float | None
     high: float | None
     verdict: Verdict
@@ -59,8 +57,8 @@ class Differences(Sequence[Difference]):
 
     Attributes:
         quantity: the codes of the quantities, see ``PARTS``.
-        worse, error: see ``Difference``; NaN if unknown.
-        half: half the width of the interval; NaN if unknown.
+        worse: see ``Difference``; NaN if unknown.
+        error, half: the standard error of ``worse`` and half the width of its interval; NaN if unknown.
         verdict: the codes of the verdicts, see ``LOUDEST``.
         times: ``Difference.times`` by the row's index, without rows for which it is unknown.
     """
@@ -76,13 +74,12 @@ class Differences(Sequence[Difference]):
         return len(self.worse)
 
     def __getitem__(self, index: int) -> Difference:  # type: ignore[override]  # no caller takes a slice
-        worse, error, half = (float(column[index]) for column in (self.worse, self.error, self.half))
+        worse, half = float(self.worse[index]), float(self.half[index])
         known = not math.isnan(worse)
-        sure = known and not math.isnan(error)
+        sure = known and not math.isnan(half)
         return Difference(
             PARTS[self.quantity[index]],
             worse if known else None,
-            error if sure else None,
             worse - half if sure else None,
             worse + half if sure else None,
             LOUDEST[self.verdict[index]],

@@ -32,13 +32,6 @@ _ENDS = ("value", "low", "high", "error")
 
 
 @remembered
-def _machine(results: Results, machine: str) -> MachineFacts:
-    runs = results.runs_of(machine)
-    states = tuple(run.clock_state for run in runs)
-    return MachineFacts(results.keys(machine), results.commits(machine), states, results.benchmarks, results.versions)
-
-
-@remembered
 def newest_rows(results: Results, machine: str) -> RowTable:
     """Return the newest row of every series of a machine, in the order of the series."""
     rows = _table(results, machine, results.columns(machine, SHARED))
@@ -85,7 +78,7 @@ def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
 
 def _table(results: Results, machine: str, points: Columns) -> RowTable:
     """Join points into rows, in the order of the points: the latency and the speedup at a commit become one row."""
-    shared = _machine(results, machine)
+    shared = MachineFacts(results.keys(machine), results.commits(machine), results.benchmarks)
     index = shared.index
     if not points:
         return RowTable(shared, no_columns())

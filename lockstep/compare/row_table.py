@@ -14,8 +14,8 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.compare.rows import RELATIVE, SHOWN_AS, VALUE, Measured, Row, case_axes
-from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, Series, SeriesKey
+from lockstep.compare.rows import RELATIVE, SHOWN_AS, VALUE, Measured, Row
+from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey
 from lockstep.history.row_keys import KeyIndex
 
 Indices = NDArray[np.intp] | Ints
@@ -23,7 +23,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
 #: Columns that a row takes from its point unchanged.
-SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "check_error", "measured_at"), *TEXTS)
+SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "check_error"), *TEXTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +33,12 @@ class MachineFacts:
     Attributes:
         index: the keys of the machine's series.
         commits: the machine's commits, oldest first.
-        clock_states: the clock state of the run at each commit.
         benchmarks: the benchmarks by name.
-        versions: the texts of the benchmark versions by index.
     """
 
     index: KeyIndex
     commits: tuple[Commit, ...]
-    clock_states: tuple[str, ...]
     benchmarks: Mapping[str, Benchmark]
-    versions: tuple[str, ...]
 
 
 class _View(Mapping[str, NDArray[Any]]):
@@ -257,16 +253,13 @@ class RowTable(Sequence[Row]):
 
     def _row(self, index: int) -> Row:
         machine, key = self._machine, self.key_at(index)
-        series, benchmark = machine.index.series[self.at("rank", index)], self.benchmark(index)
+        benchmark = self.benchmark(index)
         value = self._measured("value", index)
-        state = STATES[self.at("state", index)]
-        commit = int(self.at("commit", index))
         reasons = self.at("clock_reasons", index)
         return Row(
             key=key,
-            commit=machine.commits[commit].hash,
-            version=machine.versions[self.at("version", index)],
-            state=state,
+            commit=machine.commits[int(self.at("commit", index))].hash,
+            state=STATES[self.at("state", index)],
             reason=self.reason(index),
             latency=self._measured("latency", index),
             speedup=self._measured("speedup", index),
@@ -276,14 +269,11 @@ class RowTable(Sequence[Row]):
             bound=self.at("bound", index),
             mde=self.number("mde", index),
             note=self.at("note", index),
-            clock_state=machine.clock_states[commit] if state != "bare" else "",
             sm_mhz=self.number("sm_mhz", index),
             clock_reasons=tuple(reasons.split("\n")) if reasons else (),
-            measured_at=int(self.at("measured_at", index)),
             value=value.times(_unit(benchmark)[1]) if value else None,
             unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
             higher_is_better=benchmark.higher_is_better,
-            axes=case_axes(key.case) if benchmark.measured else _other_axes(series),
             baseline=self.at("baseline", index),
             check_error=self.number("check_error", index),
         )
@@ -296,7 +286,7 @@ class RowTable(Sequence[Row]):
 def no_rows() -> RowTable:
     """Return an empty table."""
     index = KeyIndex((), (), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.uint8))
-    return RowTable(MachineFacts(index, (), (), {}, ()), no_columns())
+    return RowTable(MachineFacts(index, (), {}), no_columns())
 
 
 def concatenated(tables: Sequence[RowTable]) -> RowTable:
@@ -322,10 +312,6 @@ def interval_names(part: Part) -> tuple[str, str, str, str]:
 
 def _unit(benchmark: Benchmark) -> tuple[str, float]:
     return SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
-
-
-def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
-    return tuple(axis for axis in series.axes if axis[0] not in ("variant", "l2"))
 
 
 #: The reason that is shown for asv's NaN ("na") and null ("failed").

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from lockstep.compare.number_format import significant
 from lockstep.history.model import Benchmark, Series, SeriesKey, State
@@ -89,25 +88,21 @@ class Row:
     Attributes:
         key: the key of the series.
         commit: the full hash of the commit.
-        version: the digest of the benchmark's definition. Numbers of different versions are not comparable.
         state: see ``lockstep.history.model.State``.
         reason: why the state is "na" or "failed".
         latency: seconds per call.
         speedup: the baseline's latency divided by this row's latency.
         value, unit, higher_is_better: the number of a benchmark that does not measure seconds, its unit and direction.
-        axes: parameters of the case, as text.
         baseline: the variant with which the speedup compares this one; "" if unknown.
         flops, bytes: the task's cost in operations and bytes; 0 if unknown.
         floor_s: the seconds that the task would take at the rates of the machine's controls.
         bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
         mde: the smallest relative change that the measurement could detect.
         check_error: the norm of the error against the reference, divided by the reference's norm.
-        measured_at: the time of the measurement, ms since 1970; 0 if unknown.
     """
 
     key: SeriesKey
     commit: str
-    version: str
     state: State
     reason: str = ""
     latency: Measured | None = None
@@ -118,14 +113,11 @@ class Row:
     bound: str = ""
     mde: float | None = None
     note: str = ""
-    clock_state: str = ""
     sm_mhz: float | None = None
     clock_reasons: tuple[str, ...] = ()
-    measured_at: int = 0
     value: Measured | None = None
     unit: str = ""
     higher_is_better: bool = False
-    axes: tuple[tuple[str, str], ...] = ()
     baseline: str = ""
     check_error: float | None = None
 
@@ -242,12 +234,6 @@ def series_of(results: Results, suite: str, machine: str | None = None) -> dict[
         for one in results.series(machine=machine, benchmark=benchmark.name):
             found.setdefault(key_of(one, benchmark), []).append(one)
     return found
-
-
-@lru_cache(maxsize=100_000)
-def case_axes(case: str) -> tuple[tuple[str, str], ...]:
-    """Return the axes in the label of a case as pairs of name and value, see ``axes_of``."""
-    return tuple(axes_of(case).items())
 
 
 def axes_of(case: str) -> dict[str, str]:

@@ -42,7 +42,6 @@ class Status:
         found: the changes after the compared commit that the detector reports, oldest first.
         stale: whether the series is "not measured", or was not measured at a later commit at which its suite was. False
             if it is absent.
-        commit: index of the newest point's commit among the machine's commits.
         news: whether the series fails now but did not fail at the compared commit.
         noise: run-to-run standard deviation of a point's logarithm; NaN if unknown.
         beyond_noise: whether noise does not explain the change, see ``lockstep.compare.beyond_noise``.
@@ -57,7 +56,6 @@ class Status:
     difference: Difference
     found: tuple[Finding, ...]
     stale: bool
-    commit: int
     news: bool
     noise: float
     beyond_noise: bool
@@ -105,7 +103,6 @@ class Statuses(Sequence[Status]):
             difference=self.differences[index],
             found=self.found.get(index, ()),
             stale=bool(self.stale[index]),
-            commit=int(self.rows.at("commit", index)),
             news=bool(self.news[index]),
             noise=float(self.noise[index]),
             beyond_noise=bool(self.beyond_noise[index]),
