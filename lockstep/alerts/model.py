@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,11 +59,6 @@ class Member:
         """
         s = self.series
         return "\x1f".join((s.machine, s.suite, s.variant, s.case, s.l2, s.quantity, self.reported_at))
-
-    @property
-    def factor(self) -> float:
-        """The factor by which the series became worse; a factor below 1 is an improvement."""
-        return math.exp(self.size)
 
 
 @dataclass(frozen=True)

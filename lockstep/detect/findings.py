@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,16 +47,6 @@ class Change:
     left: float
     unsettled: bool = False
 
-    @property
-    def factor(self) -> float:
-        """The new level divided by the old level."""
-        return math.exp(self.size)
-
-    @property
-    def delay(self) -> int:
-        """Number of commits from the first point at the new level to the report; 0 if it was reported at once."""
-        return self.reported_at - self.index
-
 
 @dataclass(frozen=True, slots=True)
 class Revision:
@@ -79,11 +68,6 @@ class Revision:
     size: float
     why: str
 
-    @property
-    def withdrawn(self) -> bool:
-        """Whether the change was withdrawn."""
-        return self.moved_to is None
-
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -92,14 +76,10 @@ class Noise:
     Attributes:
         scale: standard deviation of one point's logarithm, without outliers; 0.01 is 1 %. NaN if the kind is "short".
         kind: the kind of scatter.
-        modes: the two to four levels (log) of a multimodal series, lowest first; else empty.
-        slope: log units per commit over the current level of a drifting series; else 0.
     """
 
     scale: float
     kind: Kind
-    modes: tuple[float, ...] = ()
-    slope: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +125,3 @@ class Analysis:
     noise: Noise
     mde: float
     repeats_for_1_percent: int | None
-
-    @property
-    def withdrawn(self) -> tuple[int, ...]:
-        """The withdrawn changes, each named by its ``reported_at``."""
-        return tuple(one.reported_at for one in self.revisions if one.withdrawn)

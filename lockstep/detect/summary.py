@@ -221,14 +221,13 @@ def _noise(detector: Detector, row: int, rest: Floats) -> Noise:
     since = max((shift.index for shift in detector.reported(row)), default=0)
     # Search for modes since the last change, and then in the whole series. Without a change, these are the same.
     starts = dict.fromkeys((since, 0))
-    found = next((found for start in starts if (found := modes(_measured(series[start:]))) is not None), None)
-    if found is not None:
-        return Noise(scale, "multimodal", modes=tuple(found.levels.tolist()))
+    if any(modes(_measured(series[start:])) is not None for start in starts):
+        return Noise(scale, "multimodal")
     rest = np.clip(rest, -detector.settings.gate * scale, detector.settings.gate * scale)
     if rest.size < 12:
         return Noise(scale, "steady")
     where = np.arange(rest.size) - (rest.size - 1) / 2
     slope = float(where @ rest / (where @ where))
     if abs(slope) * math.sqrt(float(where @ where)) > _SLOPING * scale or autocorrelation(rest) > _LINKED:
-        return Noise(scale, "drifting", slope=slope)
+        return Noise(scale, "drifting")
     return Noise(scale, "steady")

@@ -72,17 +72,11 @@ class Epoch:
     Attributes:
         pair: timings of head and base, for each pair that counts; on a CPU only the fastest replay of each side.
         seconds: seconds per call, by side; for the energy the joules per call.
-        sm_mhz: median SM clock in MHz, by side; NaN if unknown.
-        rounds: number of pairs that count.
-        voided: number of pairs discarded because the clock jumped within them.
         shared: whether both sides used the same buffers throughout.
     """
 
     pair: Pair
     seconds: Mapping[str, float]
-    sm_mhz: Mapping[str, float]
-    rounds: int
-    voided: int
     shared: bool
 
 
@@ -271,33 +265,16 @@ def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
     fastest = {side: min(mine, key=lambda timing: timing.seconds) for side, mine in by_side.items()}
-    return Epoch(
-        pair=Pair((fastest[HEAD],), (fastest[BASE],)),
-        seconds={side: timing.seconds for side, timing in fastest.items()},
-        sm_mhz=dict.fromkeys(by_side, math.nan),
-        rounds=len(by_side[BASE]),
-        voided=0,
-        shared=shared,
-    )
+    seconds = {side: timing.seconds for side, timing in fastest.items()}
+    return Epoch(Pair((fastest[HEAD],), (fastest[BASE],)), seconds, shared)
 
 
 def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
     """Return the result of an epoch from those pairs of replays within which the clock did not jump."""
     good = steady(by_side[HEAD], by_side[BASE])
     heads, bases = (tuple(itertools.compress(by_side[side], good)) for side in (HEAD, BASE))
-    return Epoch(
-        pair=Pair(heads, bases),
-        seconds={side: median(timing.seconds for timing in mine) for side, mine in by_side.items()},
-        sm_mhz={side: _clock(mine) for side, mine in by_side.items()},
-        rounds=len(heads),
-        voided=len(good) - len(heads),
-        shared=shared,
-    )
-
-
-def _clock(timings: Sequence[Timing]) -> float:
-    known = [timing.sm_mhz for timing in timings if not math.isnan(timing.sm_mhz)]
-    return median(known) if known else math.nan
+    seconds = {side: median(timing.seconds for timing in mine) for side, mine in by_side.items()}
+    return Epoch(Pair(heads, bases), seconds, shared)
 
 
 def steady(head: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:

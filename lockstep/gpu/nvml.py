@@ -75,11 +75,6 @@ class ClockSample:
     power_w: float | None
     reasons: tuple[str, ...] | None
 
-    @property
-    def throttled(self) -> bool | None:
-        """Return whether heat or power lowers the clock; ``None`` if the driver reports no reasons."""
-        return None if self.reasons is None else not THROTTLING.isdisjoint(self.reasons)
-
 
 @dataclass(frozen=True)
 class Gpu:

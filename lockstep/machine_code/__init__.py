@@ -4,7 +4,6 @@
 
     comparison = compare(base, head, suites, target)      # two trees: Tree("HEAD~1", folder, packages), …
     comparison.status(key)    # "same", "changed", "unknown", "new", "removed"
-    comparison.reason(key)    # a sentence for each change that touches the case
     comparison.changes        # tuple[CodeChange, ...], each with its cases
 
     codes = codes_of(tree, suites, target)                # Mapping[CaseKey, CaseCode], every kernel compiled

@@ -92,15 +92,6 @@ class Comparison:
             return "unknown"
         return "same" if base.same_as(head) else "changed"
 
-    def reason(self, key: CaseKey) -> str:
-        """Return a sentence for each change that affects the case; for a case that is the same, the proof."""
-        if key.suite in self.same_sources:
-            return "its sources are the same except for comments"
-        touching = [str(change) for change in self.changes if key in change.cases]
-        if touching:
-            return "; ".join(touching)
-        return "the same machine code and the same calls" if self.status(key) == "same" else "in neither tree"
-
 
 def compare(
     base: Tree,

@@ -85,7 +85,7 @@ class TestGolden:
         analysis = analyse(Trend([value for value, _, _ in points], errors, "higher"))
         (change,) = analysis.changes
         assert (commits[change.index], commits[change.last_before]) == ("3529428d", "26ac27bc")
-        assert change.factor == pytest.approx(factor, abs=0.005)
+        assert math.exp(change.size) == pytest.approx(factor, abs=0.005)
         assert change.sense == "better"
         assert change.low < change.size < change.high
 
@@ -110,10 +110,9 @@ class TestGolden:
         y[40:43] += 0.03
         analysis = analyse(Trend(np.exp(y)))
         assert analysis.changes == ()
-        (revision,) = [one for one in analysis.revisions if one.withdrawn]
+        (revision,) = [one for one in analysis.revisions if one.moved_to is None]
         assert abs(revision.index - 40) <= 2
         assert 42 <= revision.reported_at < revision.revised_at < 50
-        assert analysis.withdrawn == (revision.reported_at,)
         assert revision.why
 
     @pytest.mark.parametrize("run", [1, 8])
@@ -122,13 +121,11 @@ class TestGolden:
         upper = np.cumsum(generator.random(150) < 1 / run) % 2 if run > 1 else generator.random(150) < 0.4
         analysis = analyse(Trend(np.exp(noisy(5, 150) + 0.08 * upper)))
         assert analysis.noise.kind == "multimodal"
-        assert analysis.noise.modes == pytest.approx((0.0, 0.08), abs=0.01)
         assert all(change.index < 60 for change in analysis.changes)
 
     def test_a_slope_is_named_drift(self):
         analysis = analyse(Trend(np.exp(noisy(6, 60) + 0.001 * np.arange(60))))
         assert analysis.noise.kind == "drifting"
-        assert analysis.noise.slope == pytest.approx(0.001, abs=0.0005)
 
     @pytest.mark.parametrize(("seed", "reported_at"), [(94, 49), (153, 63)])
     def test_a_step_that_looked_like_a_slope_is_reported_soon_after_it_no_longer_does(self, seed, reported_at):
@@ -165,7 +162,7 @@ class TestPrecision:
         assert analyse(Trend(values)).changes == ()
         (change,) = analyse(Trend(values, np.full(8, 0.001))).changes
         assert change.index == 4
-        assert change.delay == 2
+        assert change.reported_at == 6
 
     def test_points_that_are_known_badly_count_for_little(self):
         values, errors = stepped(9, 30, 0.0, length=36), np.full(36, 0.01)

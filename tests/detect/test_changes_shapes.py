@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ class TestFirstPoint:
         (change,) = analyse(Trend(values)).changes
         assert (change.index, change.last_before) == (30, 29)
         assert 29 <= change.earliest <= 30 <= change.latest <= 31
-        assert change.factor == pytest.approx(then / 100, rel=0.005)
+        assert math.exp(change.size) == pytest.approx(then / 100, rel=0.005)
 
     def test_on_the_far_side_of_the_old_level_is_in_the_range(self):
         generator = np.random.default_rng(1)
@@ -78,7 +80,7 @@ class TestEarly:
         values = np.r_[55.3 * noisy(generator, at), 47.1 * noisy(generator, 30)]
         (change,) = analyse(Trend(values)).changes
         assert (change.index, change.last_before) == (at, at - 1)
-        assert change.factor == pytest.approx(47.1 / 55.3, rel=0.01)
+        assert math.exp(change.size) == pytest.approx(47.1 / 55.3, rel=0.01)
         assert change.reported_at <= 14
 
     def test_spoils_nothing_that_comes_later(self):

@@ -23,7 +23,7 @@ FIRST = "+5.00% in a first round"
 def trial(factors, *, shared=True, **rest):
     """A round whose epochs found head to take so many times as long as base, decided if they decide."""
     epochs = [
-        Epoch(Pair((Timing(BASE_S * one),), (Timing(BASE_S),)), {BASE: BASE_S, HEAD: BASE_S * one}, {}, 1, 0, shared)
+        Epoch(Pair((Timing(BASE_S * one),), (Timing(BASE_S),)), {BASE: BASE_S, HEAD: BASE_S * one}, shared)
         for one in factors
     ]
     made = CaseRound(Contender("split_k", {}, {}), TEST, epochs, **rest)
@@ -108,7 +108,7 @@ def test_the_times_and_the_change_of_a_row_agree():
     """One slow epoch must not pull the times to one side of 1 and the change to the other."""
     bases, heads = [1e-4, 1e-4, 9e-4], [1e-5, 1e-4, 1e-3]
     epochs = [
-        Epoch(Pair((Timing(head),), (Timing(base),)), {BASE: base, HEAD: head}, {}, 1, 0, True)
+        Epoch(Pair((Timing(head),), (Timing(base),)), {BASE: base, HEAD: head}, True)
         for base, head in zip(bases, heads, strict=True)
     ]
     found = verdict_of(KEY, CaseRound(Contender("split_k", {}, {}), TEST, epochs), None)

@@ -123,13 +123,6 @@ def test_label_and_slug(state: ClockState, label: str, slug: str) -> None:
     assert (state.label, state.slug) == (label, slug)
 
 
-@pytest.mark.parametrize(
-    ("reasons", "throttled"), [((), False), (("idle",), False), (("power cap", "sync boost"), True), (None, None)]
-)
-def test_throttled_tells_heat_and_power_from_settings(reasons: tuple[str, ...] | None, throttled: bool | None) -> None:
-    assert ClockSample(1500, 3201, 40, 300.0, reasons).throttled is throttled
-
-
 # Reading
 
 

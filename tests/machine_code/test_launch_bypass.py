@@ -82,7 +82,9 @@ def test_a_change_of_what_is_launched_unseen_proves_nothing(tmp_path, monkeypatc
     assert compared.base[key].host == compared.head[key].host
     assert not compared.base[key].unknown
     assert compared.status(key) == "unknown"
-    assert compared.reason(key) == "unknown: toy/launcher.py may launch kernels unseen by a trace, and differ"
+    [change] = compared.changes
+    assert change.cases == (key,)
+    assert str(change) == "unknown: toy/launcher.py may launch kernels unseen by a trace, and differ"
 
 
 def files(**texts):
