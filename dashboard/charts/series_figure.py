@@ -214,7 +214,7 @@ def _toolchain(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) 
         moved = toolchain_change(before, after)
         if moved:
             text = escape(", ".join(moved[:2]) + (" …" if len(moved) > 2 else ""))
-            marks.append(_upright(after.commit - 0.5, text, neutral(scheme), "dot", 1.0))
+            marks.append(_upright(after.commit - 0.5, text, neutral(scheme), "dot"))
     return marks
 
 
@@ -235,14 +235,14 @@ def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme
             where = escape(commits[at].subject[:48]) if one.exact else one.range
             size = f"{sign(one.size)} {amount(one)}"
             text = " · ".join(part for part in (size, one.kind, where) if part)
-            marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid", 1.0))
+            marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid"))
     return marks
 
 
-def _upright(x: float, text: str, colour: str, dash: str, top: float) -> tuple[Figure, Figure]:
+def _upright(x: float, text: str, colour: str, dash: str) -> tuple[Figure, Figure]:
     line = {"color": colour, "width": 1.25, "dash": dash}
-    shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": top, "line": line, "layer": "below"}
-    place = {"x": x, "y": top, "yref": "paper", "yanchor": "bottom"}
+    shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line, "layer": "below"}
+    place = {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom"}
     return shape, {"text": text, "showarrow": False, "font": {"color": colour, "size": 11}, **place}
 
 

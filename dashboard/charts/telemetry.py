@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from dashboard.charts.theme import Scheme, neutral
 from dashboard.charts.trend import Figure, wrapped
+from lockstep.alerts.code_change import code_of
 from lockstep.compare.rows import Measured
 from lockstep.history.model import Point
 
@@ -73,11 +73,7 @@ def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
 
 def kernels_of(point: Point) -> list[Mapping[str, Any]]:
     """Return the kernels that the point's machine code record lists; [] if the point has no such record."""
-    try:
-        code = json.loads(point.code) if point.code else {}
-    except ValueError:
-        return []
-    kernels = code.get("kernels") if isinstance(code, dict) else None
+    kernels = (code_of(point.code) or {}).get("kernels")
     return [one for one in kernels if isinstance(one, dict)] if isinstance(kernels, list) else []
 
 

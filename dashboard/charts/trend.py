@@ -278,9 +278,9 @@ def hover_text(row: Row, value: Measured, quantity: Quantity, where: str) -> str
     return "<br>".join(lines)
 
 
-def wrapped(text: str, width: int = 60) -> str:
-    """Return text for a hover: cut at 300 characters, in lines of ``width`` characters, escaped for HTML."""
-    return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
+def wrapped(text: str) -> str:
+    """Return text for a hover: cut at 300 characters, in lines of 60 characters, escaped for HTML."""
+    return "<br>".join(map(escape, textwrap.wrap(text[:300], 60)))
 
 
 @lru_cache(maxsize=10_000)

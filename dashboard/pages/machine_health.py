@@ -13,7 +13,7 @@ from lockstep.gpu.nvml import THROTTLING
 from lockstep.history.model import STATES, Commit, Floats, Run, Series
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_cache import once
+from lockstep.history.snapshot_cache import remembered
 
 #: Maximum points of a control's trend.
 TREND = 120
@@ -67,12 +67,9 @@ class Upkeep:
     turns: tuple[Turn, ...]
 
 
+@remembered
 def upkeep(results: Results, machine: str) -> Upkeep:
     """Return the state of a known machine, computed once per snapshot of the results."""
-    return once(results, "upkeep", machine, lambda: _upkeep(results, machine))
-
-
-def _upkeep(results: Results, machine: str) -> Upkeep:
     runs, commits = results.runs_of(machine), results.commits(machine)
     index = results.keys(machine)
     points = results.columns(machine, ("sm_mhz", "clock_reasons", "mde"), commits[-1].hash)

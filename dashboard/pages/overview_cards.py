@@ -70,14 +70,6 @@ def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None)
     return News(tuple(ListedAlert(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
 
 
-def cards(statuses: Statuses, findings: MachineFindings | None, open_alerts: News | None = None) -> list[Any]:
-    """Return all cards of the overview: open alerts; slower, faster, failed and stale series; the geometric mean."""
-    return [
-        alerts_card(statuses[0].row.machine if statuses else "", findings, open_alerts),
-        *counted(statuses, findings),
-    ]
-
-
 def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: News | None) -> Any:
     """Return the card that counts the open alerts of a machine."""
     states = open_alerts.states if open_alerts else {}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dashboard.address import SeriesAddress
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.compare.join_points import rows_of
 from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of, series_of
@@ -26,21 +24,17 @@ class SeriesView:
 
     Attributes:
         points: the points of the quantity, oldest first, each with its number.
-        rows: the rows by commit hash.
         what: the displayed quantity.
         found: the detected changes of the series.
         analysis: noise and levels of the quantity that the detector follows in this series. For a cost's time, whose
             ratio is followed instead, those of the ratio. ``None`` while it is pending, or without such a quantity.
-        name: the detector's name of the series; ``None`` if the detector does not follow the series itself.
         follows: the quantity to which ``analysis`` belongs; "" if unknown.
     """
 
     points: tuple[tuple[Point, Measured | None], ...]
-    rows: Mapping[str, Row]
     what: Quantity
     found: tuple[Finding, ...]
     analysis: Behaviour | None
-    name: SeriesName | None
     follows: str
 
 
@@ -68,11 +62,9 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
     of = "speedup" if what.name == "speedup" else "latency"
     return SeriesView(
         tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
-        rows,
         what,
         found_of(results, key, picture) if what.name != "error" else checks_of(key, picture),
         picture.behaviour(noise) if picture and noise else None,
-        name,
         follows,
     )
 

@@ -67,7 +67,6 @@ class Facts:
         toolchain: torch, triton, cuda, driver, python, requirements, environment.
         machine: GPU, its UUID, CPU, operating system.
         code: description of the machine code, see ``lockstep.record.model.Record.code``; ``None`` if unknown.
-        measured_at: ms since 1970; 0 if unknown.
     """
 
     commit: str
@@ -77,7 +76,6 @@ class Facts:
     toolchain: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, str] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
-    measured_at: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Unknown values never count as equal.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,15 @@ from lockstep.alerts.change_facts import Evidence
 
 #: Numbers of a kernel whose changes are reported, in this order, with their units.
 _FIGURES = {"registers": "", "spills": " B", "shared": " B"}
+
+
+def code_of(text: str) -> dict[str, Any] | None:
+    """Return the machine code that the text of a point describes; ``None`` if the text is empty or damaged."""
+    try:
+        code = json.loads(text)
+    except ValueError:
+        return None
+    return code if isinstance(code, dict) else None
 
 
 def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -204,7 +204,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]] | None:
     ``None`` if the file is missing or damaged.
     """
     try:
-        return mapped(path, own=True)
+        return mapped(path)
     except (OSError, ValueError, zipfile.BadZipFile):
         return None
 

@@ -5,7 +5,6 @@ These data are the facts before and after the change, the commits in between, an
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.alerts.change_facts import Facts, Move, SeriesName, Step
+from lockstep.alerts.code_change import code_of
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.followed_series import Followed, name_of
 from lockstep.detect import Change
@@ -102,7 +102,6 @@ class StepBuilder:
                 toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
                 machine=_hardware(run),
                 code=self._code(ours, commit) if ours else None,
-                measured_at=run.measured_at,
             )
         return self._shared[asked]
 
@@ -112,16 +111,12 @@ class StepBuilder:
         The code for a ratio includes the baseline's kernels, because they affect the ratio as well.
         """
         point = self._at(commit).get(series)
-        code = _read(point)
-        if (
-            code is None
-            or point is None
-            or not point.baseline
-            or not self._results.benchmarks[series.benchmark].is_ratio
-        ):
+        code = code_of(point.code) if point else None
+        if not (code and point and point.baseline and self._results.benchmarks[series.benchmark].is_ratio):
             return code
         axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
-        base = _read(self._at(commit).get(replace(series, axes=axes))) or {}
+        other = self._at(commit).get(replace(series, axes=axes))
+        base = (code_of(other.code) if other else None) or {}
         hosts = code.get("host"), base.get("host")
         kernels = [kernel for part in (code, base) for kernel in part.get("kernels") or ()]
         return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
@@ -183,16 +178,6 @@ def sized(step: Step, better: Better, change: Change) -> Step:
 
 def _seconds(run: Run, control: str) -> float:
     return (run.controls[control].seconds if control in run.controls else None) or math.nan
-
-
-def _read(point: Point | None) -> Mapping[str, Any] | None:
-    if point is None or not point.code:
-        return None
-    try:
-        code = json.loads(point.code)
-    except ValueError:
-        return None
-    return code if isinstance(code, dict) else None
 
 
 def _protocol(run: Run) -> dict[str, str]:

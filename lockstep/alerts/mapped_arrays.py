@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 _HEADER, _LENGTHS = 30, slice(26, 30)
 
 
-def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the file by name, mapped into memory.
+def mapped(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the file by name, mapped into memory. Changes of the arrays do not reach the file.
 
     Args:
         path: the path of the file. Writers must replace the file and not change it in place, because the arrays show
             changes of the mapped file.
-        own: whether the caller may change the arrays. Such changes do not reach the file.
 
     Raises:
         OSError: the file does not exist or cannot be read.
@@ -35,7 +34,7 @@ def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
     found = {}
     with zipfile.ZipFile(path) as archive:
         # A plain array is faster: every slice of a memmap runs Python code.
-        whole = np.asarray(np.memmap(path, np.uint8, "c" if own else "r"))
+        whole = np.asarray(np.memmap(path, np.uint8, "c"))
         for member in archive.infolist():
             with archive.open(member) as file:
                 if npy.read_magic(file) != (1, 0) or member.compress_type != zipfile.ZIP_STORED:

@@ -206,8 +206,9 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.alerts.alert_row import now_ms
     from lockstep.notify.deliver import deliver
-    from lockstep.notify.outbox import Outbox, now_ms
+    from lockstep.notify.outbox import Outbox
     from lockstep.notify.receivers import VARIABLE, receivers
 
     to = receivers(os.environ)

@@ -67,11 +67,6 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         except (ClocksHeld, Refused, OSError, ValueError) as error:
             return _fail(args, BAD_NEWS, str(error))
 
-    @classmethod
-    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run the action; the configuration is not used."""
-        return cls.run_from_args(args)
-
 
 def clock_target(text: str) -> Target:
     """Parse a clock from the command line: MHz or "base"."""

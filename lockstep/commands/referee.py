@@ -113,11 +113,6 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             print(_summary(referee, time.monotonic() - started), file=sys.stderr)
             return _status(referee.counts)
 
-    @classmethod
-    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run the verb; the configuration is not used, because a problem in a file needs none."""
-        return cls.run_from_args(args)
-
 
 def _source(args: argparse.Namespace) -> ProblemDefinition:
     """Return the problem that the command line names.

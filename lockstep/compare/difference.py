@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.compare.ratio_cause import Times, behind, called
+from lockstep.compare.ratio_cause import Times
 from lockstep.compare.row_table import Indices, RowTable
 from lockstep.compare.verdict import LOUDEST, UNKNOWN, Change, Verdict, error_of, errors_of, quantiles
 from lockstep.history.model import STATES, Floats, Part, SeriesKey
@@ -163,8 +163,8 @@ def compare_rows(
         moved = _times(before, int(earlier[place]), after, place, noise or {})
         if moved is not None:
             times[place] = moved
-            of = called(LOUDEST[verdict[place]], float(worse[place]), moved, float(confidence[place]))
-            verdict[place] = LOUDEST.index(of)
+            if moved.baseline_moved(float(worse[place]), float(confidence[place])):
+                verdict[place] = LOUDEST.index("baseline moved")
     return Differences(quantity, worse, error, half, verdict, times)
 
 
@@ -273,7 +273,10 @@ def _times(
     if here >= 0 and after.at("commit", here) != after.at("commit", index):
         here = -1
     scale = noise.get(after.key_at(here), math.nan) if here >= 0 else math.nan
-    return behind(_time_changed(before, earlier, after, index), _time_changed(before, there, after, here, scale))
+    own, baseline = _time_changed(before, earlier, after, index), _time_changed(before, there, after, here, scale)
+    if math.isnan(own.worse) or math.isnan(baseline.worse):
+        return None
+    return Times(own.worse, baseline.worse, baseline.error)
 
 
 def _time_changed(before: RowTable, earlier: int, after: RowTable, index: int, noise: float = math.nan) -> Change:

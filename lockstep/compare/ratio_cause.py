@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lockstep.alerts.attribution import explains
 from lockstep.alerts.text import change
-from lockstep.compare.verdict import Change, Verdict
+from lockstep.compare.verdict import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,3 @@ class Times:
     def text(self) -> str:
         """Both changes for people: ``baseline's time −1.6 %, own −0.1 %``."""
         return f"baseline's time {change(self.baseline)}, own {change(self.own)}"
-
-
-def behind(own: Change, baseline: Change) -> Times | None:
-    """Return the changes of the two times behind a ratio; ``None`` unless both are known."""
-    if math.isnan(own.worse) or math.isnan(baseline.worse):
-        return None
-    return Times(own.worse, baseline.worse, baseline.error)
-
-
-def called(verdict: Verdict, worse: float, times: Times, confidence: float) -> Verdict:
-    """Return ``verdict``, or "baseline moved" if the baseline's time explains the change of the ratio.
-
-    ``worse`` is the log of the factor by which the ratio became worse, and ``times`` are the changes of its two times.
-    """
-    return "baseline moved" if times.baseline_moved(worse, confidence) else verdict

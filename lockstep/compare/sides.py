@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.code_change import code_evidence, same_code, same_kernels
+from lockstep.alerts.code_change import code_evidence, code_of, same_code, same_kernels
 from lockstep.compare.difference import Differences, Scope, compare_rows, geomean, loudest_first
 from lockstep.compare.join_points import rows_at
 from lockstep.compare.ratio_cause import Times
@@ -290,7 +289,7 @@ def _number(rows: RowTable, index: int) -> float | None:
 
 
 def _code(base: str, head: str) -> str:
-    ours, theirs = _read(base), _read(head)
+    ours, theirs = code_of(base), code_of(head)
     if not ours or not theirs:
         return ""
     if same_code(ours, theirs):
@@ -298,13 +297,3 @@ def _code(base: str, head: str) -> str:
     evidence = "; ".join(each.text for each in code_evidence(ours, theirs))
     # An older record has no fingerprint of the launching code, so only its kernels can be compared.
     return evidence or ("the kernels are the same" if same_kernels(ours, theirs) else "")
-
-
-def _read(text: str) -> dict[str, Any]:
-    if not text:
-        return {}
-    try:
-        code = json.loads(text)
-    except ValueError:
-        return {}
-    return code if isinstance(code, dict) else {}

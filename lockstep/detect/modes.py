@@ -64,10 +64,6 @@ class Modes:
         off = np.abs(y[:, None] - self.levels).min(axis=1)
         return bool(np.count_nonzero(off > self.reach) <= _OUTLIERS * y.size)
 
-    def hold_moved(self, y: Floats) -> bool:
-        """Return whether the points lie at the levels after all levels are shifted by the same amount."""
-        return self.shift(y) is not None
-
     def shift(self, y: Floats) -> float | None:
         """Return by how much all levels must be shifted to fit the points, in log units; ``None`` if no shift fits."""
         if not y.size:
@@ -147,7 +143,7 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
     # If a change moves all modes, the series has only new levels after it, but at the same distances.
     for several, edge in enumerate(reversed(edges)):
         before = modes(y[starts[-2 - several] : edge])
-        if before is not None and before.hold_moved(y[edge:]):
+        if before is not None and before.shift(y[edge:]) is not None:
             return several
     # Switches may have been reported as changes before there were enough of them to recognise.
     for several in range(2, len(edges) + 1):

@@ -145,14 +145,6 @@ class Unreadable(ValueError):
     """The sources do not show what a variant reaches, so they cannot prove the variant unchanged."""
 
 
-def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[str] | None:
-    """Return ``Sources.reach`` of one variant; ``None`` if the sources do not show what the variant reaches."""
-    try:
-        return Sources(files, family).reach(variant)
-    except Unreadable:
-        return None
-
-
 def _module(content: bytes) -> ast.Module:
     """Return the syntax tree of a module without docstrings.
 

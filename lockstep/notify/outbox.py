@@ -8,7 +8,6 @@ sent again automatically, because a person might get it twice. It stays listed u
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -48,7 +47,6 @@ class QueuedMessage:
     Attributes:
         id: number of the message.
         receiver: key of the receiver.
-        alert: number of the alert; ``None`` for a digest.
         state: see ``State``.
         attempts: number of attempts so far.
         error: error of the last attempt.
@@ -58,7 +56,6 @@ class QueuedMessage:
 
     id: int
     receiver: str
-    alert: int | None
     message: Message
     state: State
     attempts: int
@@ -165,11 +162,6 @@ class Outbox:
             connection.execute(update(OUTBOX).where(*mine, OUTBOX.c.attempts == queued.attempts).values(values))
 
 
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 def _put(connection: Connection, receiver: Receiver, key: str, alert: int | None, message: Message, now: int) -> int:
     same = select(OUTBOX.c.id).where(OUTBOX.c.key == key, OUTBOX.c.receiver == receiver.key)
     if connection.execute(same).first():
@@ -200,4 +192,4 @@ def _still_open(connection: Connection, alert: int | None) -> bool:
 def _queued(row: Row[Any]) -> QueuedMessage:
     severity: Severity = "info" if row.severity == "info" else "warning"
     message = Message(row.title, row.body, severity)
-    return QueuedMessage(row.id, row.receiver, row.alert_id, message, row.state, row.attempts, row.error, row.due_at)
+    return QueuedMessage(row.id, row.receiver, message, row.state, row.attempts, row.error, row.due_at)

@@ -10,7 +10,7 @@ from trees import analysed, open_store, record, write_measurement
 from dashboard.address import OverviewAddress
 from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview
-from dashboard.pages.overview_cards import cards
+from dashboard.pages.overview_cards import counted
 from dashboard.pages.overview_table import table
 from lockstep.record.model import Estimate
 
@@ -84,7 +84,7 @@ def test_noise_of_unknown_size_is_not_coloured_counted_or_averaged(laptop):
     drawn, signs = colours(stood)
     assert set(drawn.values()) == {0.0}
     assert set(signs.values()) == {""}
-    text = words(cards(stood, laptop[1].of_machine(laptop[0].current(), LAPTOP)))
+    text = words(counted(stood, laptop[1].of_machine(laptop[0].current(), LAPTOP)))
     assert '["\\u2013"]' in text
     assert "\\u00d7" not in text
     assert "too few commits" in text
@@ -100,7 +100,7 @@ def test_a_change_beyond_the_noise_is_coloured_and_averaged_and_counted_once_con
     assert drawn[CASES[3]] == pytest.approx(-math.log2(1.3), abs=0.01)
     assert (signs[CASES[0]], signs[CASES[3]]) == ("▼ +5 %", "○ +30 %")
     assert not any(signs[case] for case in CASES if case not in (CASES[0], CASES[3]))
-    text = words(cards(stood, gpu[1].of_machine(gpu[0].current(), GPU)))
+    text = words(counted(stood, gpu[1].of_machine(gpu[0].current(), GPU)))
     measured = sum(one.worse is not None for one in stood)
     mean = math.exp(-math.log(1.05 * 1.3) / measured)
     assert f"{mean:.3f}".rstrip("0")[:4] in text

@@ -11,7 +11,7 @@ from trees import analysed, open_store, record, write_measurement
 
 from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview
-from dashboard.pages.overview_cards import cards
+from dashboard.pages.overview_cards import counted
 from dashboard.pages.overview_table import columns, table
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.verdict import SIGNS
@@ -110,7 +110,7 @@ def test_only_what_the_machine_can_measure_is_stale(tmp_path):
 def test_series_that_are_no_longer_measured_are_counted_and_named(quiet):
     ended = [one for one in quiet.stood if one.row.suite == ENDED]
     assert all(one.stale and one.worse is None and not one.beyond_noise for one in ended)
-    drawn = words(cards(quiet.stood, quiet.picture))
+    drawn = words(counted(quiet.stood, quiet.picture))
     assert '"children": ["4"]' in drawn
     assert "4 not measured since" in drawn
     line = words(overview.said(quiet.results, MACHINE, hash_of(COMPARED), 0, quiet.stood))
@@ -146,7 +146,7 @@ def test_an_odd_commit_is_not_a_change_of_the_one_after_it(tmp_path, spike):
     compared = [one for one in shown.stood if one.worse is not None]
     assert {round(abs(one.worse), 1) for one in compared} == {0.2}
     assert not any(one.beyond_noise for one in shown.stood)
-    drawn = words(cards(shown.stood, shown.picture))
+    drawn = words(counted(shown.stood, shown.picture))
     assert "not confirmed" not in drawn
     assert "as fast, over" not in drawn
 

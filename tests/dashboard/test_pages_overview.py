@@ -19,7 +19,7 @@ from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview, overview_rows
-from dashboard.pages.overview_cards import cards, news, news_of
+from dashboard.pages.overview_cards import alerts_card, counted, news, news_of
 from dashboard.pages.overview_machine import scatter_line
 from dashboard.server.app import create_app
 from lockstep.compare.status import reference
@@ -47,7 +47,7 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     assert {one.verdict for one in stand(shown, since=later)} <= {"same", "unsure", "failed"}
     picture = findings.of_machine(store.current(), FAST)
     told = news_of(picture)
-    text = words(cards(stand(shown), picture, told))
+    text = words([alerts_card(FAST, picture, told), *counted(stand(shown), picture)])
     assert '"children": "worst +7.' in text.replace("&gt;", ">")
     assert f"{told.total} new" in text
     assert "slower by 7." in words(news(store.current(), told))

@@ -41,7 +41,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert mark["text"].startswith("▼ +6.9 % · own commit · Commit 40")
     assert mark["x"] == 39.5
     [line] = [trace for trace in figure["data"] if trace.get("name") == "value"]
-    numbers = [row.speedup.value for row in seen.rows.values()]
+    numbers = [number.value for _, number in seen.points]
     assert sorted(line["y"]) == pytest.approx(sorted(numbers))
     assert (line["x0"], line["dx"], len(line["y"])) == (0, 1, COMMITS)
     text = words(series.changes(results, ONE, seen))

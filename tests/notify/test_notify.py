@@ -10,13 +10,14 @@ from xml.etree import ElementTree
 import pytest
 from alerting import COMMITS, Service, alerts, python, series, step
 
+from lockstep.alerts.alert_row import now_ms
 from lockstep.alerts.database import Database
 from lockstep.alerts.states_and_actions import Act
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.notify.deliver import deliver
 from lockstep.notify.feed import alerts_json, atom
-from lockstep.notify.outbox import ATTEMPTS, LEASE_MS, Outbox, now_ms
+from lockstep.notify.outbox import ATTEMPTS, LEASE_MS, Outbox
 from lockstep.notify.receivers import ReceiverError, receivers
 
 SITE = "https://bench.example.org/"
@@ -117,7 +118,7 @@ def test_a_message_whose_receiver_hangs_up_is_unconfirmed_and_not_sent_again(sto
     service.answer = lambda handler: handler.send_response(200)
     run(store, environment, now_ms() + DAY_MS)
     assert len(service.got) == 1
-    assert [queued.alert for queued in Outbox(store).messages("doubt")] == [1]
+    assert len(Outbox(store).messages("doubt")) == 1
 
 
 def test_a_message_about_an_alert_closed_meanwhile_is_dropped(store, service):
@@ -136,7 +137,8 @@ import sys
 from lockstep.alerts.database import Database
 from lockstep.alerts.store import AlertStore
 from lockstep.notify.deliver import deliver
-from lockstep.notify.outbox import Outbox, now_ms
+from lockstep.alerts.alert_row import now_ms
+from lockstep.notify.outbox import Outbox
 from lockstep.notify.receivers import receivers
 store, told = AlertStore(Database(sys.argv[1])), receivers({"LOCKSTEP_NOTIFY": sys.argv[2]})
 outbox = Outbox(store)

@@ -19,10 +19,10 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
-def _stepped(rng: np.random.Generator, kind: str, first: float, after: int, length: int = 60) -> Sample:
+def _stepped(rng: np.random.Generator, kind: str, first: float, after: int) -> Sample:
     """Return a step of 5 … 100 % at commit ``after``, whose first point lies ``first`` of the way to the new level."""
     spread, size = _log_uniform(rng, 0.001, 0.005), float(np.log1p(_log_uniform(rng, 0.05, 1.0)) * rng.choice([-1, 1]))
-    y = rng.normal(0, spread, length)
+    y = rng.normal(0, spread, 60)
     y[after:] += size
     y[after] += size * (first - 1)
     return Sample(kind, Trend(np.exp(y)), (after,), (size,), lambda rest: -0.5 * (rest / spread) ** 2)

@@ -74,8 +74,8 @@ def from_json(text: bytes) -> Report:
         budget_s=entry.number("budget_s"),
         seed=int(entry.number("seed")),
         machine={name: entry.part("machine").text(name) for name in _TOLD if name in entry.part("machine").values},
-        cases=tuple(_verdict(item) for item in entry.parts("cases", MOST_CASES)),
-        meter=tuple(item for item in map(_verdict, entry.parts("meter", MOST_CASES)) if item.change),
+        cases=tuple(_verdict(item) for item in entry.parts("cases")),
+        meter=tuple(item for item in map(_verdict, entry.parts("meter")) if item.change),
         wall_s=entry.number("wall_s"),
         notes=entry.texts("notes"),
         trouble=entry.text("trouble"),
@@ -172,8 +172,8 @@ class _Entry:
     def part(self, key: str) -> _Entry:
         return _Entry(self.values.get(key), f"{self.where}{key}.")
 
-    def parts(self, key: str, most: int) -> list[_Entry]:
-        return [_Entry(item, f"{self.where}{key}.") for item in self._list(key, most)]
+    def parts(self, key: str) -> list[_Entry]:
+        return [_Entry(item, f"{self.where}{key}.") for item in self._list(key, MOST_CASES)]
 
     def _list(self, key: str, most: int) -> Sequence[Any]:
         value = self.values.get(key)

@@ -80,14 +80,6 @@ def upgrade() -> None:
     _make_append_only()
 
 
-def downgrade() -> None:
-    """Drop the tables and the function of this layout."""
-    for table in ("outbox", "alert_event", "alert_member", "alert"):
-        op.drop_table(table)
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute("DROP FUNCTION refuse_change")
-
-
 def _make_append_only() -> None:
     if op.get_bind().dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):

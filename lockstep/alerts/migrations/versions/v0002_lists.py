@@ -51,16 +51,6 @@ def upgrade() -> None:
     op.bulk_insert(clock, [{"id": 1, "number": 1}])
 
 
-def downgrade() -> None:
-    """Drop what was added."""
-    op.drop_table("alert_clock")
-    op.drop_index("ix_alert_list", "alert")
-    op.drop_index("ix_alert_changed_at", "alert")
-    with op.batch_alter_table("alert") as batch:
-        for name in ("owner", "since", "size", "search"):
-            batch.drop_column(name)
-
-
 def _listed(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of an alert as ``lockstep.alerts.listing`` defined them in this layout."""
     members = content["members"]
