@@ -14,7 +14,6 @@ from asv.commands import Command
 from asv.util import UserError
 
 from dashboard.auth.credentials import Access, AccessError, access_of, add_access
-from lockstep.alerts.state_location import STATE
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.locations import check_locations, open_store, results_folder
 
@@ -110,7 +109,7 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     alerts = open_alerts(args)
     # A fork must not inherit a connection, so each worker opens its own.
     alerts.database.close()
-    state = args.state or os.environ.get(STATE) or str(default_state(results_folder(args)))
+    state = str(args.state or default_state(results_folder(args)))
     given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
     given |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]

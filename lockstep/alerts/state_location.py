@@ -12,8 +12,10 @@ import platformdirs
 STATE = "LOCKSTEP_STATE"
 
 
-def default_state(results: Path) -> Path:
-    """Return the path of the SQLite file that holds the alerts of a results folder, in the user's data folder."""
+def default_state(results: Path) -> str | Path:
+    """Return the alert database of a results folder: ``$LOCKSTEP_STATE``, or a file in the user's data folder."""
+    if given := os.environ.get(STATE):
+        return given
     root = results.resolve()
     folder = platformdirs.user_data_path("lockstep", appauthor=False)
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]

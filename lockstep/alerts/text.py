@@ -4,39 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lockstep.alerts.alert_row import Tracked
 from lockstep.alerts.commit_ranges import Unknown
-from lockstep.alerts.model import Alert, Topic
+from lockstep.alerts.model import Alert, Member, Topic
 
-
-class Sized(Protocol):
-    """The fields of a change that this module formats: of a ``Step``, a ``Member`` or a ``Finding``."""
-
-    @property
-    def size(self) -> float:
-        """Natural log of the factor by which the series became worse."""
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval of ``size``."""
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval of ``size``."""
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the points after the change scatter too much to give one level."""
-
-    @property
-    def old(self) -> float | None:
-        """The number before the change of an exact quantity."""
-
-    @property
-    def new(self) -> float | None:
-        """The number after the change of an exact quantity."""
+if TYPE_CHECKING:
+    from lockstep.alerts.change_facts import Step
+    from lockstep.alerts.findings_files import Finding
 
 
 _TOPICS: dict[Topic, str] = {
@@ -60,7 +36,7 @@ def span(low: float, high: float) -> str:
     return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
-def amount(sized: Sized) -> str:
+def amount(sized: Step | Member | Finding) -> str:
     """Format the size of a change: ``+5.1 %``.
 
     An unsettled change gives ``unsettled, between −2.0 % and +30.0 %``, and an exact quantity gives ``numbers``.
@@ -70,7 +46,7 @@ def amount(sized: Sized) -> str:
     return numbers(sized) or change(sized.size)
 
 
-def numbers(sized: Sized) -> str:
+def numbers(sized: Step | Member | Finding) -> str:
     """Format the two numbers of an exact quantity: ``128 → 255 (+99.2 %)``; "" for other quantities.
 
     The percentage is left out if a number is zero.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,7 +132,7 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
     from lockstep.alerts.store import AlertStore
 
     check_locations(args)
-    return AlertStore(Database(args.state or os.environ.get(STATE) or default_state(results_folder(args))))
+    return AlertStore(Database(args.state or default_state(results_folder(args))))
 
 
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:

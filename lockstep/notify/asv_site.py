@@ -75,7 +75,7 @@ def _current(conf: Any) -> list[Tracked]:
     logging.getLogger("alembic").propagate = False
     try:
         thresholds = read_thresholds(Path(FILE))
-        store = AlertStore(Database(os.environ.get("LOCKSTEP_STATE") or default_state(results)))
+        store = AlertStore(Database(default_state(results)))
         store.sync(analyse_store(Store.open(results), thresholds, results, packages)[1].current_alerts)
         return store.alerts()
     except (StateError, StoreError, ThresholdsError) as error:

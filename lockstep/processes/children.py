@@ -28,7 +28,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from lockstep.processes.template import Forked
 
 #: Environment variable that holds the process id of a child's parent.
 PARENT = "LOCKSTEP_PARENT"
@@ -101,37 +104,7 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-class Child(Protocol):
-    """A process that leads its own session.
-
-    It is a ``subprocess.Popen``, or a process that ``lockstep.processes.template`` forked.
-    """
-
-    @property
-    def pid(self) -> int:
-        """Return the process id."""
-
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        """Return the pipe to the process's standard input."""
-
-    @property
-    def returncode(self) -> int | None:
-        """Return the exit status; ``None`` until ``wait`` has returned."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until the process ends, and return its exit status. Raises ``subprocess.TimeoutExpired``."""
-
-
-@runtime_checkable
-class NotOurs(Child, Protocol):
-    """A process that another process started, so that waitid(2) cannot tell whether it ended."""
-
-    def ended(self) -> bool:
-        """Return whether the process has ended, without waiting for it."""
-
-
-def reap(process: Child, timeout: float | None = None) -> int:
+def reap(process: subprocess.Popen[bytes] | Forked, timeout: float | None = None) -> int:
     """Wait until a process of ``start`` ends, kill the remaining processes of its group, and return its exit status.
 
     Args:
@@ -146,7 +119,7 @@ def reap(process: Child, timeout: float | None = None) -> int:
     return process.wait()
 
 
-def kill_group(process: Child) -> None:
+def kill_group(process: subprocess.Popen[bytes] | Forked) -> None:
     """Kill a process of ``start`` or ``run`` and its whole group, unless the process was already reaped."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -207,9 +180,10 @@ def _setpriv() -> str | None:
     return found
 
 
-def ended(process: Child) -> bool:
+def ended(process: subprocess.Popen[bytes] | Forked) -> bool:
     """Return whether a process has ended. The process is not reaped, so that its process id is not reused yet."""
-    if isinstance(process, NotOurs):
+    if not isinstance(process, subprocess.Popen):
+        # Another process started it, so waitid(2) cannot tell.
         return process.ended()
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None

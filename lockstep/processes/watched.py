@@ -19,9 +19,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from lockstep.processes.children import Child, ended, kill_group, reap, start
+from lockstep.processes.children import ended, kill_group, reap, start
 from lockstep.processes.exit_status import CONTEXT_LOST
-from lockstep.processes.template import Template
+from lockstep.processes.template import Forked, Template
 
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
 HOME = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ class Watched:
         path = os.pathsep.join(part for part in parts if part)
         words, fds = ["--reply", str(theirs), *arguments], (theirs, *pass_fds)
         variables = {**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
-        self._process: Child
+        self._process: subprocess.Popen[bytes] | Forked
         if template is not None:
             self._process = template.fork(module, words, variables, self._log, fds)
         else:
