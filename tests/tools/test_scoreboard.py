@@ -142,11 +142,23 @@ def test_every_target_of_the_repository_names_a_suite_and_cases_of_it():
             assert not target.against or target.against in suites[name].variants()
 
 
-def test_the_committed_page_is_what_the_results_give():
-    recorded = read_newest(machines_of(ROOT / "results")[0], "best", "cold")
+OF_AN_H100 = "docs/kernels/h100.md"
+
+
+@pytest.mark.parametrize(
+    ("machine", "path", "options"),
+    [
+        ("h200-unlocked", PAGE, ""),
+        ("h100-unlocked", OF_AN_H100, f" --machine h100-unlocked --output {OF_AN_H100}"),
+    ],
+)
+def test_a_committed_page_is_what_the_results_give(machine, path, options):
+    folders = {folder.name: folder for folder in machines_of(ROOT / "results")}
+    assert next(iter(folders)) == "h200-unlocked"
+    recorded, command = read_newest(folders[machine], "best", "cold"), f"python -m tools scoreboard{options}"
     suites, targets = load_suites(ROOT / "benchmarks"), read_targets(ROOT / "benchmarks" / "targets.toml")
-    made = page(recorded, suites.values(), targets, "best", "cold", "python -m tools scoreboard")
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == made, "run `python -m tools scoreboard`"
+    made = page(recorded, suites.values(), targets, "best", "cold", command)
+    assert (ROOT / path).read_text(encoding="utf-8") == made, f"run `{command}`"
 
 
 def test_the_verb_makes_checks_and_refuses(tmp_path, machine):

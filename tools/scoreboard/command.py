@@ -34,7 +34,7 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             description="Make a Markdown page of the newest recorded result of every case: baseline, ours, ratio, "
             "floor, the source's headline, the target and whether it is met.",
         )
-        parser.add_argument("--machine", help="folder of a machine in the results (default: the first of a GPU)")
+        parser.add_argument("--machine", help="folder of a machine in the results (default: the GPU with most commits)")
         parser.add_argument("--variant", default="best", help="variant to compare (default: %(default)s)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
         parser.add_argument("--targets", type=Path, help="file of targets (default: targets.toml beside the suites)")
@@ -61,9 +61,10 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
         except TargetError as error:
             raise SuiteError(str(error)) from error
         recorded = read_newest(folder, args.variant, args.l2)
-        text = page(
-            recorded, load_suites(benchmarks).values(), targets, args.variant, args.l2, "python -m tools scoreboard"
-        )
+        command = "python -m tools scoreboard"
+        if args.machine:
+            command += f" --machine {args.machine} --output {args.output}"
+        text = page(recorded, load_suites(benchmarks).values(), targets, args.variant, args.l2, command)
         console = Console(soft_wrap=True)
         if str(args.output) == "-":
             print(text, end="")
@@ -79,5 +80,5 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             old.splitlines(), text.splitlines(), str(args.output), "from the results", "", "", 0
         )
         console.print("\n".join(changes), markup=False, highlight=False)
-        console.print(f"{args.output} differs from the results: run `python -m tools scoreboard`", markup=False)
+        console.print(f"{args.output} differs from the results: run `{command}`", markup=False)
         return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -319,6 +320,8 @@ def _matches(wanted: str, part: str) -> bool:
 
 
 def machines_of(results: Path) -> list[Path]:
-    """Return the folders of machines with records of this project, GPUs first."""
-    found = {path.parent for path in results.glob(f"*/*{SUFFIX}")}
-    return sorted(found, key=lambda path: (path.name.endswith("-cpu"), path.name))
+    """Return the folders of machines with records of this project: GPUs first, then those with most commits."""
+    commits = Counter(path.parent for path in results.glob(f"*/*{SUFFIX}"))
+    # A machine of `lockstep code history`, sm_90-compiled or sm_90-compiled@triton-3.6.0, measures no time.
+    untimed = {path for path in commits if path.name.split("@")[0].endswith(("-cpu", "-compiled"))}
+    return sorted(commits, key=lambda path: (path in untimed, -commits[path], path.name))
