@@ -47,7 +47,7 @@ class Access:
         return bool(self.proxies or self.tokens)
 
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
-        """Return the person's name from the header; "" if the request does not come from a trusted proxy.
+        """Return the person's name that a trusted proxy put into the request's headers; "" from any other address.
 
         Args:
             address: the address of the connection.

@@ -110,7 +110,7 @@ def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 @remembered
 def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
-    """Return the past numbers of every series of a machine, see ``_past_of``."""
+    """Return the last ``SPARK`` numbers of every series of a machine that is not a ratio, in µs if they are times."""
     every = results.series(machine=machine)
     return _past_of(results, (one for one in every if not results.benchmarks[one.benchmark].is_ratio))
 

@@ -36,7 +36,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free port (default: %(default)s)")
         parser.add_argument(
-            "--workers", type=int, default=2, help="number of processes that serve (default: %(default)s)"
+            "--workers", type=int, default=2, help="number of processes that answer requests (default: %(default)s)"
         )
         parser.set_defaults(func=cls.run_from_args)
         return parser

@@ -219,7 +219,7 @@ class _Roots:
         return found[0]
 
     def view(self, value: Any) -> View:
-        """Describe a tensor that a library function takes or the call returns as a view of a root."""
+        """Return which root a tensor lies in, and where; a library function takes the tensor or the call returns it."""
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"a {type(value).__name__} where a tensor was expected")
         root = self._root(value)

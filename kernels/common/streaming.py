@@ -29,7 +29,7 @@ from kernels.common.gluon_compat import tma_load
 
 
 def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
-    """Describe a contiguous 16-bit matrix in tiles of [rows, columns], swizzled as the tensor cores read them."""
+    """Return a TMA descriptor of a contiguous 16-bit matrix, whose tiles are swizzled as the tensor cores read them."""
     dtype = gl.float16 if matrix.dtype == torch.float16 else gl.bfloat16
     return TensorDescriptor.from_tensor(
         matrix, [rows, columns], gl.NVMMASharedLayout.get_default_for([rows, columns], dtype)

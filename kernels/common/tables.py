@@ -102,7 +102,7 @@ class Choice(Generic[T]):
                 return None
             return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
         except (KeyError, TypeError) as error:
-            raise TableError(f"{path}, {self.name}: {error}; valid sizes are {', '.join(self.sizes)}") from error
+            raise TableError(f"{path}, {self.name}: {error} in a row; sizes are {', '.join(self.sizes)}") from error
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
         """Return a row that applies ``config`` at these sizes."""

@@ -54,7 +54,7 @@ def mlp_groups(
     host_offsets: Offsets | None,
     w_gate_up: Tensor | None,
 ) -> Groups:
-    """Check the weights of a gated MLP as ``groups_of`` does; ``w_gate_up`` may be None."""
+    """Check x, the weights and offsets of a gated MLP, and return the groups of x's rows; ``w_gate_up`` may be None."""
     groups = groups_of(x, w_gate, "w_gate", offsets, host_offsets)
     count, K, H = w_gate.shape
     expect(w_up, "w_up", shape=(count, K, H), dtype=x.dtype, device=x.device, contiguous=True)

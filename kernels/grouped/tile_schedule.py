@@ -140,12 +140,12 @@ def require(tensor: Tensor, **widths: tuple[int, int]) -> None:
 
 
 def rows_of(matrix: Tensor, bands: int, rows: int, columns: int) -> TensorDescriptor:
-    """Describe a matrix [T, columns]; if groups are even as [T / bands, bands · columns]."""
+    """Return a TMA descriptor of a matrix [T, columns] as [T / bands, bands · columns]; see ``Groups.bands``."""
     total, width = matrix.shape[0] // bands, matrix.shape[1] * bands
     return TensorDescriptor(matrix, [total, width], [width, 1], [rows, columns])
 
 
 def weight_of(weight: Tensor, block: list[int]) -> TensorDescriptor:
-    """Describe a [G, rows, columns] weight as one matrix of G · rows rows."""
+    """Return a TMA descriptor of a weight [G, rows, columns], viewed as one matrix of G · rows rows."""
     groups, rows, columns = weight.shape
     return TensorDescriptor(weight, [groups * rows, columns], [columns, 1], block)

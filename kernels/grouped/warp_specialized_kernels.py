@@ -160,5 +160,5 @@ def require(tensor: Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
 
 
 def _bands(matrix: Tensor, G: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
-    """Describe a matrix whose rows belong to the groups in turn as [rows / G, G · columns]: bands of columns."""
+    """Return a TMA descriptor of a matrix whose row r belongs to group r mod G, as [rows / G, G · columns]."""
     return described(matrix, (len(matrix) // G, matrix.shape[1] * G), box)

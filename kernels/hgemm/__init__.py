@@ -216,7 +216,7 @@ def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | 
     expect(b, "b", shape=(a.shape[1], None), dtype=a.dtype, device=a.device, contiguous=True)
     shape = (a.shape[0], b.shape[1])
     if (c is None) != (beta == 0):
-        raise ValueError(f"c must be given exactly where beta is not 0; beta is {beta:g}")
+        raise ValueError(f"c must be given if, and only if, beta is not 0; beta is {beta:g}")
     if c is not None:
         expect(c, "c", shape=shape, dtype=a.dtype, device=a.device, contiguous=True)
     if out is None:

@@ -65,7 +65,7 @@ class Git:
         return text.split("\n") if text else []
 
     def try_lines(self, *command: str, given: Iterable[str] = ()) -> list[str] | None:
-        """Return the lines that a command prints, or ``None`` if the command fails as described in ``output``."""
+        """Return the lines that a command prints, or ``None`` if ``output`` would raise GitError."""
         try:
             return self.lines(*command, given=given)
         except GitError:

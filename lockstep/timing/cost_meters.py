@@ -69,7 +69,7 @@ class CostMeter(Protocol):
 
 @dataclass
 class LoggedMeter:
-    """Base class of meters that measure one positive number per arm and epoch; the quantity is named as the cost."""
+    """Base class of meters of a cost that is one quantity: one positive number per arm and epoch."""
 
     name: str = field(default="", init=False)
     _logs: dict[str, list[float]] = field(default_factory=dict, init=False)

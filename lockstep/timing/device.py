@@ -90,7 +90,7 @@ class Device(Protocol):
         """Return a replay of ``calls``. Memory that the calls allocate comes from ``pool`` (see ``new_pool``)."""
 
     def new_pool(self) -> Any:
-        """Return a memory pool that the replays of one epoch share."""
+        """Return a pool for the memory that calls allocate; all replays of one epoch are captured with one pool."""
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
         """Run the replays one after another and time each.

@@ -136,7 +136,7 @@ class Judge:
             self._shared = None
 
     def _memory(self, stack: contextlib.ExitStack, size: int) -> SharedBuffer:
-        """Return memory of at least ``size`` bytes, until ``stack`` closes.
+        """Return memory of at least ``size`` bytes that two processes share until ``stack`` closes.
 
         torch frees memory that is shared by CUDA's IPC once the other process says that it is done, and a process that
         is killed never does. So on a GPU one allocation is used again and again.

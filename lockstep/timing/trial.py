@@ -46,7 +46,7 @@ SAMPLED = 3
 
 
 class Under(Protocol):
-    """Describes the code under test and the process that runs it."""
+    """How to start the process that runs the code under test, and how long it may stay silent."""
 
     @property
     def module(self) -> str:
@@ -243,7 +243,7 @@ class Trial:
     def _answer(self, event: str) -> dict[str, Any]:
         answer = self._worker.wait(event)
         if answer.get("error"):
-            raise Refused(f"in a process of its own: {answer['error']}")
+            raise Refused(f"failed in a process of its own: {answer['error']}")
         return answer
 
 

@@ -103,7 +103,7 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
 
 def test_c_without_beta_is_refused():
     a = torch.zeros(16, 16, dtype=torch.float16)
-    with pytest.raises(ValueError, match=r"^c must be given exactly where beta is not 0"):
+    with pytest.raises(ValueError, match=r"^c must be given if, and only if, beta is not 0"):
         hgemm(a, a, a)
 
 
