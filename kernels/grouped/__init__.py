@@ -21,7 +21,8 @@ from kernels.common.arguments import expect
 from kernels.common.call_plan import planned_by
 from kernels.common.tables import first_that_can
 from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, ends_of, five, groups_of, mlp_groups
-from kernels.grouped.backends import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
+from kernels.grouped.backends import BMM, LOOP, TMA, TRITON, Products
+from kernels.grouped.dispatch import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
 from kernels.grouped.launch_plan import mlp_plans_at, mlp_train_plans_at, tile_configs_at
 from kernels.grouped.packed import (
     compute_mlp,
@@ -32,7 +33,6 @@ from kernels.grouped.packed import (
     mlp_warp_specialized,
     pack_gate_up,
 )
-from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products
 from kernels.grouped.table import TABLE as TABLE
 
 

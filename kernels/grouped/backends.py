@@ -1,78 +1,188 @@
-"""Choose the backend of an operation of ``kernels.grouped``: the table's backend, or one that supports every shape."""
+"""Backends for the products of the ``grouped`` operations.
+
+``kernels.grouped`` checks every argument before it calls a method here.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
+import torch
 from torch import Tensor
+from torch.nn.functional import silu
 
-from kernels.common.tables import SearchSpace
-from kernels.common.warp_specialized import TILE_CONFIGS
+from kernels.common.call_plan import call_library
+from kernels.common.devices import interpreted, require_triton
+from kernels.common.warp_specialized import TileConfig
+from kernels.grouped import tma_kernels as grouped_tma
+from kernels.grouped import triton_kernels as grouped_triton
+from kernels.grouped import warp_specialized_kernels as grouped_specialized
 from kernels.grouped.group_layouts import Groups
-from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, TILE_CONFIG_OF, MlpPlan, MlpTrainPlan
-from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products, Specialized
-from kernels.grouped.table import TABLE, Tile
 
-#: Backends by the names that variants and tables use. Also valid are "warp_specialized" and the names of its tile
-#: configs.
-BACKENDS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
-
-#: Fastest backend for R rows a group on average.
-BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
-    op: TABLE.choice(f"{op}.best", str, "ragged R G K H", upto="R") for op in ("mlp", "mlp_train")
-}
+Pair = tuple[Tensor, Tensor]
 
 
-def _best(op: str, x: Tensor, weight: Tensor, groups: Groups) -> str:
-    """Return the name of the table's backend for these shapes; on a CPU return the name of torch's backend."""
-    ragged = groups.offsets is not None
-    if x.device.type == "cpu":
-        return "loop" if ragged else "bmm"
-    return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
+class Products(ABC):
+    """A backend for grouped products of T rows in G groups. Every method writes its results into given tensors."""
+
+    @abstractmethod
+    def product(
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
+    ) -> None:
+        """Write ``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
+
+        ``follows`` states whether the preceding call writes an operand of this call. Only backends with PDL use
+        ``follows``.
+        """
+
+    @abstractmethod
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
+        """Write ``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
+
+    def activate(self, gate: Tensor, up: Tensor, out: Tensor) -> None:
+        """Write ``out = silu(gate) · up``."""
+        torch.mul(silu(gate), up, out=out)
+
+    def activate_grad(self, gate: Tensor, up: Tensor, grad: Tensor, of_gate: Tensor, of_up: Tensor) -> None:
+        """Write the gradients of gate and up, from the gradient of the result of ``activate``."""
+        torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=of_gate)
+        torch.mul(grad, silu(gate), out=of_up)
+
+    def gated(
+        self, x: Tensor, w_gate: Tensor, w_up: Tensor, groups: Groups, hidden: Tensor, keep: Pair | None = None
+    ) -> None:
+        """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``. ``keep`` receives both products for the backward
+        pass.
+        """
+        gate, up = keep or (torch.empty_like(hidden), torch.empty_like(hidden))
+        self.product(x, w_gate, groups, gate)
+        self.product(x, w_up, groups, up)
+        self.activate(gate, up, hidden)
+
+    def gated_grad(
+        self, grad_out: Tensor, w_down: Tensor, gate: Tensor, up: Tensor, groups: Groups, of_gate: Tensor, of_up: Tensor
+    ) -> None:
+        """Write the gradients of the gate and up products, from the gradient of the output."""
+        of_hidden = torch.empty_like(gate)
+        self.product(grad_out, w_down.transpose(1, 2), groups, of_hidden)
+        self.activate_grad(gate, up, of_hidden, of_gate, of_up)
 
 
-def backends_for(op: str, config: str | None, x: Tensor, weight: Tensor, groups: Groups) -> tuple[Products, ...]:
-    """Return the backend that ``config`` names; without ``config`` the fastest, then one for the shapes it refuses."""
-    best = _backend(op, config or _best(op, x, weight, groups), x, weight, groups)
-    if config:
-        return (best,)
-    if groups.offsets is None:
-        return best, BMM
-    return best, LOOP if x.device.type == "cpu" else TRITON
+class Loop(Products):
+    """One product for each group, then a stack of the results: the "before" of recsys-examples PR 263."""
+
+    def product(
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
+    ) -> None:
+        """Compute one product for each group, then join the results in ``out``."""
+        parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
+        if groups.offsets is None:
+            torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
+        else:
+            torch.cat(parts, out=out)
+        if too:
+            other = torch.empty_like(out)
+            self.product(*too, groups, other)
+            out += other
+
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
+        """Write each group's gradient with one product."""
+        for g in range(groups.count):
+            torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
 
 
-def _backend(op: str, name: str, x: Tensor, weight: Tensor, groups: Groups) -> Products:
-    if name in BACKENDS:
-        return BACKENDS[name]
-    if name == "warp_specialized":
-        if op not in TILE_CONFIG_OF:
-            # Without packed gate and up this operation is plain products, and cuBLAS is faster at those.
-            return BMM
-        name = TILE_CONFIG_OF[op](x.device, groups.rows // groups.count, *weight.shape)
-    return Specialized(TILE_CONFIGS[name])
+class Fused(Products):
+    """Activation and its gradient in one Triton kernel each. Without Triton, torch takes two and four kernels."""
+
+    def activate(self, gate: Tensor, up: Tensor, out: Tensor) -> None:
+        """Write ``silu(gate) · up`` with one Triton kernel, or with torch on a CPU."""
+        if _has_triton(gate):
+            grouped_triton.activate(gate, up, out)
+        else:
+            super().activate(gate, up, out)
+
+    def activate_grad(self, gate: Tensor, up: Tensor, grad: Tensor, of_gate: Tensor, of_up: Tensor) -> None:
+        """Write the gradients of gate and up with one Triton kernel, or with torch on a CPU."""
+        if _has_triton(gate):
+            grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
+        else:
+            super().activate_grad(gate, up, grad, of_gate, of_up)
 
 
-def mlp_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups) -> MlpPlan | None:
-    """Return the launch plan of ``mlp`` with packed weights; None if the backend does not use them."""
-    name = config or _best("mlp", x, w_gate, groups)
-    if name == "warp_specialized":
-        return MLP(x.device, groups.rows // groups.count, *w_gate.shape)
-    return MLP_TMA if name == "tma" else None
+def _has_triton(tensor: Tensor) -> bool:
+    return tensor.device.type != "cpu" or interpreted()
 
 
-def mlp_train_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups) -> MlpTrainPlan | None:
-    """Return the launch plan of ``mlp_train`` with packed weights; None if the backend does not use them."""
-    name = config or _best("mlp_train", x, w_gate, groups)
-    if name == "warp_specialized":
-        return MLP_TRAIN(x.device, groups.rows // groups.count, *w_gate.shape)
-    return MLP_TRAIN_TMA if name == "tma" else None
+class Bmm(Fused):
+    """One strided batched product that writes the permuted result in place: the PR's "after". Even groups only."""
+
+    def product(
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
+    ) -> None:
+        """Multiply all groups with one batched product; add ``too`` with another."""
+        call_library(torch.bmm, groups.batch(a), weight, out=groups.batch(out))
+        if too:
+            groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
+
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
+        """Write the gradients of all groups with one batched product."""
+        call_library(torch.bmm, groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
 
-def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> SearchSpace:
-    """Return the backends that ``lockstep tune`` tries for an operation with even or ragged groups."""
-    backends = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
-    return SearchSpace(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, backends)
+class Triton(Fused):
+    """Triton kernels, for even and for ragged groups."""
+
+    def product(
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
+    ) -> None:
+        """Multiply all groups in one launch of ``triton_kernels.product``."""
+        require_triton(a, "triton")
+        grouped_triton.product(a, weight, groups.offsets, out, too)
+
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
+        """Write the gradients of all groups in one launch of ``triton_kernels.grad_weight``."""
+        grouped_triton.grad_weight(x, grad, groups.offsets, out)
 
 
-def gated_grad_tiles(B: int, G: int, K: int, H: int) -> SearchSpace:
-    """Return the tiles that ``lockstep tune`` tries for the gradients of gate and up."""
-    tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
-    return SearchSpace("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)
+class Tma(Triton):
+    """Persistent kernels fed by TMA (``kernels.grouped.tma_kernels``), for widths that are multiples of 256 and 64."""
+
+    def product(
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
+    ) -> None:
+        """Multiply all groups in one launch of ``tma_kernels.product``; refuse a second product ``too``."""
+        require_triton(a, "tma")
+        if too:
+            raise NotImplementedError("tma cannot add a second product: pack both weights with pack_gate_up")
+        grouped_tma.product(a, weight, groups, out, follows=follows)
+
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
+        """Write the gradients of all groups in one launch of ``tma_kernels.grad_weight``."""
+        grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
+
+
+class Specialized(Triton):
+    """Warp-specialized kernels with one tile config (``warp_specialized_kernels``), for even groups on Hopper."""
+
+    def __init__(self, config: TileConfig) -> None:
+        self.config = config
+
+    def product(
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
+    ) -> None:
+        """Multiply all groups in one launch of ``warp_specialized_kernels.product``; refuse a second product."""
+        if too:
+            raise NotImplementedError(
+                "warp_specialized cannot add a second product: pack both weights with pack_gate_up"
+            )
+        grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
+
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
+        """Write the gradients of all groups in one launch of ``warp_specialized_kernels.grad_weight``."""
+        grouped_specialized.grad_weight(x, grad, groups, out, config=self.config, follows=follows)
+
+
+LOOP = Loop()
+BMM = Bmm()
+TRITON = Triton()
+TMA = Tma()

@@ -15,8 +15,8 @@ from kernels.common.warp_specialized import TILE_CONFIGS, TileConfig
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped import warp_specialized_kernels as grouped_specialized
+from kernels.grouped.backends import BMM
 from kernels.grouped.group_layouts import Groups
-from kernels.grouped.products import BMM
 from kernels.grouped.table import TABLE, Tile
 
 

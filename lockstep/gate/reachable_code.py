@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from lockstep.gate.effects import Scope, binds, writes
 from lockstep.gate.indirect_reach import hides
-from lockstep.machine_code.sources import OUTSIDE, reads_its_text
+from lockstep.machine_code.dependencies import OUTSIDE, reads_its_text
 from lockstep.suite.syntax import without_docstrings
 
 _WORDS = re.compile(r"[\w.:]+")
@@ -61,7 +61,7 @@ class Sources:
     """The modules that a family depends on, read once for all of its variants.
 
     Args:
-        files: contents by path; ``lockstep.machine_code.sources.closure`` finds them.
+        files: contents by path; ``lockstep.machine_code.dependencies.closure`` finds them.
         family: path of the family's module, without ".py" or "/__init__.py".
 
     Raises:

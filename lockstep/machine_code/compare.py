@@ -16,11 +16,11 @@ from functools import cached_property
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiled_tree import Reader, Say, family_sources, processors_here
 from lockstep.machine_code.compiler_facts import CompilerFacts
+from lockstep.machine_code.dependencies import same_code
 from lockstep.machine_code.difference_sentences import CodeChange, differences, differing
 from lockstep.machine_code.exact import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.quantity_changes import QuantityChange, quantity_changes
-from lockstep.machine_code.sources import same_code
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.toolchain_diff import KernelChange, kernel_changes, with_shared_fields
 from lockstep.machine_code.worker_session import TooSlow, TracingFailed, Tree

@@ -12,7 +12,7 @@ import ast
 import functools
 from collections.abc import Mapping
 
-from lockstep.machine_code.sources import digest, module_of
+from lockstep.machine_code.dependencies import digest, module_of
 from lockstep.machine_code.syntax import facts, nodes, parsed, word
 from lockstep.suite.syntax import without_docstrings
 

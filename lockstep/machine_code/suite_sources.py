@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lockstep.machine_code.sources import closure, module_of
+from lockstep.machine_code.dependencies import closure, module_of
 from lockstep.machine_code.syntax import facts, parsed
 from lockstep.suite.definition import Suite
 

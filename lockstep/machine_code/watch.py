@@ -21,7 +21,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from lockstep.machine_code.bytecode_mentions import refused_mentions
-from lockstep.machine_code.imports import Judge
+from lockstep.machine_code.dynamic_lookups import Judge
 from lockstep.machine_code.module_state import ModuleState
 from lockstep.machine_code.object_id import object_id
 from lockstep.machine_code.package_files import FILES, TreeFiles

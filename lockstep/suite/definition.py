@@ -20,7 +20,7 @@ from lockstep.record.quantity import COSTS
 from lockstep.suite.adapter import Adapter
 from lockstep.suite.case import Case
 from lockstep.suite.definition_source import Reader
-from lockstep.suite.source_facts import module_path, variant_entries
+from lockstep.suite.variants_in_source import module_path, variant_entries
 
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw

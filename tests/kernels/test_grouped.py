@@ -18,9 +18,9 @@ from kernels.grouped import backends as grouped_ways
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import launch_plan
 from kernels.grouped import tma_kernels as grouped_tma
+from kernels.grouped.backends import TMA, TRITON
 from kernels.grouped.group_layouts import Groups
 from kernels.grouped.packed import mlp_train_warp_specialized
-from kernels.grouped.products import TMA, TRITON
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
