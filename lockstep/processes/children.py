@@ -28,10 +28,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from lockstep.processes.template import Forked
+from lockstep.processes.forked import Forked
 
 #: Environment variable that holds the process id of a child's parent.
 PARENT = "LOCKSTEP_PARENT"

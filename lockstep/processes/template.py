@@ -14,10 +14,8 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -28,62 +26,13 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from lockstep.processes.children import PARENT, end_with_parent, reap, start
+from lockstep.processes.forked import NUMBER, Forked
 
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of the template.
 _HOME = Path(__file__).parents[2]
 
 #: Maximum number of file descriptors that a fork inherits besides its standard input and its log.
 _MOST_FDS = 16
-
-#: Seconds that the template may take to answer. Its imports take long on a busy machine.
-_START_S = 120.0
-
-#: A process id or a wait status, as the minder writes them.
-_NUMBER = struct.Struct("i")
-
-
-class Forked:
-    """A process that a template forked.
-
-    It has the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
-
-    Attributes:
-        pid: id of the process, which leads a session of its own.
-        stdin: the pipe to the standard input of the process.
-        returncode: as in ``subprocess.Popen``; ``None`` until ``wait`` has returned.
-    """
-
-    def __init__(self, stdin: IO[bytes], lifeline: socket.socket) -> None:
-        self.stdin, self._lifeline = stdin, lifeline
-        self.returncode: int | None = None
-        self.pid = self._number(_START_S)
-
-    def ended(self) -> bool:
-        """Return whether the process has ended. Its process id is not reused until ``wait`` has returned."""
-        return self.returncode is not None or bool(select.select([self._lifeline], [], [], 0)[0])
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until the process ends, and return its exit status. A negative status is the number of the signal.
-
-        Raises:
-            subprocess.TimeoutExpired: the process still runs after ``timeout`` seconds.
-        """
-        if self.returncode is None:
-            try:
-                self.returncode = os.waitstatus_to_exitcode(self._number(timeout))
-            except ConnectionError:  # the minder was killed, and the kernel killed the process with it
-                self.returncode = -signal.SIGKILL
-            self._lifeline.close()  # so that the minder ends
-        return self.returncode
-
-    def _number(self, timeout: float | None) -> int:
-        if not select.select([self._lifeline], [], [], timeout)[0]:
-            raise subprocess.TimeoutExpired("a fork of the template", timeout or 0.0)
-        text = self._lifeline.recv(_NUMBER.size)
-        if len(text) < _NUMBER.size:
-            raise ConnectionError("the template process, which forks workers, has ended")
-        number: int = _NUMBER.unpack(text)[0]
-        return number
 
 
 class Template:
@@ -195,12 +144,12 @@ def _mind(template: int, request: dict[str, Any], fds: Sequence[int]) -> NoRetur
             _become(minder, request, fds[1:])
         for fd in fds[1:]:
             os.close(fd)
-        lifeline.sendall(_NUMBER.pack(pid))
+        lifeline.sendall(NUMBER.pack(pid))
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None, "waitid without WNOHANG waits"
         exited = ended.si_code == os.CLD_EXITED
         with contextlib.suppress(BrokenPipeError):
-            lifeline.sendall(_NUMBER.pack(ended.si_status << 8 if exited else ended.si_status))
+            lifeline.sendall(NUMBER.pack(ended.si_status << 8 if exited else ended.si_status))
         lifeline.recv(1)  # until the other side closes
     finally:
         os._exit(0)

@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 
 from lockstep.processes.children import ended, kill_group, reap, start
 from lockstep.processes.exit_status import CONTEXT_LOST
-from lockstep.processes.template import Forked, Template
+from lockstep.processes.forked import Forked
+from lockstep.processes.template import Template
 
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
 HOME = Path(__file__).parents[2]
