@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.publish import analyse_store
-from lockstep.compare.join_points import rows_of
+from lockstep.compare.join_points import rows_over
 from lockstep.history.store import Store
 from lockstep.record.file import write_records
 from lockstep.record.model import Clocks, Estimate, Provenance, Record
@@ -124,4 +124,5 @@ def read(root, **options):
 
 def every_row(results):
     """All rows that pages would show, by machine, series and commit."""
-    return rows_of(results, results.series())
+    machines = results.machines
+    return [row for name in machines for row in rows_over(results, name, results.keys(name).keys)]

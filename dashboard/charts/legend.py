@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dash import html
 
 from dashboard.charts.theme import Style, styles
-from lockstep.compare.rows import series_of
-from lockstep.history.model import Series, SeriesKey
+from lockstep.compare.rows import keys_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
@@ -17,8 +15,7 @@ from lockstep.history.snapshot_cache import remembered
 @remembered
 def suite_styles(results: Results, suite: str) -> dict[str, Style]:
     """Return the style of each variant. All variants of the suite get a style, so that no choice changes a colour."""
-    keys = series_of(results, suite)
-    return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
+    return styles(sorted({key.variant for key in keys_of(results, suite)}), _baselines(results, suite))
 
 
 def swatch(style: Style) -> Any:
@@ -28,17 +25,12 @@ def swatch(style: Style) -> Any:
     return html.Span(style.glyph, className="swatch", style={"color": colour})
 
 
-def _baselines(results: Results, keys: Mapping[SeriesKey, Sequence[Series]]) -> set[str]:
+def _baselines(results: Results, suite: str) -> set[str]:
     """Return the baselines: a baseline's speedup, measured against itself, is exactly one at every commit."""
     ratios: dict[str, bool] = {}
-    variants = {one: variant for (_, _, variant, _, _), series in keys.items() for one in series}
-    for ratio in results.trends(one for one in variants if _is_speedup(results, one)):
+    for ratio in results.trends(results.series(suite=suite, quantity="speedup")):
         values = ratio.value[ratio.value > 0]
         if len(values):
-            variant = variants[ratio.series]
+            variant = ratio.series.axis("variant")
             ratios[variant] = ratios.get(variant, True) and bool((values == 1.0).all())
     return {variant for variant, always_one in ratios.items() if always_one}
-
-
-def _is_speedup(results: Results, series: Series) -> bool:
-    return results.benchmarks[series.benchmark].is_ratio

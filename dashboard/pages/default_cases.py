@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.compare.rows import series_of
+from lockstep.compare.rows import keys_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Trend
 from lockstep.history.row_keys import key_of
@@ -30,7 +30,7 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
     histories, the one with the larger change from first to last number comes first.
     """
     known_cases: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
-    series = [one for own in series_of(results, suite, machine).values() for one in own]
+    series = results.keys(machine).series_of(keys_of(results, suite, machine))
     for trend in results.trends(series, last=RECENT):
         *_, case, l2 = key_of(trend.series, trend.benchmark)
         known_cases[case, l2] = max(known_cases[case, l2], _history(trend))

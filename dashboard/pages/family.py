@@ -27,10 +27,10 @@ from lockstep.alerts.findings import Findings
 from lockstep.alerts.findings_files import MachineFindings
 from lockstep.compare.join_points import newest_rows, rows_at, rows_over
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.rows import VALUE, Row, described, quantities_of, series_of
+from lockstep.compare.rows import VALUE, Row, described, keys_of, quantities_of
 from lockstep.compare.status import checks_of, found_of
 from lockstep.history.display_names import natural
-from lockstep.history.model import Commit, Series, SeriesKey
+from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
@@ -49,7 +49,7 @@ _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
 def layout(results: Results, address: FamilyAddress) -> Any:
     """Return the page of an address. A choice that the address leaves out or that does not exist gets its default."""
-    keys = series_of(results, address.suite)
+    keys = keys_of(results, address.suite)
     machines = sorted({machine for machine, *_ in keys})
     if address.machine not in machines:
         elsewhere = [
@@ -215,7 +215,7 @@ def trends(
     cases = _cases(address, keys)
     shown = [key for key in keys if key[3] in cases and key[2] in drawn]
     long = len(shown) * len(commits) > LONG
-    rows = rows_over(results, address.machine, [series for key in shown for series in keys[key]], texts=not long)
+    rows = rows_over(results, address.machine, shown, texts=not long)
     case_of = np.array([key.case for key in rows.keys], dtype=object)
     place = {commit.hash: at for at, commit in enumerate(commits)}
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
@@ -299,16 +299,15 @@ def _against_latency(
     return [html.Figure([html.Figcaption([mono(what.label), html.Span(words)]), box], className="card tall")]
 
 
-def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[SeriesKey, list[Series]], dict[str, Style]]:
-    """Return the series of the machine, suite and cache state by key, and the styles of the selected variants."""
+def _chosen(results: Results, address: FamilyAddress) -> tuple[list[SeriesKey], dict[str, Style]]:
+    """Return the keys of the machine, suite and cache state, and the styles of the selected variants."""
     drawn = {
         variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
     }
-    keys = series_of(results, address.suite, address.machine)
-    return {key: series for key, series in keys.items() if key[-1] == address.l2}, drawn
+    return [key for key in keys_of(results, address.suite, address.machine) if key.l2 == address.l2], drawn
 
 
-def _newest(results: Results, machine: str, keys: Mapping[SeriesKey, Sequence[Series]]) -> Commit | None:
+def _newest(results: Results, machine: str, keys: Iterable[SeriesKey]) -> Commit | None:
     """Return the newest commit at which one of these series has a point."""
     rows = newest_rows(results, machine)
     found = [row for key in keys if (row := rows.find(key)) >= 0]

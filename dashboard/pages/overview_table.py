@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from dashboard.address import SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
 from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
 from lockstep.compare.join_points import newest_rows
-from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE, series_of
+from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE
 from lockstep.compare.status import Status, Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
 from lockstep.history.model import STATES, Series, SeriesKey, State
@@ -92,15 +92,9 @@ def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dic
     some = list(some)  # makes a status from its columns once, instead of each time that it is read
     # For a long table only the visible trends are read.
     long = results.count(machine) > MANY_SERIES
-    past = _past_of(results, _series(results, some)) if long else _past(results, machine)
+    keys = results.keys(machine)
+    past = _past_of(results, keys.series_of(one.row.key for one in some)) if long else _past(results, machine)
     return [_cells(one, past.get(one.row.key, ())) for one in some]
-
-
-def _series(results: Results, statuses: Sequence[Status]) -> Iterator[Series]:
-    for one in statuses:
-        for series in series_of(results, one.row.suite, one.row.machine).get(one.row.key, ()):
-            if not results.benchmarks[series.benchmark].is_ratio:
-                yield series
 
 
 def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -111,14 +105,14 @@ def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 @remembered
 def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
     """Return the last ``SPARK`` numbers of every series of a machine that is not a ratio, in µs if they are times."""
-    every = results.series(machine=machine)
-    return _past_of(results, (one for one in every if not results.benchmarks[one.benchmark].is_ratio))
+    return _past_of(results, results.series(machine=machine))
 
 
 def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, list[float]]:
     """Return each series' numbers at the machine's last ``SPARK`` commits, oldest first; times are in µs."""
     past: dict[SeriesKey, list[float]] = defaultdict(list)
-    for trend in results.trends(series, last=SPARK):
+    own = (one for one in series if not results.benchmarks[one.benchmark].is_ratio)
+    for trend in results.trends(own, last=SPARK):
         factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
         values = trend.value[trend.value > 0] * factor
         past[key_of(trend.series, trend.benchmark)] += [float(f"{value:.5g}") for value in values.tolist()]

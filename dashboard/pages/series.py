@@ -24,7 +24,6 @@ from lockstep.alerts.findings import Findings
 from lockstep.alerts.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.text import amount, span
 from lockstep.compare.number_format import significant
-from lockstep.compare.rows import series_of
 from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
@@ -34,10 +33,9 @@ from lockstep.timing.detectable_effect import detectable_by_error, epochs_to_det
 
 def layout(results: Results, address: SeriesAddress) -> Any:
     """Return the page of a series, or a notice with the machines that measured it if the address's machine did not."""
-    keys = series_of(results, address.suite)
     key = key_at(address)
-    machines = sorted({machine for machine, *rest in keys if tuple(rest) == key[1:]})
-    if key not in keys:
+    machines = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
+    if key.machine not in machines:
         there = [html.Li(_elsewhere(address, machine)) for machine in machines]
         elsewhere = [html.P("Machines that measured this series:"), html.Ul(there)] if machines else []
         return notice(

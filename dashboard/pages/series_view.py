@@ -9,8 +9,8 @@ from dashboard.address import SeriesAddress
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from lockstep.alerts.findings_files import Behaviour, Finding, MachineFindings
-from lockstep.compare.join_points import rows_of
-from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of, series_of
+from lockstep.compare.join_points import rows_over
+from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of
 from lockstep.compare.status import checks_of, found_of, names_by_key
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
@@ -49,7 +49,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
     ``picture`` holds the changes found on the machine; ``None`` while the analysis is pending.
     """
     key = key_at(address)
-    points, rows = _measured_at(results, address.suite, key)
+    points, rows = _measured_at(results, key)
     names = names_by_key(results, address.machine).get(key, ())
     followed = picture.noise if picture else {}
     name = next((name for name in names if name in followed), None)
@@ -79,14 +79,12 @@ def _ratio_of(key: SeriesKey) -> SeriesKey | None:
 
 
 @remembered
-def _measured_at(results: Results, suite: str, key: SeriesKey) -> tuple[dict[str, list[Point]], dict[str, Row]]:
+def _measured_at(results: Results, key: SeriesKey) -> tuple[dict[str, list[Point]], dict[str, Row]]:
     """Return the stored points of a series by quantity, and its rows of numbers by commit."""
-    series = series_of(results, suite, key[0]).get(key, [])
-    points = results.points(*series)
     by_quantity: dict[str, list[Point]] = {}
-    for point in points:
+    for point in results.points(*results.keys(key.machine).series_of([key])):
         by_quantity.setdefault(results.benchmarks[point.series.benchmark].part, []).append(point)
-    return by_quantity, {row.commit: row for row in rows_of(results, series)}
+    return by_quantity, {row.commit: row for row in rows_over(results, key.machine, [key])}
 
 
 def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def _levels(shown: SeriesView) -> Behaviour | None:
 
 def offered(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
     """Return the quantities of which the series has numbers. The one that the detector follows comes first."""
-    _, rows = _measured_at(results, address.suite, key)
+    _, rows = _measured_at(results, key)
     names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
     baseline = any(row.variant == row.baseline for row in rows.values())
     first = ["speedup"] if "speedup" in names and not baseline else []

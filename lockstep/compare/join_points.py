@@ -21,8 +21,7 @@ from lockstep.compare.row_table import (
     interval_names,
     no_columns,
 )
-from lockstep.compare.rows import Row
-from lockstep.history.model import Floats, Ints, Part, Series
+from lockstep.history.model import Floats, Ints, Part, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered, remembered_few
@@ -55,25 +54,17 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
     return _table(results, machine, results.columns(machine, SHARED, commit))
 
 
-def rows_over(results: Results, machine: str, series: Iterable[Series], texts: bool = True) -> RowTable:
-    """Return all rows of some series of a machine, ordered by series and then from old to new.
+def rows_over(results: Results, machine: str, keys: Iterable[SeriesKey], texts: bool = True) -> RowTable:
+    """Return all rows with some keys of a machine, ordered by series and then from old to new.
 
     Args:
         results: the results of all machines.
-        machine: the machine of the series.
-        series: the series.
+        machine: the machine of the keys.
+        keys: the keys.
         texts: whether to read notes and reasons as well.
     """
     names = SHARED if texts else tuple(name for name in SHARED if name not in TEXTS)
-    return _table(results, machine, results.columns(machine, names, series=series))
-
-
-def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
-    """Return all rows of some series, ordered by machine, by series, and then from old to new."""
-    of: dict[str, list[Series]] = {}
-    for each in series:
-        of.setdefault(each.machine, []).append(each)
-    return [row for name in results.machines if name in of for row in rows_over(results, name, of[name])]
+    return _table(results, machine, results.columns(machine, names, series=results.keys(machine).series_of(keys)))
 
 
 def _table(results: Results, machine: str, points: Columns) -> RowTable:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lockstep.compare.number_format import significant
-from lockstep.history.model import Benchmark, Series, SeriesKey, State
-from lockstep.history.row_keys import key_of
+from lockstep.history.model import SeriesKey, State
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.record.quantity import COST_QUANTITIES, EXACT, SUITE_BENCHMARK, benchmark_name
@@ -173,21 +171,6 @@ def suites(results: Results) -> frozenset[str]:
     return frozenset(each.key_suite for each in results.benchmarks.values())
 
 
-def benchmarks_of(results: Results, suite: str) -> Sequence[Benchmark]:
-    """Return the benchmarks of a suite; () for an unknown suite."""
-    named = results.benchmarks.get(suite)
-    return (*_ours(results).get(suite, ()), *([named] if named and not named.ours else []))
-
-
-@remembered
-def _ours(results: Results) -> Mapping[str, Sequence[Benchmark]]:
-    found: dict[str, list[Benchmark]] = defaultdict(list)
-    for one in results.benchmarks.values():
-        if one.ours:
-            found[one.suite].append(one)
-    return dict(found)
-
-
 def alike(results: Results, suite: str) -> Mapping[str, str]:
     """Return the names under which the quantities of the same Lockstep suite are shown, each with its label.
 
@@ -220,20 +203,17 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
 
 
 def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
-    """Return the names of the quantities that a suite can have."""
-    own = benchmarks_of(results, suite)
-    if any(one.ours for one in own):
+    """Return the names of the quantities that a suite can have, see ``Benchmark.key_suite``."""
+    benchmark = results.benchmarks.get(suite)
+    if benchmark is None:
         return (*QUANTITIES, RELATIVE)
-    return ("latency", RELATIVE) if all(one.part == "latency" for one in own) else (VALUE, RELATIVE)
+    return ("latency" if benchmark.part == "latency" else VALUE), RELATIVE
 
 
-def series_of(results: Results, suite: str, machine: str | None = None) -> dict[SeriesKey, list[Series]]:
-    """Return the series of a suite by key; the latency and the speedup of a variant and case share a key."""
-    found: dict[SeriesKey, list[Series]] = {}
-    for benchmark in benchmarks_of(results, suite):
-        for one in results.series(machine=machine, benchmark=benchmark.name):
-            found.setdefault(key_of(one, benchmark), []).append(one)
-    return found
+def keys_of(results: Results, suite: str, machine: str | None = None) -> list[SeriesKey]:
+    """Return the keys of a suite, in the order of the series. ``machine`` restricts them to this machine."""
+    machines = results.machines if machine is None else [machine]
+    return [key for name in machines for key in results.keys(name).of_suite.get(suite, ())]
 
 
 def axes_of(case: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
@@ -37,6 +38,19 @@ class KeyIndex:
     def place(self) -> Mapping[SeriesKey, int]:
         """Index of each key in ``keys``."""
         return {key: place for place, key in enumerate(self.keys)}
+
+    @cached_property
+    def of_suite(self) -> Mapping[str, Sequence[SeriesKey]]:
+        """The keys of each suite, in the order of ``keys``."""
+        found: dict[str, list[SeriesKey]] = defaultdict(list)
+        for key in self.keys:
+            found[key.suite].append(key)
+        return dict(found)
+
+    def series_of(self, keys: Iterable[SeriesKey]) -> Sequence[Series]:
+        """Return all series with these keys, in the order of ``series``. Unknown keys have no series."""
+        places = [self.place[key] for key in keys if key in self.place]
+        return [self.series[rank] for rank in np.flatnonzero(np.isin(self.key_at, places)).tolist()]
 
     @cached_property
     def shape(self) -> Ints:

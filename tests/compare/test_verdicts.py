@@ -130,8 +130,7 @@ def test_two_runs_alone_are_called_the_same_by_the_whole_interval(two):
 
 
 def test_a_number_relative_to_the_first_begins_at_the_first_that_is_positive(two):
-    series = two.results.series(machine="runner")
-    rows = rows_over(two.results, "runner", series)
+    rows = rows_over(two.results, "runner", two.results.keys("runner").keys)
     found = {}
     for key, value in zip(rows.keys, rows.measured("relative").tolist(), strict=True):
         found.setdefault(key.suite.removeprefix("suite.track_"), []).append(value)

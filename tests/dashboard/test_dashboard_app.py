@@ -154,7 +154,7 @@ def test_an_empty_choice_is_reported(client, chosen):
 
 def rows_of_case(results):
     """Every row of a case."""
-    rows = rows_over(results, MACHINE, results.series(machine=MACHINE))
+    rows = rows_over(results, MACHINE, results.keys(MACHINE).keys)
     return rows.select(np.array([key.case == CASE for key in rows.keys]))
 
 

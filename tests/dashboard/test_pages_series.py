@@ -13,7 +13,7 @@ from dashboard.pages import series, series_view
 from dashboard.pages.reproduce import series_commands
 from dashboard.server.app import create_app, page
 from lockstep.alerts.findings import Findings
-from lockstep.compare.rows import series_of
+from lockstep.compare.rows import keys_of
 from lockstep.record.model import Accuracy, Clocks
 
 __all__ = ["shown"]
@@ -188,7 +188,7 @@ def test_the_error_of_the_check_is_charted_over_the_commits(tmp_path):
     assert line["y"] == [1.6e-3, 1.7e-3, 8e-3]
     assert "<b>8.000e-03</b>" in line["text"][-1]
     assert {"2e-03", "5e-03"} <= set(figure["layout"]["yaxis"]["ticktext"])
-    [key] = series_of(results, "linear")
+    [key] = keys_of(results, "linear")
     assert "error" in [one.name for one in series_view.offered(results, ONE_CASE, key)]
 
 

@@ -20,9 +20,10 @@ from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.join_points import newest_rows
-from lockstep.compare.rows import benchmarks_of, suites
+from lockstep.compare.rows import keys_of, suites
 from lockstep.compare.sides import Side, compare
 from lockstep.compare.status import Statuses
+from lockstep.history.model import Series, SeriesKey
 from lockstep.history.reader import Reader
 from lockstep.suite.thresholds import Thresholds
 
@@ -184,13 +185,17 @@ def test_newest_rows_are_read_from_the_newest_commit_where_it_has_all(trees, mon
     assert len(asked) == 1
 
 
-def test_the_benchmarks_of_a_suite_are_looked_up(trees):
+def test_the_keys_of_a_suite_are_looked_up(trees):
     results = trees[FEW].current()
     assert suites(results) is suites(results)
     assert len(suites(results)) == FEW
     name = min(results.benchmarks)
-    assert benchmarks_of(results, name) == (results.benchmarks[name],)
-    assert benchmarks_of(results, "unknown") == ()
+    assert keys_of(results, name, "machine-0") == [SeriesKey("machine-0", name)]
+    assert keys_of(results, "unknown") == []
+    index = results.keys("machine-0")
+    assert index.of_suite is index.of_suite
+    assert index.series_of([SeriesKey("machine-0", name)]) == [Series("machine-0", name)]
+    assert index.series_of([SeriesKey("machine-0", "unknown")]) == []
 
 
 def test_the_servers_values_are_those_of_the_grid(trees):
