@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from lockstep.alerts.attribution import attribute
-from lockstep.alerts.change_facts import Facts, SeriesName, Step
+from lockstep.alerts.change_facts import Facts, Step
 from lockstep.alerts.grouping import ReportedStep, group
 from lockstep.alerts.model import Alert
+from lockstep.record.series_name import SeriesName
 
 #: Twenty commits: "0101…", "0202…" and so on.
 COMMITS = [f"{number:02x}" * 20 for number in range(1, 21)]

@@ -24,11 +24,12 @@ from alerting import step
 from project import KERNELS, Project, make_project
 
 from lockstep.alerts.attribution import attribute
-from lockstep.alerts.change_facts import Facts, SeriesName
+from lockstep.alerts.change_facts import Facts
 from lockstep.alerts.database import Database
 from lockstep.alerts.grouping import ReportedStep, group
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts
+from lockstep.record.series_name import SeriesName
 
 TOKEN = "LOCKSTEP_KILL_TOKEN"
 

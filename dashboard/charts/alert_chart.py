@@ -12,13 +12,13 @@ import numpy as np
 
 from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
 from dashboard.charts.trend import Figure
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.extract import worse_log
 from lockstep.alerts.followed_series import name_of
 from lockstep.alerts.member_levels import MemberLevel
 from lockstep.alerts.model import Alert
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
+from lockstep.record.series_name import SeriesName
 
 #: Maximum series drawn; commits shown before and after the range; points of the median level before the change.
 _MOST, _BEFORE, _LEVEL = 6, 60, 5

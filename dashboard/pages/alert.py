@@ -19,7 +19,6 @@ from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from dashboard.pages.reproduce import alert_commands
 from lockstep.alerts.alert_row import Event, NoSuchAlert, Tracked
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.model import Alert, Member
@@ -30,6 +29,7 @@ from lockstep.compare.status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
+from lockstep.record.series_name import SeriesName
 
 #: Maximum numbers of listed series and commits.
 MOST_SERIES, MOST_COMMITS = 100, 30

@@ -13,7 +13,7 @@ from dashboard.pages.parts import commit_link, mono
 from lockstep.alerts.alert_row import Tracked
 from lockstep.alerts.followed_series import name_of
 from lockstep.alerts.model import Alert
-from lockstep.alerts.reproduce import ends, measured, reproduce, subject
+from lockstep.alerts.reproduce import ends, measured, reproduce
 from lockstep.alerts.text import search_command
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
@@ -33,7 +33,7 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
     if not seen:
         return []
     point = seen[-1]
-    about = subject(name_of(point.series, results.benchmarks[point.series.benchmark]))
+    about = name_of(point.series, results.benchmarks[point.series.benchmark])
     return _disclosure(
         ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."],
         _block("\n".join(script(about, measured(point.run))), "Commands that measure the number again"),

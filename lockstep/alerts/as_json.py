@@ -8,8 +8,9 @@ from dataclasses import fields
 from typing import Any
 
 from lockstep.alerts.attribution import Cause
-from lockstep.alerts.change_facts import Evidence, SeriesName
+from lockstep.alerts.change_facts import Evidence
 from lockstep.alerts.model import Alert, Member, Waiver
+from lockstep.record.series_name import SeriesName
 
 _SERIES = tuple(one.name for one in fields(SeriesName))
 

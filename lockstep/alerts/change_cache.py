@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from lockstep.alerts.analysis_folder import write_whole
-from lockstep.alerts.change_facts import Facts, Move, SeriesName, Step
+from lockstep.alerts.change_facts import Facts, Move, Step
 from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.reported_points import SeriesReports
 from lockstep.detect import Change
+from lockstep.record.series_name import SeriesName
 
 #: Stored fields of a step, in this order. The series is not stored with the step, because the row names it.
 _FIELDS = tuple(field.name for field in fields(Step) if field.name != "series")

@@ -8,51 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.alerts.commit_ranges import Unknown
-from lockstep.record.quantity import CHECKED, COST_QUANTITIES, EXACT, TIMED
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class SeriesName:
-    """The name that identifies a series in alerts.
-
-    ``quantity`` is a quantity of ``lockstep.record.quantity``, or the unit of another project's asv benchmark.
-    """
-
-    machine: str
-    family: str
-    suite: str
-    variant: str
-    case: str
-    l2: str
-    quantity: str
-
-    @property
-    def ours(self) -> bool:
-        """Whether a Lockstep suite measures the series. Other asv benchmarks have no cache state."""
-        return bool(self.l2)
-
-    @property
-    def timed(self) -> bool:
-        """Whether the quantity is a time or a ratio of times, so that worse means slower."""
-        return self.quantity in (*TIMED, "seconds")
-
-    @property
-    def checked(self) -> bool:
-        """Whether the quantity is a result of the correctness check, such as an error."""
-        return self.ours and self.quantity in CHECKED
-
-    @property
-    def cost(self) -> bool:
-        """Whether the quantity is a cost besides latency and speedup."""
-        return self.ours and self.quantity in COST_QUANTITIES
-
-    @property
-    def label(self) -> str:
-        """Name of the series without machine and family, for people: ``linear.triton M=1,K=64 cold``."""
-        head = f"{self.suite}.{self.variant}" if self.variant else self.suite
-        named = self.checked or self.cost or (self.quantity in EXACT and not self.l2)
-        quantity = self.quantity.replace("_", " ") if named else ""
-        return " ".join(part for part in (head, self.case, self.l2, quantity) if part)
+from lockstep.record.series_name import SeriesName
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.alerts.change_facts import Facts, Move, SeriesName, Step
+from lockstep.alerts.change_facts import Facts, Move, Step
 from lockstep.alerts.code_change import code_of
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.followed_series import Followed, name_of
@@ -21,6 +21,7 @@ from lockstep.detect import Change
 from lockstep.detect.trend import Better
 from lockstep.history.model import Floats, Point, Run, Series, Trend
 from lockstep.history.snapshot import Results
+from lockstep.record.series_name import SeriesName
 
 #: Number of points before and after a change whose medians give the moves of other times, and the levels.
 WINDOW = 5

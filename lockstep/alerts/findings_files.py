@@ -20,11 +20,11 @@ from lockstep.alerts import detector_state
 from lockstep.alerts.analysis_folder import write_whole
 from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.attribution import Kind
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.model import Alert, Suppressed
 from lockstep.detect import Analysis
+from lockstep.record.series_name import SeriesName
 
 #: The noise of a series, the smallest change that the detector can find in it, and its levels.
 Behaviour = Analysis

@@ -17,13 +17,13 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.detect import Trend as Values
 from lockstep.detect.exact import positive
 from lockstep.detect.trend import Better
 from lockstep.history.model import Benchmark, Floats, Series, Trend
 from lockstep.history.snapshot import Results
 from lockstep.record.quantity import CHECKED, PAIRED
+from lockstep.record.series_name import SeriesName
 
 Mask = NDArray[np.bool_]
 

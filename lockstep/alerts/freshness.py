@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lockstep.alerts.attribution import Cause
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert, Topic
+from lockstep.record.series_name import SeriesName
 
 #: The third person singular of each verb phrase in the texts.
 THIRD_PERSON = {"fail": "fails", "report nothing": "reports nothing"}

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert, Member
+from lockstep.record.series_name import SeriesName
 
 #: A change may move by this many measured commits between two analyses and still count as the same change.
 NEAR = 3

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.findings_files import MachineFindings
 from lockstep.alerts.followed_series import by_version, name_of, paired_numbers, values_of
 from lockstep.alerts.model import Alert, Member
 from lockstep.detect import Analysis
 from lockstep.history.model import Commit, Floats, Trend
 from lockstep.history.snapshot import Results
+from lockstep.record.series_name import SeriesName
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.alerts.attribution import Cause
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.commit_ranges import Unknown
+from lockstep.record.series_name import SeriesName
 
 #: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
 #: "noise": the machine code did not change, or the change is no larger than changes of unchanged code. "": reported.

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.detector_state import Points
 from lockstep.alerts.followed_series import Followed, by_version, common_baselines, name_of, paired_numbers
 from lockstep.alerts.freshness import Reports, ReportState
@@ -20,6 +19,7 @@ from lockstep.history.model import STATES, Trend
 from lockstep.history.reader import Numbers
 from lockstep.history.snapshot import Results
 from lockstep.record.quantity import PAIRED
+from lockstep.record.series_name import SeriesName
 
 Mask = NDArray[np.bool_]
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.model import Alert
 from lockstep.history.model import Run
-from lockstep.record.reproduce import Measured, Subject, between
-
-
-def subject(name: SeriesName) -> Subject:
-    """Return the series of an alert in the form from which ``lockstep.record.reproduce`` makes a command."""
-    return Subject(name.suite, name.variant, name.case, name.l2, name.quantity, name.machine)
+from lockstep.record.reproduce import Measured, between
 
 
 def measured(run: Run) -> Measured:
@@ -22,7 +16,7 @@ def measured(run: Run) -> Measured:
 def reproduce(alert: Alert) -> str:
     """Return the command that measures the change of the worst series again; "" if the alert has no such change."""
     good, bad = ends(alert)
-    return between(subject(alert.members[0].series), good, bad) if good and bad else ""
+    return between(alert.members[0].series, good, bad) if good and bad else ""
 
 
 def ends(alert: Alert) -> tuple[str, str]:

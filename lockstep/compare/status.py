@@ -11,7 +11,6 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.findings_files import Finding, MachineFindings
 from lockstep.alerts.followed_series import name_of
 from lockstep.compare.beyond_noise import beyond_noise
@@ -25,6 +24,7 @@ from lockstep.history.model import STATES, Commit, Floats, SeriesKey
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
+from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Thresholds
 
 _WEEK_MS = 7 * 86_400_000

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lockstep.record.quantity import CHECKED, COST_QUANTITIES, EXACT, benchmark_name, cost_of
+from lockstep.record.quantity import CHECKED, benchmark_name, cost_of
+from lockstep.record.series_name import SeriesName
 
 #: Number of digits of a commit's hash in a command.
 _DIGITS = 12
@@ -21,42 +22,6 @@ _COMPILED = re.compile(r"(?P<arch>sm_\d+)(?:-(?P<processors>\d+))?-compiled(?P<t
 
 #: The software that must be the same to measure a number again, in the order in which it is listed.
 _TOOLS = ("python", "torch", "triton", "cuda", "driver", "ptxas")
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The series that a command measures.
-
-    Attributes:
-        suite: the Lockstep suite; for another project's benchmark, its name without the last part.
-        variant: the variant of the suite; for another project's benchmark, the last part of its name.
-        case: label of the case, or the parameters as ``size=100, dtype=float32``.
-        l2: cache state; "" for exact quantities and for other projects' benchmarks.
-        quantity: a quantity of ``lockstep.record.quantity``, or another project's unit.
-        machine: name of the machine. If Lockstep measured the series, the name ends with the clock state.
-    """
-
-    suite: str
-    variant: str
-    case: str
-    l2: str
-    quantity: str
-    machine: str = ""
-
-    @property
-    def exact(self) -> bool:
-        """Whether the quantity is exact: it is found by compiling and not measured."""
-        return not self.l2 and self.quantity in EXACT
-
-    @property
-    def cost(self) -> bool:
-        """Whether the quantity is a cost, which is measured besides latency and speedup."""
-        return bool(self.l2) and self.quantity in COST_QUANTITIES
-
-    @property
-    def foreign(self) -> bool:
-        """Whether the series is of another project's asv benchmark, which has no cache state."""
-        return not self.l2 and not self.exact
 
 
 @dataclass(frozen=True)
@@ -80,7 +45,7 @@ class Measured:
     toolchain: Mapping[str, str] = field(default_factory=dict)
 
 
-def here(subject: Subject) -> str:
+def here(subject: SeriesName) -> str:
     """Return the command that measures a series in the working tree."""
     if subject.foreign:
         return _join("asv", "run", "--python", "same", "--bench", selection(subject))
@@ -91,7 +56,7 @@ def here(subject: Subject) -> str:
     return _join("lockstep", "measure", subject.suite, *chosen, *costs)
 
 
-def at(subject: Subject, commit: str) -> str:
+def at(subject: SeriesName, commit: str) -> str:
     """Return the command that measures a series at a commit, prints the number and stores nothing.
 
     As in a history, the code under test comes from the commit and the benchmark definition from the working tree.
@@ -102,7 +67,7 @@ def at(subject: Subject, commit: str) -> str:
     return _join(verb, "run", f"{commit[:_DIGITS]}^!", "--dry-run", "--bench", selection(subject))
 
 
-def between(subject: Subject, good: str, bad: str) -> str:
+def between(subject: SeriesName, good: str, bad: str) -> str:
     """Return the command that measures how a series changes from one commit to another, both in one process.
 
     For another project's benchmark, return asv's command, which measures the commits one after the other.
@@ -117,7 +82,7 @@ def between(subject: Subject, good: str, bad: str) -> str:
     return gate(subject, *ends)
 
 
-def gate(subject: Subject, base: str, head: str, clock_state: str = "", toolchains: Sequence[str] = ()) -> str:
+def gate(subject: SeriesName, base: str, head: str, clock_state: str = "", toolchains: Sequence[str] = ()) -> str:
     """Return the ``lockstep gate`` command that compares base and head at one case.
 
     Args:
@@ -136,7 +101,7 @@ def gate(subject: Subject, base: str, head: str, clock_state: str = "", toolchai
     return _join("lockstep", "gate", "--base", base, "--head", head, *chosen)
 
 
-def script(subject: Subject, measured: Measured) -> tuple[str, ...]:
+def script(subject: SeriesName, measured: Measured) -> tuple[str, ...]:
     """Return the lines that measure a number of a commit again, from any checkout of its repository.
 
     The lines check out the original benchmark definitions, and lock the clocks if they were locked. Comments name the
@@ -153,7 +118,7 @@ def script(subject: Subject, measured: Measured) -> tuple[str, ...]:
     return (*lines, *locked(subject, at(subject, measured.commit), measured.clock_state))
 
 
-def locked(subject: Subject, command: str, clock_state: str = "") -> tuple[str, ...]:
+def locked(subject: SeriesName, command: str, clock_state: str = "") -> tuple[str, ...]:
     """Return the lines that lock the clocks, run the command and reset the clocks.
 
     Return only the command if the series was measured with unlocked clocks.
@@ -182,7 +147,7 @@ def installed(measured: Measured) -> str:
     return " ".join("; ".join(part for part in (measured.device, versions, clocks, environment) if part).split())
 
 
-def selection(subject: Subject) -> str:
+def selection(subject: SeriesName) -> str:
     """Return the value of asv's ``--bench`` that selects one series: a pattern for the benchmark's name and parameters.
 
     asv searches for the pattern in ``name('a', 'b')``. The pattern matches the quotes but contains none, because quotes
@@ -200,14 +165,14 @@ def selection(subject: Subject) -> str:
     return rf"^{re.escape(name)}\({parameters}\)$" if values else f"^{re.escape(name)}$"
 
 
-def _show(subject: Subject, ref: str) -> str:
+def _show(subject: SeriesName, ref: str) -> str:
     chosen = ("--family", subject.suite, "--variant", subject.variant, "--case", subject.case)
     toolchain = _toolchain(subject)
     under = ("--toolchain", toolchain) if toolchain else ()
     return _join("lockstep", "code", "show", ref, *chosen, *_target(subject), *under)
 
 
-def _target(subject: Subject) -> tuple[str, ...]:
+def _target(subject: SeriesName) -> tuple[str, ...]:
     """Return the option that selects the compile target of exact results, which their machine's name contains."""
     found = _COMPILED.search(subject.machine)
     if found is None:
@@ -215,7 +180,7 @@ def _target(subject: Subject) -> tuple[str, ...]:
     return "--target", f"{found['arch']}:{found['processors']}" if found["processors"] else found["arch"]
 
 
-def _toolchain(subject: Subject) -> str:
+def _toolchain(subject: SeriesName) -> str:
     """Return the toolchain in the machine's name of exact results, "triton==3.6.0"; "" for the installed packages."""
     found = _COMPILED.search(subject.machine)
     parts = found["toolchain"].split("@")[1:] if found else []

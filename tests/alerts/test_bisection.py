@@ -15,7 +15,7 @@ from project import KERNELS, Project, make_project
 
 from lockstep.alerts.attribution import attribute
 from lockstep.alerts.bisection import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
-from lockstep.alerts.change_facts import Facts, SeriesName
+from lockstep.alerts.change_facts import Facts
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.extract import levels
@@ -24,6 +24,7 @@ from lockstep.alerts.search_range import RangeWidener
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.history.store import Store
+from lockstep.record.series_name import SeriesName
 
 M2 = "M=2,K=1024,N=512"
 

@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from lockstep.alerts.change_facts import SeriesName
 from lockstep.alerts.findings_files import Finding, MachineFindings, write_changes
+from lockstep.record.series_name import SeriesName
 
 SERIES, CHANGES = 400, 20
 

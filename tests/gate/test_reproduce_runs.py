@@ -6,9 +6,10 @@ import shlex
 import pytest
 from project import KERNELS, make_project
 
-from lockstep.record.reproduce import Subject, between, here
+from lockstep.record.reproduce import between, here
+from lockstep.record.series_name import SeriesName
 
-SUBJECT = Subject("product", "twice", "M=2,K=1024,N=512", "warm", "speedup", "vm-cpu")
+SUBJECT = SeriesName("vm-cpu", "product", "product", "twice", "M=2,K=1024,N=512", "warm", "speedup")
 
 
 @pytest.fixture

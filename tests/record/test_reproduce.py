@@ -10,14 +10,15 @@ import asv.commands
 import pytest
 from asv.benchmarks import Benchmarks
 
-from lockstep.record.reproduce import Measured, Subject, at, between, gate, here, installed, locked, script, selection
+from lockstep.record.reproduce import Measured, at, between, gate, here, installed, locked, script, selection
+from lockstep.record.series_name import SeriesName
 
 CASE = "M=8,K=4096,N=2048"
 GOOD, BAD = "0123456789abcdef" * 2 + "01234567", "fedcba9876543210" * 2 + "fedcba98"
 
-TIMED = Subject("linear", "best", CASE, "cold", "speedup", "h200-locked-1500")
-COMPILED = Subject("grouped.mlp", "best", CASE, "", "registers", "sm_90-114-compiled")
-FOREIGN = Subject("sums.Sums", "time_sum", "size=100, dtype=float32", "", "seconds", "laptop")
+TIMED = SeriesName("h200-locked-1500", "linear", "linear", "best", CASE, "cold", "speedup")
+COMPILED = SeriesName("sm_90-114-compiled", "grouped", "grouped.mlp", "best", CASE, "", "registers")
+FOREIGN = SeriesName("laptop", "sums.Sums", "sums.Sums", "time_sum", "size=100, dtype=float32", "", "seconds")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_another_projects_benchmark_is_measured_by_asv(parse):
     ],
 )
 def test_the_lock_is_that_of_the_clock_state_or_of_the_machines_name(parse, machine, clock_state, lock):
-    subject = Subject("linear", "best", CASE, "cold", "latency", machine)
+    subject = SeriesName(machine, "linear", "linear", "best", CASE, "cold", "latency")
     assert parse(gate(subject, "main", ".", clock_state)).lock == lock
 
 
@@ -125,7 +126,7 @@ def test_without_provenance_the_commands_stand_alone():
 
 
 def test_a_name_that_a_file_gives_is_no_second_command(parse):
-    subject = Subject("linear", "a'b; rm x\ny", "M=1", "cold", "latency")
+    subject = replace(TIMED, variant="a'b; rm x\ny", case="M=1", quantity="latency")
     for command in (here(subject), at(subject, BAD), between(subject, GOOD, BAD)):
         assert "\n" not in command
         parse(command)
@@ -162,12 +163,12 @@ def test_the_selection_is_one_series_for_asv(subject, name, values, wanted):
 def test_a_benchmark_without_parameters_is_selected_by_its_name():
     conf = type("Conf", (), {"benchmark_dir": ""})()
     entries = [{"name": name, "params": []} for name in ("mod.track_size", "mod.track_sizes", "amod.track_size")]
-    subject = Subject("mod", "track_size", "", "", "bytes")
+    subject = SeriesName("laptop", "mod", "mod", "track_size", "", "", "bytes")
     assert list(Benchmarks(conf, entries, selection(subject))) == ["mod.track_size"]
 
 
 def test_a_cost_is_measured_with_its_latency(parse):
-    cost = Subject("grouped.mlp", "best", CASE, "cold", "behind_speedup", "h200-locked-1500")
+    cost = SeriesName("h200-locked-1500", "grouped", "grouped.mlp", "best", CASE, "cold", "behind_speedup")
     args = parse(here(cost))
     assert (args.verb, args.variants, args.costs) == ("measure", ["best"], ["behind"])
     assert selection(cost).startswith(r"^grouped\.mlp_behind_speedup\(")

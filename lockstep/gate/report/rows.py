@@ -11,7 +11,8 @@ from lockstep.gate.report.model import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential import LOOKS
 from lockstep.gate.verdict import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.record.model import Estimate
-from lockstep.record.reproduce import Subject, gate
+from lockstep.record.reproduce import gate
+from lockstep.record.series_name import SeriesName
 
 #: Order of the outcomes in a report, blocking outcomes first.
 ORDER = ("failed", "slower", "unsure", "faster", "removed", "new", "na")
@@ -93,7 +94,7 @@ def again(report: Report) -> str:
     if not blocking:
         return ""
     key = blocking[0].key
-    worst = Subject(key.suite, key.variant, key.case, key.l2, key.quantity)
+    worst = SeriesName("", "", key.suite, key.variant, key.case, key.l2, key.quantity)
     command = gate(
         worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""), report.toolchains
     )
