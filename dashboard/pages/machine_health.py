@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lockstep.compare.join_points import rows_at
 from lockstep.gpu.nvml import THROTTLING
-from lockstep.history.model import STATES, Commit, Floats, Run, Series
-from lockstep.history.row_keys import PARTS
+from lockstep.history.model import STATES, Commit, Floats, Run
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
@@ -38,10 +37,10 @@ class Upkeep:
         commits, series: the machine's number of commits and series.
         failed: number of series that failed at the newest commit.
         reported_at: time of the newest number of any commit, ms since 1970; 0 if unknown.
-        points: number of points of the newest commit that state clocks.
-        throttled: number of these points that were throttled.
-        reasons: number of points by reason for throttling.
-        sm_mhz: the median clock of these points; ``None`` if unknown.
+        records: number of records of the newest commit that state clocks.
+        throttled: number of these records that were throttled.
+        reasons: number of records by reason for throttling.
+        sm_mhz: the median clock of these records; ``None`` if unknown.
         noise: median standard error of the logarithm of the latencies and plain values at the newest commit (0.001 is
             0.1 %); ``None`` if unknown.
         mde: median of the smallest effects that one run can detect, as a share; ``None`` if unknown.
@@ -57,7 +56,7 @@ class Upkeep:
     series: int
     failed: int
     reported_at: int
-    points: int
+    records: int
     throttled: int
     reasons: tuple[tuple[str, int], ...]
     sm_mhz: float | None
@@ -71,37 +70,31 @@ class Upkeep:
 def upkeep(results: Results, machine: str) -> Upkeep:
     """Return the state of a known machine, computed once per snapshot of the results."""
     runs, commits = results.runs_of(machine), results.commits(machine)
-    index = results.keys(machine)
-    points = results.columns(machine, ("sm_mhz", "clock_reasons", "mde"), commits[-1].hash)
-    # The overview shows a series as one row, although latency and speedup are two points.
-    failed = np.unique(index.key_at[points["rank"][points["state"] == STATES.index("failed")]])
-    clocked = np.flatnonzero(points["sm_mhz"] > 0)
-    texts = (text.split("\n") for text in points["clock_reasons"][clocked].tolist())
+    rows = rows_at(results, machine, commits[-1].hash)
+    # The costs of a record repeat its clocks.
+    own = rows.select(np.array([not rows.benchmark(place).cost for place in range(len(rows))], dtype=bool))
+    clocked = own.select(own.column("sm_mhz") > 0)
+    texts = (text.split("\n") for text in clocked.columns["clock_reasons"].tolist())
     reasons = [[reason for reason in some if reason in THROTTLING] for some in texts]
-    error, mde = points["error"], points["mde"]
-    ratio = index.part_at[points["rank"]] == PARTS.index("speedup")
+    # A row has an error of its latency or of its value.
+    error, mde = np.fmax(own.column("latency_error"), own.column("value_error")), own.column("mde")
     return Upkeep(
         machine=machine,
         run=runs[-1],
         commit=commits[-1],
         commits=len(commits),
-        series=len(index.keys),
-        failed=len(failed),
+        series=len(rows.series_keys.keys),
+        failed=int((rows.columns["state"] == STATES.index("failed")).sum()),
         reported_at=max(run.measured_at for run in runs),
-        points=len(clocked),
+        records=len(clocked),
         throttled=sum(bool(one) for one in reasons),
         reasons=tuple(Counter(reason for one in reasons for reason in one).most_common()),
-        sm_mhz=_median(points["sm_mhz"][clocked]),
-        noise=_median(error[(error > 0) & ~ratio & ~_costs(results, [index.series[rank] for rank in points["rank"]])]),
+        sm_mhz=_median(clocked.column("sm_mhz")),
+        noise=_median(error[error > 0]),
         mde=_median(mde[mde > 0]),
         controls=_controls(runs),
         turns=_turns(runs, commits),
     )
-
-
-def _costs(results: Results, series: Sequence[Series]) -> NDArray[np.bool_]:
-    """Return a mask of the series whose quantity is a cost besides the latency, such as energy or compile time."""
-    return np.array([results.benchmarks[one.benchmark].cost for one in series], dtype=bool)
 
 
 def _median(values: Floats) -> float | None:

@@ -151,8 +151,8 @@ def _row(upkeep: Upkeep, now: int) -> Any:
     if upkeep.reported_at:
         reported = f"{day(upkeep.reported_at)}, {age(upkeep.reported_at, now)}" + (" ◌ silent" if silent else "")
     throttled = "–"
-    if upkeep.points:
-        share = f"{100 * upkeep.throttled / upkeep.points:.0f} %"
+    if upkeep.records:
+        share = f"{100 * upkeep.throttled / upkeep.records:.0f} %"
         throttled = " ".join([share, ", ".join(reason for reason, _ in upkeep.reasons)]).strip()
     cells = [
         html.Td(html.A(upkeep.machine, href=f"#{_anchor(upkeep)}", className="link mono row")),
