@@ -76,7 +76,7 @@ def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
         z.append([_colour(one, show) for one in chosen] + [None] * blank)
         text.append([_text(one, show, wide) for one in chosen] + [""] * blank)
         hover.append([_hover(one, show) for one in chosen] + [""] * blank)
-        link.append([_link(one) for one in chosen] + [""] * blank)
+        link.append([SeriesAddress(*one.row.key).link() for one in chosen] + [""] * blank)
     end = _CLIP.get(show, 100.0)
     trace = {
         "type": "heatmap",
@@ -209,11 +209,6 @@ def _doubt(status: Status) -> str:
     if status.beyond_noise:
         return ", beyond the noise, not confirmed"
     return ", noise unknown" if math.isnan(status.noise) else ", within the noise"
-
-
-def _link(status: Status) -> str:
-    row = status.row
-    return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
 
 
 def _scale(show: str, scheme: Scheme) -> list[list[Any]]:

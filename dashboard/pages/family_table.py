@@ -30,7 +30,8 @@ def _value_table(rows: Sequence[Row]) -> Any:
         html.Tr(
             [
                 html.Td(
-                    dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono"), className="shape"
+                    dcc.Link(row.case or row.suite, href=SeriesAddress(*row.key).link(), className="link mono"),
+                    className="shape",
                 ),
                 *([html.Td(row.variant, className="mono")] if variants else []),
                 html.Td(row.unit),
@@ -41,10 +42,6 @@ def _value_table(rows: Sequence[Row]) -> Any:
         if row.value
     ]
     return _html_table(["Case", *(["Variant"] if variants else []), "Unit", "Value"], body)
-
-
-def _series_link(row: Row) -> str:
-    return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
 
 
 def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
@@ -73,7 +70,7 @@ def _table_cells(row: Row) -> list[Any]:
     state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
     return [
         html.Td(row.case, className="mono shape"),
-        html.Td(dcc.Link(row.variant, href=_series_link(row), className="link mono")),
+        html.Td(dcc.Link(row.variant, href=SeriesAddress(*row.key).link(), className="link mono")),
         number("latency", partial(significant, count=4), interval=True),
         number("speedup", partial(significant, count=4), interval=True),
         number("floor", "{:.1f}".format),

@@ -139,7 +139,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
     return {
         # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
         "id": "\n".join((*row.key[1:], status.verdict)),
-        "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
+        "href": SeriesAddress(*row.key).link(),
         "family": row.suite,
         "variant": row.variant,
         "case": row.case,
