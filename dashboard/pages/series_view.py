@@ -15,7 +15,7 @@ from lockstep.compare.status import checks_of, found_of, names_by_key
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
-from lockstep.record.quantity import COSTS, PAIRED
+from lockstep.record.quantity import PAIRED, benchmark_name
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
     followed = picture.noise if picture else {}
     name = next((name for name in names if name in followed), None)
     noise, follows = name, _page_quantity(name.quantity) if name else ""
-    if name is None and (ratio := _ratio_of(key)):
+    if name is None and (ratio := _ratio_of(results, key)):
         others = names_by_key(results, address.machine).get(ratio, ())
         noise = next((other for other in others if other in followed), None)
         follows = noise.quantity.replace("_", " ") if noise else ""
@@ -69,13 +69,12 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
     )
 
 
-def _ratio_of(key: SeriesKey) -> SeriesKey | None:
+def _ratio_of(results: Results, key: SeriesKey) -> SeriesKey | None:
     """Return the key of the ratio that the detector follows instead of a cost's time; ``None`` for other series."""
-    for time, ratio in PAIRED.items():
-        # The suite of an operation is joined by an underscore: grouped.mlp_behind.
-        if time in COSTS and key.suite.endswith((f".{time}", f"_{time}")):
-            return key._replace(suite=key.suite.removesuffix(time) + ratio)
-    return None
+    one = results.benchmarks.get(key.suite)
+    if one is None or not one.cost or one.quantity not in PAIRED:
+        return None
+    return key._replace(suite=benchmark_name(one.suite, PAIRED[one.quantity]))
 
 
 @remembered
