@@ -14,7 +14,7 @@ from lockstep.history.snapshot_cache import remembered
 
 @remembered
 def suite_styles(results: Results, suite: str) -> dict[str, Style]:
-    """Return the style of each variant. All variants of the suite get a style, so that no choice changes a colour."""
+    """Return a style for every variant of the suite, shown or not: a variant keeps its colour if others are hidden."""
     return styles(sorted({key.variant for key in keys_of(results, suite)}), _baselines(results, suite))
 
 

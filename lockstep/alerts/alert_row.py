@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from lockstep.alerts.as_json import from_json
+from lockstep.alerts.alert_as_json import from_json
 from lockstep.alerts.model import Alert
 from lockstep.alerts.schema import ALERT, EVENT
 from lockstep.alerts.states_and_actions import OPEN, Act, State, step_to

@@ -28,7 +28,7 @@ _KEEP_S = 600.0
 _OTHER_CODE_KEEP_S = 86_400.0
 
 #: Modules that decide the findings and their file format.
-FOUND_BY = ("lockstep.alerts.publish", "lockstep.alerts.analysis_folder", "lockstep.alerts.findings_files")
+FOUND_BY = ("lockstep.alerts.analyse_and_publish", "lockstep.alerts.analysis_folder", "lockstep.alerts.findings_files")
 
 
 @dataclass(frozen=True)

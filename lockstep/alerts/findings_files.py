@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.alerts import detector_state
+from lockstep.alerts.alert_as_json import from_json, to_json
 from lockstep.alerts.analysis_folder import write_whole
-from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.attribution import Kind
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.followed_series import name_in

@@ -15,8 +15,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
+from lockstep.alerts.alert_as_json import from_json, to_json
 from lockstep.alerts.alert_row import log_line, now_ms, perform, tracked, write_log
-from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.automatic_transitions import (
     DATA,
     FILE,
@@ -211,7 +211,8 @@ class Sync:
         self._live(row, alert)
 
     def _live(self, row: Row[Any], alert: Alert) -> None:
-        """Resolve or reopen an alert that the analysis still finds, as its newest data and the current day require."""
+        """Resolve, reopen or leave an alert of this analysis. Newer points may show that the change is gone, and a mute
+        may have ended today."""
         over = self._is_over(row)
         if row.state == "resolved":
             if not self._is_archived(alert):

@@ -69,7 +69,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         for action in (ack, mute, resolve, reopen):
             action.add_argument("--because", default="", metavar="TEXT", help="the reason; stored in the log")
             action.add_argument("--by", default=_user(), metavar="NAME", help="your name (default: %(default)s)")
-        notify = actions.add_parser("notify", help="Send new alerts to LOCKSTEP_NOTIFY…, and the daily digest")
+        notify = actions.add_parser("notify", help="Send new alerts and the daily digest, as $LOCKSTEP_NOTIFY… says")
         notify.add_argument(
             "--again", type=alert_number, metavar="MESSAGE", help="send an unconfirmed or given-up message again"
         )

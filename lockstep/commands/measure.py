@@ -167,7 +167,7 @@ def _judged(
     """Yield the measured cases with their records confirmed. This process must never import the code under test."""
     # Imported here: torch is slow to import, and `lockstep measure` needs it only here.
     from lockstep.suite.checkout import import_from
-    from lockstep.timing.confirm import confirm
+    from lockstep.timing.confirm_isolated import confirm
     from lockstep.timing.device import open_device
     from lockstep.timing.isolated import Checkout, Judge
 

@@ -67,7 +67,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             "and print how closely the processes agree.",
         )
         parser.add_argument("families", nargs="*", help="families or suites to measure (default: all)")
-        parser.add_argument("--runs", type=int, default=5, help="number of processes (default: 5)")
+        parser.add_argument("--runs", type=int, default=5, help="number of runs, each in a new process (default: 5)")
         parser.add_argument(
             "--series",
             type=int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from lockstep.machine_code.syntax import nodes, passes_on
+from lockstep.machine_code.file_dependencies import nodes, passes_on
 
 #: Functions by which code may reach objects without naming them, however the functions are used.
 _FUNCTIONS = frozenset(

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lockstep.machine_code.syntax import Facts, facts
+from lockstep.machine_code.file_dependencies import Facts, facts
 from lockstep.suite.syntax import without_docstrings
 
 

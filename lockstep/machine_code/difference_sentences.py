@@ -119,7 +119,10 @@ def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | Non
 def matched(
     base: Sequence[KernelCode], head: Sequence[KernelCode]
 ) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
-    """Pair kernels of the same name by launch order, each pair once; None where a tree launches fewer of that name."""
+    """Yield pairs of kernels of the same name, in launch order. None stands for a kernel that one tree lacks.
+
+    A repeated pair is yielded once.
+    """
     pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
     for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
         mine, its = ([kernel for kernel in side if kernel.name == name] for side in (base, head))

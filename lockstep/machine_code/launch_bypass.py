@@ -13,7 +13,7 @@ import functools
 from collections.abc import Mapping
 
 from lockstep.machine_code.dependencies import digest, module_of
-from lockstep.machine_code.syntax import facts, nodes, parsed, word
+from lockstep.machine_code.file_dependencies import facts, nodes, parsed, word
 from lockstep.suite.syntax import without_docstrings
 
 #: Names that belong to Triton's launching: functions, compiled kernels and their launchers, hooks and streams.

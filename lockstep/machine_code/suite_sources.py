@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.dependencies import closure, module_of
-from lockstep.machine_code.syntax import facts, parsed
+from lockstep.machine_code.file_dependencies import facts, parsed
 from lockstep.suite.definition import Suite
 
 #: Lockstep may lie beside an adopter's suites; it is not part of their definitions.

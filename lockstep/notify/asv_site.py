@@ -62,8 +62,8 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 def _current(conf: Any) -> list[Tracked]:
     """Analyse the results, update the stored alerts, and return all of them."""
     # Imported here: asv imports its plugins for every verb.
+    from lockstep.alerts.analyse_and_publish import analyse_store
     from lockstep.alerts.database import Database, StateError
-    from lockstep.alerts.publish import analyse_store
     from lockstep.alerts.state_location import default_state
     from lockstep.alerts.store import AlertStore
     from lockstep.history.store import Store, StoreError

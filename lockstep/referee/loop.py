@@ -11,10 +11,10 @@ from pathlib import Path
 
 from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Record
-from lockstep.referee.client import RefereeWorker
 from lockstep.referee.error_rate import STAGES, Search, Stage, pooled
 from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
 from lockstep.referee.verdict import Outcome, Verdict, case_rows, evidence, fault
+from lockstep.referee.worker_client import RefereeWorker
 from lockstep.suite.definition import SuiteError
 from lockstep.timing.intervals import exponential
 

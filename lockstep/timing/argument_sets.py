@@ -18,8 +18,8 @@ from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.timing.device import Device
-from lockstep.timing.in_place import write
 from lockstep.timing.outputs import span
+from lockstep.timing.refill_arguments import write
 
 #: The argument sets of a cold series have this many times the bytes of the cache, because a cache need not replace the
 #: data that were used least recently.

@@ -9,13 +9,13 @@ from functools import partial
 import torch
 
 from lockstep.record.model import TWIN
+from lockstep.timing.background_work import require_joined
 from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.device import Device, DeviceLost, Replay
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.replays import Repeated, replay_of, seconds_a_call
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.trusted import Trusted
-from lockstep.timing.unjoined import require_joined
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import first_line
 from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.accuracy import accuracy_of, worst
-from lockstep.timing.in_place import checksums, write
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
+from lockstep.timing.refill_arguments import checksums, write
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.tolerance import coarsest, default_tolerance, refusal
 

@@ -24,7 +24,7 @@ _FIELDS = ("suite", "case", "l2", "variant")
 
 
 class ReferenceClocks:
-    """Reference clocks in MHz by series, stored in a file if a path is given."""
+    """The clock in MHz to which the times of each series are normalised, stored in a file if a path is given."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Read the file if it exists.
@@ -61,7 +61,7 @@ def _read(path: Path) -> dict[tuple[str, ...], float]:
             row = json.loads(line)
             key, mhz = tuple(row[name] for name in _FIELDS), row["mhz"]
             if not all(isinstance(part, str) for part in key) or not 0 < float(mhz) < math.inf:
-                raise ValueError("a field is of the wrong type")
+                raise ValueError(f"texts and a clock above 0 are expected, got {key} and {mhz!r}")
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"{path}, line {number}: does not hold a series and its clock in MHz ({error!r}). Restore the file of "

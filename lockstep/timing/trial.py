@@ -232,7 +232,9 @@ class Trial:
             if name not in names:
                 continue
             if _shape(value) != self._shapes[name]:
-                raise NotImplementedError(f"the suite draws a different shape or number each time ({name})")
+                raise NotImplementedError(
+                    f"input {name!r} of the suite has another shape or value in each draw, and --isolated needs the same"
+                )
             for target, tensor in zip(tensors_of(one["inputs"][name]), tensors_of(value), strict=True):
                 span(target).copy_(span(tensor))
 

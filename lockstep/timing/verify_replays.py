@@ -24,8 +24,8 @@ from lockstep.suite.variants import Family
 from lockstep.timing.bound_arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, WrongResult, named_tensors, without_frames
 from lockstep.timing.device import Device
-from lockstep.timing.in_place import bits, fits, floats, write
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, span
+from lockstep.timing.refill_arguments import bits, fits, floats, write
 from lockstep.timing.repeats import Trial, skipped_work, undecided
 from lockstep.timing.replays import time_undisturbed
 from lockstep.timing.rules import Disqualified, Rule

@@ -11,7 +11,7 @@ from alerting import COMMITS, alerts, series, step, told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.alerts.as_json import from_json, to_json
+from lockstep.alerts.alert_as_json import from_json, to_json
 from lockstep.alerts.attribution import attribute
 from lockstep.alerts.change_facts import Facts, Move
 from lockstep.alerts.code_change import code_evidence

@@ -6,12 +6,12 @@ import pytest
 from history import DAY_MS, START_MS, commits_of
 from trees import MACHINE, record, write_measurement
 
+from lockstep.alerts.alert_as_json import from_json, to_json
+from lockstep.alerts.analyse_and_publish import publish
 from lockstep.alerts.analysis import analyse_results
 from lockstep.alerts.analysis_folder import AnalysisCache
-from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.findings_files import MachineFindings
-from lockstep.alerts.publish import publish
 from lockstep.alerts.text import headline
 from lockstep.compare.status import checks_of
 from lockstep.history.model import SeriesKey

@@ -14,13 +14,13 @@ import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
 from lockstep.alerts import findings_files
+from lockstep.alerts.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis import analyse_results
 from lockstep.alerts.analysis_folder import AnalysisCache, write_whole
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.findings_files import Finding
 from lockstep.alerts.followed_series import common_baselines, followed, newest_baselines
-from lockstep.alerts.publish import analyse_store
 from lockstep.compare.status import statuses
 from lockstep.detect import analyse
 from lockstep.history.store import Store

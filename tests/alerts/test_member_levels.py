@@ -14,9 +14,9 @@ from dashboard.charts.axes import commit_axis
 from dashboard.pages import series_view
 from dashboard.pages.alert import body
 from lockstep.alerts.alert_row import Tracked
+from lockstep.alerts.analyse_and_publish import analyse_store
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.member_levels import member_levels
-from lockstep.alerts.publish import analyse_store
 from lockstep.compare.status import keys_by_name
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -26,11 +26,11 @@ from random import Random
 from statistics import median
 from typing import TypeVar
 
+from lockstep.alerts.analyse_and_publish import publish
 from lockstep.alerts.analysis import analyse_results
 from lockstep.alerts.analysis_folder import AnalysisCache, key_of
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
-from lockstep.alerts.publish import publish
 from lockstep.alerts.state_location import STATE
 from lockstep.alerts.store import AlertStore
 from lockstep.history.store import Store

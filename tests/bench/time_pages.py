@@ -28,9 +28,9 @@ from read_pages import Reader, Seen
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.server.app import create_app
 from dashboard.server.serve import collect_seldom
+from lockstep.alerts.analyse_and_publish import analyse_store
 from lockstep.alerts.database import Database
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.publish import analyse_store
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.store import AlertStore
 from lockstep.history.snapshot import Results

@@ -12,7 +12,7 @@ from lockstep.record.model import CostEstimate, Estimate, Record
 from lockstep.suite.discovery import load_suites
 from lockstep.timing import trial
 from lockstep.timing.arena import Arena, Layout, SharedBuffer, attach, decode, encode
-from lockstep.timing.confirm import confirm
+from lockstep.timing.confirm_isolated import confirm
 from lockstep.timing.contestant import template_for
 from lockstep.timing.device import CpuDevice
 from lockstep.timing.isolated import Checkout, Judge
