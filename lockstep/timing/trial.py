@@ -233,7 +233,7 @@ class Trial:
                 continue
             if _shape(value) != self._shapes[name]:
                 raise NotImplementedError(
-                    f"input {name!r} of the suite has another shape or value in each draw, and --isolated needs the same"
+                    f"input {name!r} of the suite has another shape or value in each draw; --isolated needs the same"
                 )
             for target, tensor in zip(tensors_of(one["inputs"][name]), tensors_of(value), strict=True):
                 span(target).copy_(span(tensor))

@@ -35,9 +35,7 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             "floor, the source's headline, the target and whether it is met.",
         )
         parser.add_argument("--machine", help="folder of a machine in the results (default: the GPU with most commits)")
-        parser.add_argument(
-            "--variant", default="best", help="variant to compare with the baseline (default: %(default)s)"
-        )
+        parser.add_argument("--variant", default="best", help="variant beside the baseline (default: %(default)s)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
         parser.add_argument("--targets", type=Path, help="file of targets (default: targets.toml beside the suites)")
         parser.add_argument("--output", type=Path, default=PAGE, help="page, - for stdout (default: %(default)s)")
