@@ -14,9 +14,8 @@ from made_suites import changed_suite
 from benchmarks import grouped as suites
 from kernels import grouped
 from kernels.common import warp_specialized as specialized
-from kernels.grouped import backends as grouped_ways
+from kernels.grouped import dispatch, launch_plan
 from kernels.grouped import gated_kernels as grouped_gated
-from kernels.grouped import launch_plan
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped.backends import TMA, TRITON
 from kernels.grouped.group_layouts import Groups
@@ -284,13 +283,13 @@ def test_what_a_way_refuses_goes_to_another_unless_it_was_asked_for(way, op, rag
     asked = Family({"best": partial(FAMILIES[op].variants["best"], config=way)}, FAMILIES[op].prepare)
     with pytest.raises(NotImplementedError):
         checker.accuracy(asked, "best")
-    monkeypatch.setattr(grouped_ways, "_best", lambda *_: way)
+    monkeypatch.setattr(dispatch, "_best", lambda *_: way)
     assert checker.accuracy(FAMILIES[op], "best").norm < 2e-3
 
 
 @pytest.mark.parametrize("op", FAMILIES)
 def test_no_rows_at_all_are_no_work(op, monkeypatch):
-    monkeypatch.setattr(grouped_ways, "_best", lambda *_: "warp_specialized")
+    monkeypatch.setattr(dispatch, "_best", lambda *_: "warp_specialized")
     checker = Checker.draw(halved(op), shape(op, 1, 2, 256, 256, False), DEVICE, seed=1)
     given = FAMILIES[op].arguments("best", checker.inputs)
     empty = {name: value[:0] if name in ("x", "grad_out") else value for name, value in given.items()}
