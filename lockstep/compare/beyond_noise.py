@@ -34,9 +34,9 @@ def beyond_noise(
     """Return a mask of the rows that changed by more than noise explains.
 
     The confidence is that of all rows together (Bonferroni): of 500 single intervals at 99 %, five would exclude zero
-    by chance. The newest point must also be as far from two levels: the median of the points since the earlier commit,
-    and the median of the last ``BEFORE`` points up to the earlier commit. Otherwise an outlier at the earlier commit
-    would make all later points look changed.
+    by chance. The newest point must also differ by more than noise from two medians: of the points since the earlier
+    commit, and of the last ``BEFORE`` points up to the earlier commit. Otherwise an outlier at the earlier commit would
+    make all later points look changed.
 
     Args:
         results: the results of all machines.
@@ -79,7 +79,7 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
 def _from_usual(
     results: Results, first: int, rows: RowTable, differences: Differences, far: NDArray[np.bool_]
 ) -> dict[int, float]:
-    """Return, by row, the log of the factor by which the newest point is worse than the nearest earlier level."""
+    """Return how much worse the newest point is than the nearest earlier level (log), by the index of each ``far`` row."""
     index = rows.series_keys
     series = {}
     for place in np.flatnonzero(far).tolist():
@@ -110,7 +110,7 @@ _CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
 
 
 def _levels(values: NDArray[np.float64]) -> list[float]:
-    """Return the middle value, or both middle values if the number is even, because one of them may be an outlier."""
+    """Return the middle value, or both middle values of an even number of values, because one may be an outlier."""
     ordered = np.sort(values)
     count = len(ordered)
     return [float(ordered[at]) for at in {(count - 1) // 2, count // 2}] if count else []

@@ -35,7 +35,7 @@ class Difference:
         low, high: interval of ``worse`` at the threshold's confidence; ``None`` if unknown.
         verdict: see ``call``. Any change of an exact quantity is "slower" or "faster", which pages call worse and
             better.
-        times: the changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
+        times: for a speedup that changed, the changes of the variant's and the baseline's time; ``None`` if unknown.
     """
 
     quantity: Part

@@ -55,7 +55,7 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
 
 
 def rows_over(results: Results, machine: str, keys: Iterable[SeriesKey], texts: bool = True) -> RowTable:
-    """Return all rows with some keys of a machine, ordered by series and then from old to new.
+    """Return all rows of the series with these keys, ordered by series and then from old to new.
 
     Args:
         results: the results of all machines.
@@ -104,7 +104,7 @@ def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
 
 
 def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str, Floats]:
-    """Return the columns of a number, its interval and its error, from the points that have the number."""
+    """Return the columns of one number of a row (``part``), its interval and its error, from the points that hold it."""
     values = points["value"]
     known = ~np.isnan(values) if part == "value" else values > 0
     found = {}

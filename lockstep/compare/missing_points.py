@@ -1,4 +1,4 @@
-"""Correct the verdict on each series that has no point to compare: it ended, or it skipped the compared commit."""
+"""Correct the verdict on each series that has no point to compare: it ended, or it skipped the earlier commit."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _FAILED, _NEW, _UNSURE, _NOT_MEASURED = map(LOUDEST.index, ("failed", "new", "un
 
 
 def not_measured(differences: Differences, rows: RowTable, first: int, newest: int) -> Differences:
-    """Return the differences with the verdict "not measured" for series without a point after the compared commit.
+    """Return the differences with the verdict "not measured" for series without a point after the earlier commit.
 
-    Without this, a series whose newest point is at the compared commit would be compared with itself and be "same". The
-    verdict "failed" stays.
+    Otherwise, if the newest point of a series is at the earlier commit, the point would be compared with itself and
+    give "same". The verdict "failed" stays.
 
     Args:
         differences: the differences of the newest rows.
         rows: the newest rows.
-        first: the position of the compared commit among the machine's commits.
+        first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
         newest: the position of the machine's newest commit.
     """
     place = rows.columns["commit"]
@@ -53,17 +53,16 @@ def not_new(
 ) -> Differences:
     """Return the differences with the verdict "unsure" instead of "new" for series that are not new.
 
-    Such a series has an earlier number of the same benchmark version, though not at the compared commit.
+    Such a series has no number at the earlier commit, but a number of the same benchmark version before that commit.
 
     Args:
         differences: the differences of the rows.
         results: the results of all machines.
         machine: the machine of the rows.
-        first: the position of the compared commit among the machine's commits.
+        first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
         rows: the later rows.
         earlier: the index of each row's earlier row; -1 for a row without one.
-        searched: mask of the rows for which an earlier number may be searched; ``None`` for the rows after the compared
-            commit.
+        searched: mask of the rows for which an earlier number may be searched; ``None`` for the rows after ``first``.
     """
     if searched is None:
         searched = rows.columns["commit"] > first

@@ -113,7 +113,7 @@ class RowTable(Sequence[Row]):
         return self.columns[name] if name in self.columns else np.broadcast_to(np.nan, len(self))
 
     def measured(self, quantity: str) -> Floats:
-        """Return a quantity of every row (see ``Row.measured``), or ``RELATIVE``; NaN for rows without the number."""
+        """Return a quantity of every row: one of ``Row.measured``, or ``RELATIVE``. NaN for rows without the number."""
         return self.interval(quantity)[0]
 
     def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:

@@ -172,7 +172,7 @@ def suites(results: Results) -> frozenset[str]:
 
 
 def alike(results: Results, suite: str) -> Mapping[str, str]:
-    """Return the names under which the quantities of the same Lockstep suite are shown, each with its label.
+    """Return the label of each quantity of the Lockstep suite to which ``suite`` belongs, by the name that pages show.
 
     For example, "linear" shows latency and speedup, "linear.host" a cost, and "linear.registers" an exact quantity. {}
     for another project's suite.

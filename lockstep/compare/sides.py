@@ -58,7 +58,7 @@ class Pair:
         why: the reason for a verdict that the numbers do not explain; otherwise "".
         code: the differences of the machine code, for people. "the same" if both codes are known and equal; "the
             kernels are the same" if the code that launches them is unknown; "" if nothing is known.
-        times: the changes of the two times in a ratio that became slower or faster; ``None`` if unknown.
+        times: for a speedup that changed, the changes of the variant's and the baseline's time; ``None`` if unknown.
         unit: "seconds", or the unit of another project's benchmark.
     """
 
@@ -132,7 +132,7 @@ class Pairs(Sequence[Pair]):
 
     @property
     def exact(self) -> bool:
-        """Whether every pair is an exact quantity."""
+        """Whether the numbers of every pair are of an exact quantity, which has no noise."""
         return bool(self._base.exact.all())
 
     def _pair(self, index: int) -> Pair:

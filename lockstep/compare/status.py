@@ -38,14 +38,14 @@ class Status:
 
     Attributes:
         row: the newest row of the series.
-        difference: the difference between the compared commit and ``row``.
-        found: the changes after the compared commit that the detector reports, oldest first.
+        difference: the difference of ``row`` from the series' row at the earlier commit.
+        found: the changes after the earlier commit that the detector reports, oldest first.
         stale: whether the series is "not measured", or was not measured at a later commit at which its suite was. False
             if it is absent.
-        news: whether the series fails now but did not fail at the compared commit.
+        news: whether the series fails now but did not fail at the earlier commit.
         noise: run-to-run standard deviation of a point's logarithm; NaN if unknown.
         beyond_noise: whether noise does not explain the change, see ``lockstep.compare.beyond_noise``.
-        absent: whether the machine can measure the series neither now nor at the compared commit.
+        absent: whether the machine can measure the series neither now nor at the earlier commit.
         worse: log of the factor by which the series became worse, by the detector's findings if there are any,
             otherwise by the difference; ``None`` if unknown.
         verdict: the verdict on the change. A time is "slower" or "faster" only if the detector reports it, because some
@@ -179,7 +179,9 @@ def found_of(results: Results, key: SeriesKey, findings: MachineFindings | None)
 
 
 def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
-    """Return the reported changes in the checks of a variant and case, oldest first. All cache states share a check."""
+    """Return the reported changes in the correctness checks of a variant and case, oldest first.
+
+    All cache states share a check."""
     if findings is None:
         return ()
     names = (one for one in findings.changed if one.checked and (one.suite, one.variant, one.case) == key[1:4])
@@ -203,7 +205,7 @@ def statuses(
     Args:
         results: the results of all machines.
         machine: the machine of the series.
-        since: the compared commit, see ``reference``. If it is ``None``, the result is empty.
+        since: the earlier commit, see ``reference``. If it is ``None``, the result is empty.
         findings: the detector's findings on the machine; ``None`` while the detector still runs.
         thresholds: how large a change must be to matter.
     """

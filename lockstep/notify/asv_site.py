@@ -60,7 +60,7 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
 
 def _current(conf: Any) -> list[Tracked]:
-    """Analyse the results, update the stored alerts, and return all of them."""
+    """Analyse the results, update the stored alerts, and return all stored alerts."""
     # Imported here: asv imports its plugins for every verb.
     from lockstep.alerts.analyse_and_publish import analyse_store
     from lockstep.alerts.database import Database, StateError
@@ -83,7 +83,7 @@ def _current(conf: Any) -> list[Tracked]:
 
 
 def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: str) -> None:
-    """Write the page, the feed and the JSON, and link to them from asv's ``index.html``.
+    """Write the alerts as an HTML page, an Atom feed and a JSON file, and link to all three from asv's ``index.html``.
 
     Args:
         html_dir: folder of asv's pages.

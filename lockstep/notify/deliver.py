@@ -63,7 +63,10 @@ def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
 
 
 def _reason(said: str, url: str) -> str:
-    """Return why a message was refused: Apprise's first warning, unless it contains a secret part of the address."""
+    """Return why a message was refused: Apprise's first warning, or a general text if there is no safe warning.
+
+    A warning is safe if it quotes no part of the address, because the address may hold a password or a token.
+    """
     line = next((line.partition(" ")[2].strip() for line in said.splitlines() if line.startswith("WARNING")), "")
     secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
     return line if line and not any(part in line for part in secrets) else "the receiver did not accept the message"

@@ -64,7 +64,7 @@ class QueuedMessage:
 
 
 class Outbox:
-    """The table of messages to send in the alert database: writes them, takes those due, and marks the result."""
+    """Queues messages in a table of the alert database, returns those that are due, and marks how sending ended."""
 
     def __init__(self, store: AlertStore) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class Outbox:
             )
 
     def write_digest(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
-        """Write today's digest for its receivers; a second call on the same day (UTC) writes nothing."""
+        """Write a digest for each receiver that gets digests, once a day (UTC). Return the number of digests."""
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
         everything = self._store.alerts()
         unconfirmed = len(self.messages("doubt"))

@@ -44,7 +44,7 @@ class Receiver:
 
 
 def receivers(environment: Mapping[str, str]) -> list[Receiver]:
-    """Return the receivers in the environment, in the order of the variables' names and each address only once.
+    """Return the receivers in the environment, ordered by the variables' names, without repeated addresses.
 
     Raises:
         ReceiverError: Apprise does not know an address.
