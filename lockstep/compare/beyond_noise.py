@@ -79,7 +79,7 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
 def _from_usual(
     results: Results, first: int, rows: RowTable, differences: Differences, far: NDArray[np.bool_]
 ) -> dict[int, float]:
-    """Return how much worse the newest point is than the nearest earlier level (log), by the index of each ``far`` row."""
+    """Return how much worse the newest point is than the nearest earlier level (log), by the index of the row."""
     index = rows.series_keys
     series = {}
     for place in np.flatnonzero(far).tolist():

@@ -104,7 +104,7 @@ def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
 
 
 def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str, Floats]:
-    """Return the columns of one number of a row (``part``), its interval and its error, from the points that hold it."""
+    """Return the columns of the number ``part``, its interval and its error, from the points that hold the number."""
     values = points["value"]
     known = ~np.isnan(values) if part == "value" else values > 0
     found = {}
