@@ -89,8 +89,8 @@ class OverviewAddress:
 
 @lru_cache(maxsize=20_000)
 def _series_link(address: SeriesAddress) -> str:
-    """Return the address of a series page. Cached, because a table has thousands of them and is drawn again and
-    again.
+    """Return the address of a series page. Cached, because a table that has thousands of these addresses is
+    drawn again and again.
     """
     query = {name: text for name, text in _given(address).items() if name not in ("machine", "suite")}
     return link(f"/series/{quote(address.machine, safe='')}/{quote(address.suite, safe='')}", **query)

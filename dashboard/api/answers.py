@@ -85,7 +85,7 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
 
 
 def points(results: Results, machine: str, commit: str) -> Part:
-    """Return what a machine measured at a commit. ``commit`` is a full or shortened hash, or ``latest``."""
+    """Return the numbers of a machine at a commit. ``commit`` is a full or shortened hash, or ``latest``."""
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     found, total = results.page(machine, _commit(results, machine, commit), start, most)
@@ -148,7 +148,7 @@ def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
             raise NoSuchAlert(f"unknown alert {number}")
         [content] = alerts_json([service.alerts.alert(number)], service.site)
     except NoSuchAlert as error:
-        raise NotFound(f"unknown alert {number}") from error
+        raise NotFound(f"unknown alert {number}: /api/v1/alerts lists the alerts") from error
     return content | {"log": [asdict(event) for event in service.alerts.log(number)]}
 
 
@@ -166,7 +166,7 @@ def _commit(results: Results, machine: str, commit: str) -> str:
         return every[-1]
     if len(found) != 1:
         what = "has no results of" if not found else "has several commits that begin with"
-        raise NotFound(f"{machine} {what} {commit or 'no commit'}; /api/v1/commits/{machine} lists them")
+        raise NotFound(f"{machine} {what} {commit!r}; /api/v1/commits/{machine} lists the commits with results")
     return found[0]
 
 

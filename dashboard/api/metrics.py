@@ -1,4 +1,4 @@
-"""Prometheus metrics: the age of each machine's results, open alerts, unread files, the analysis."""
+"""Prometheus metrics: the age of each machine's results, open alerts, unreadable files, state of the analysis."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Health(Collector):
 
 
 def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:
-    """Yield the gauges of the analysis, which are the same in every worker."""
+    """Yield the gauges of the analysis. Every worker process of the server yields the same values."""
     numbers = {
         "failed": ("1 if the last analysis failed or was killed", float(status.failing)),
         "failures": ("Failed analyses since the last success", float(status.failures)),

@@ -56,5 +56,5 @@ def limit_and_cursor(usual: int) -> tuple[int, int | None]:
     if not (limit.isdecimal() and len(limit) < 9 and 1 <= int(limit) <= MOST_ITEMS):
         raise WrongQuery(f"limit is {limit[:20]!r}: write a number from 1 to {MOST_ITEMS}")
     if cursor and not (cursor.isdecimal() and len(cursor) < 10):
-        raise WrongQuery(f"cursor is {cursor[:20]!r}: take it from the Link header of the answer before")
+        raise WrongQuery(f"cursor is {cursor[:20]!r}: take the cursor from the Link header of the previous answer")
     return int(limit), int(cursor) if cursor else None

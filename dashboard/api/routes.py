@@ -73,7 +73,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
 
     @api.after_request
     def say_analysis(response: Response) -> Response:
-        """State the analysis in a header: before the first analysis, an empty list of alerts says nothing."""
+        """State in a header whether an analysis has succeeded: only then, an empty list means no alerts."""
         if runner and request.path.startswith("/api/v1/alerts"):
             response.headers["Lockstep-Analysis"] = answers.analysis_state(runner.status)
         return response

@@ -79,7 +79,11 @@ def _check(body: dict[str, Any], callback: Mapping[str, Any]) -> None:
 
 
 def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """Return names and values of a request's ``kind``, "inputs" or "state", after a check against the declaration."""
+    """Return names and values of a request's "inputs" or "state", as ``kind`` says.
+
+    Raises:
+        BadRequest: the names differ from those that the callback declares in ``wanted``.
+    """
     parts = body.get(kind, [])
     if not isinstance(parts, list) or len(parts) != len(wanted):
         raise BadRequest(_UNDECLARED)
@@ -93,7 +97,7 @@ def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]])
 
 @cache
 def _hints(function: Any) -> tuple[Any, ...]:
-    """Return the types of a callback's positional parameters. The type of ``*args`` is repeated 64 times."""
+    """Return the types of a callback's positional parameters. The type of ``*args`` stands for 64 parameters."""
     hints = get_type_hints(function)
     found: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():

@@ -1,4 +1,4 @@
-"""Identify the person behind a request, by an authenticating proxy or by a token. Other people cannot write."""
+"""Identify the sender of a request by an authenticating proxy or by a token. Nobody else can change an alert."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Access:
         return found
 
     def holder(self, token: str) -> str:
-        """Return the name of the token's holder, "" for an unknown token. The duration does not reveal near misses."""
+        """Return the name of the token's holder, "" for an unknown token. The search takes as long for a near miss."""
         given, found = token.encode(), ""
         for known, name in self.tokens.items():
             if hmac.compare_digest(known.encode(), given):
@@ -122,7 +122,7 @@ def read_tokens(path: Path) -> dict[str, str]:
         if not name.strip() or len(token) < LEAST_TOKEN:
             raise AccessError(f"{path}:{number}: write NAME TOKEN, the token of {LEAST_TOKEN} characters or more")
         if token in tokens:
-            raise AccessError(f"{path}:{number}: two people have the same token")
+            raise AccessError(f"{path}:{number}: an earlier line has this token; give each person a token of their own")
         tokens[token] = name.strip()[:_LONGEST_NAME]
     if not tokens:
         raise AccessError(f"--tokens {path} holds no token: write a NAME and a TOKEN in each line")

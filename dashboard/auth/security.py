@@ -114,11 +114,11 @@ class RequestSecurity:
         """
         who = self.who
         if not who:
-            raise WriteError(f"Only people who are signed in can do that; {self.sign_in_hint}.")
+            raise WriteError(f"Only people who are signed in can change alerts; {self.sign_in_hint}.")
         try:
             validate_csrf(request.headers.get("X-CSRFToken"))
         except ValidationError as error:
-            raise WriteError("This page is too old to act from: load it again.") from error
+            raise WriteError("This page is too old to change alerts: load it again.") from error
         if not self.limiter.limiter.hit(_WRITES, who):
             raise WriteError("Too many requests: wait a minute.")
         return who
@@ -159,7 +159,10 @@ class RequestSecurity:
 
 
 class RequestCounts(MemoryStorage):
-    """A ``MemoryStorage`` (``one-by-one://``) with a lock: two threads at once could start its timer twice and fail."""
+    """Counts requests for the rate limits, at the address ``one-by-one://``: a ``MemoryStorage`` with a lock.
+
+    Without the lock, two threads at once could start the timer of ``MemoryStorage`` twice, which fails.
+    """
 
     STORAGE_SCHEME = ["one-by-one"]  # noqa: RUF012  # as its parent declares it
 

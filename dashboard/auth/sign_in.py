@@ -56,7 +56,7 @@ def over_https(access: Access) -> bool:
 
 
 def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProtect, address: Callable[[], str]) -> None:
-    """Add ``/sign-in`` and ``/sign-out``.
+    """Add the pages ``/sign-in`` and ``/sign-out`` to the server.
 
     Args:
         server: the server of the application.

@@ -55,7 +55,7 @@ _LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
 
 
 def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
-    """Return the heatmap. A cell shows the variant of its shape that changed most, or for other values the best one.
+    """Return the heatmap. A cell shows one variant: the one that changed most if ``show`` is "change", else the best.
 
     Args:
         statuses: the statuses of the series of one machine and one cache state.
@@ -130,7 +130,7 @@ def _loudest(every: Statuses) -> Statuses:
 
 
 def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the CSS style of the chart: its height, and its number of columns, from which a phone takes the width."""
+    """Return the CSS style of the chart: its height, and the number of columns, which sets its width on a phone."""
     suites = len(figure["data"][0]["y"])
     height = 12 + suites * max(_LEAST_PX, min(_ROW_PX, 600 // max(suites, 1)))
     return {"height": height, "--columns": round(figure["layout"]["xaxis"]["range"][1] + 0.5)}
@@ -156,7 +156,7 @@ def _number(status: Status, show: str) -> float | None:
 
 
 def _colour(status: Status, show: str) -> float | None:
-    """Return the cell's value on the colour scale; 0, which is no colour, for a change or speedup within the noise."""
+    """Return a cell's value on the colour scale; 0, drawn without colour, for a change or speedup within the noise."""
     if show == "change":
         return 0.0 if status.worse is None or not status.beyond_noise else -status.worse / math.log(2)
     measured = status.row.measured(show)

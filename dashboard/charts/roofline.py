@@ -1,7 +1,8 @@
-"""The roofline chart: the rate of each case, below the rates that the machine's controls reached in the same run.
+"""The roofline chart: the rate of each case, below the rates of a copy and a matmul in the same run.
 
 Williams, Waterman and Patterson 2009, "Roofline: an insightful visual performance model for multicore architectures":
-attainable FLOP/s = min(peak FLOP/s, intensity · peak B/s). The peaks here are measured, not taken from a datasheet.
+attainable FLOP/s = min(peak FLOP/s, intensity · peak B/s). The peaks are the measured rates of two controls, a copy
+and a matmul, not the peaks of a datasheet.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def roofline(
 
     Args:
         rows: the rows of one machine at one commit.
-        controls: the controls of the run at that commit.
+        controls: the controls of the run at that commit, by name: "copy" and "matmul".
         drawn: the style of each variant to draw.
         scheme: "light" or "dark".
     """

@@ -17,7 +17,10 @@ _MOST_LABELS = 8
 
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
-    """Return a log-log chart of latency in µs over a numeric axis of the case: a line per variant, and the floor."""
+    """Return a log-log chart of latency in µs over a numeric axis of the case, with a line for each variant.
+
+    A dotted line shows the floor: the lowest latency that the costs of a case allow.
+    """
     at = {row.case: float(axes_of(row.case)[axis]) for row in rows}
     data: list[Figure] = []
     latency = QUANTITIES["latency"]

@@ -107,7 +107,7 @@ class _Thinned:
     width: float
 
     def near(self, x: Ints, run: Places) -> Places:
-        """Return the points of ``run`` in the visible range and, for a drag, within its width to either side."""
+        """Return the points of ``run`` in the visible range, and as far to its left and right as a drag can move."""
         near = (x[run] >= 2 * self.first - self.last) & (x[run] <= 2 * self.last - self.first)
         return run[near]
 
@@ -154,8 +154,8 @@ def finished(
 def _height(layout: Figure, share: float, count: int) -> Figure:
     """Return the vertical position of ``count`` marks that have no value, at a share of the chart's height.
 
-    Without a fixed y range, the marks get a second axis. It is avoided otherwise, because it takes a browser as long as
-    half a chart.
+    Without a fixed y range, the marks get a second axis. Otherwise the second axis is avoided, because it takes a
+    browser as long as half a chart.
     """
     axis = layout["yaxis"]
     if "range" not in axis:

@@ -211,7 +211,7 @@ def _range(alert: Alert) -> list[Any]:
 
 
 def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey | None:
-    """Return the key of the series page that shows a member; the errors of checks are on the page of the latency."""
+    """Return the key of the page that shows a series; the error of a check is on the page of the latency."""
     return keys.get(replace(name, quantity="latency") if name.checked else name)
 
 

@@ -118,7 +118,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def find(results: Results, text: str) -> Commit | None:
-    """Return the commit whose hash begins with at least seven given digits; ``None`` if there is none."""
+    """Return the commit whose hash begins with ``text``, at least seven digits; ``None`` if there is none."""
     if len(text) < 7:
         return None
     return next((one for one in results.commits() if one.hash.startswith(text)), None)

@@ -1,4 +1,4 @@
-"""The chart of a comparison: the change of each case against its time."""
+"""The chart of a comparison: the change of each case against its latency."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ FIRST_CASES = 2
 def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str], ...]:
     """Return pairs of case and cache state of a suite, the most informative first, without cases that have no numbers.
 
-    The case whose best-measured variant has more numbers at recent commits is more informative. Of equally long
-    histories, the one with the larger change from first to last number comes first.
+    The case whose best-measured variant has more numbers at recent commits is more informative. Of cases with equally
+    many numbers, the case with the larger change from first to last number comes first.
     """
     known_cases: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     series = results.keys(machine).series_of(keys_of(results, suite, machine))
@@ -39,7 +39,11 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
 
 
 def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str], caches: Sequence[str]) -> str:
-    """Return the cache state that the page selects: the most informative one of the requested or else of all cases."""
+    """Return the cache state that the page selects: that of the most informative case.
+
+    ``cases`` are the requested cases. If none of them has numbers, all cases count. Without any numbers, the page
+    selects the first of ``caches``.
+    """
     known_cases = telling(results, machine, suite)
     asked = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
     return asked[0] if asked else caches[0]

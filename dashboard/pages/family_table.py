@@ -15,7 +15,7 @@ from lockstep.compare.rows import STATE_LABELS, Row
 
 
 def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
-    """Return a table of the rows, ordered as ``cases`` and ``variants`` are. Within a case, n/a comes last."""
+    """Return a table of the rows, in the order of ``cases`` and ``variants``; series that are n/a end each case."""
     rows = sorted(rows, key=lambda row: (cases.index(row.case), row.state == "na", variants.index(row.variant)))
     if any(row.value for row in rows):
         return _value_table(rows)

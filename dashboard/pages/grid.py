@@ -1,4 +1,4 @@
-"""The table of series on several pages: its looks, its kinds of column, and its search, sort and click."""
+"""The table of series that several pages have: its style, its kinds of column, its search, its order, its links."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Values = Mapping[str, Callable[[T], Sequence[Any]]]
 
 
 class Rowed(Protocol):
-    """The series of a table, such as ``Statuses`` or ``CommitComparison``."""
+    """Protocol of the data behind a table of series, such as ``Statuses`` or ``CommitComparison``."""
 
     @property
     def rows(self) -> RowTable:
@@ -32,7 +32,7 @@ class Rowed(Protocol):
 
 
 def key_values() -> dict[str, Callable[[Rowed], Sequence[Any]]]:
-    """Return ``Values`` of the columns that every table of series has: family, variant, case, l2 and state."""
+    """Return functions that give the values of the columns family, variant, case, l2 and state of any table."""
 
     def of_key(name: str) -> Callable[[Rowed], Sequence[Any]]:
         return lambda table: [getattr(key, name) for key in table.rows.keys]

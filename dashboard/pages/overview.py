@@ -206,7 +206,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 
 
 def statuses_of(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
-    """Return the status of each series of a machine in the cache state ``l2``, or in every one for "all"."""
+    """Return the status of each series of a machine in the cache state ``l2``, or in every cache state for "all"."""
     compared = reference(results, machine, since, visit)
     return of_cache(results, machine, l2, compared, findings.of_machine(results, machine), findings.thresholds)
 

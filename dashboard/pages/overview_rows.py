@@ -103,7 +103,7 @@ def of_cache(
     findings: MachineFindings | None,
     thresholds: Thresholds,
 ) -> Statuses:
-    """Return the status of each series of a machine in the cache state ``l2``, or in every one for "all"."""
+    """Return the status of each series of a machine in the cache state ``l2``, or in every cache state for "all"."""
     every = statuses(results, machine, since, findings, thresholds)
     if l2 == "all":
         return every

@@ -104,12 +104,12 @@ def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 @remembered
 def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
-    """Return the last ``SPARK`` numbers of every series of a machine that is not a ratio, in µs if they are times."""
+    """Return the last ``SPARK`` numbers of each series of a machine, without ratios; times are in µs."""
     return _past_of(results, results.series(machine=machine))
 
 
 def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, list[float]]:
-    """Return each series' numbers at the machine's last ``SPARK`` commits, oldest first; times are in µs."""
+    """Return each series' numbers at the last ``SPARK`` commits, oldest first, without ratios; times are in µs."""
     past: dict[SeriesKey, list[float]] = defaultdict(list)
     own = (one for one in series if not results.benchmarks[one.benchmark].is_ratio)
     for trend in results.trends(own, last=SPARK):
@@ -214,7 +214,7 @@ def columns(results: Results, machine: str) -> list[Column]:
 
 
 def _dim_unless(bound: str) -> dict[str, str]:
-    """Return a style rule that dims the rate ``bound`` in rows whose floor the other rate decides."""
+    """Return a style rule that dims a rate, "bandwidth" or "compute", in rows that the other rate bounds."""
     return {"dim": f"params.data && params.data.bound && params.data.bound !== '{bound}'"}
 
 

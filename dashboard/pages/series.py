@@ -98,7 +98,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
 
 
 def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) -> str:
-    """Return the address of the same variant and case for another quantity, named ``suite``; "" if not measured."""
+    """Return the address of the same variant and case for the quantity named ``suite``; "" if not measured."""
     # An exact quantity has no cache state.
     for l2 in (address.l2, "", "cold"):
         if SeriesKey(machine, suite, address.variant, address.case, l2) in results.keys(machine).place:

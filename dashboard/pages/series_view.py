@@ -26,8 +26,8 @@ class SeriesView:
         points: the points of the quantity, oldest first, each with its number.
         what: the displayed quantity.
         found: the detected changes of the series.
-        analysis: noise and levels of the quantity that the detector follows in this series. For a cost's time, whose
-            ratio is followed instead, those of the ratio. ``None`` while it is pending, or without such a quantity.
+        analysis: noise and levels of the quantity that the detector follows in this series, or for the time of a cost,
+            of the cost's ratio. ``None`` while the analysis is pending, or if the detector follows none.
         follows: the quantity to which ``analysis`` belongs; "" if unknown.
     """
 
@@ -99,7 +99,7 @@ def _levels(shown: SeriesView) -> Behaviour | None:
 
 
 def offered(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
-    """Return the quantities of which the series has numbers. The one that the detector follows comes first."""
+    """Return the quantities of which the series has numbers. The quantity that the detector follows comes first."""
     _, rows = _measured_at(results, key)
     names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
     baseline = any(row.variant == row.baseline for row in rows.values())

@@ -46,8 +46,8 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         """Serve until interrupted.
 
         Raises:
-            UserError: the address, the cache, the alert database or the thresholds cannot be used, or an option of the
-                access is wrong.
+            UserError: the address, the cache, the alert database or the thresholds cannot be used, or an option on
+                who may sign in is wrong.
         """
         try:
             access = access_of(args)

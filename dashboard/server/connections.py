@@ -79,7 +79,7 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         self._closed = worker.forget
 
     def close(self, graceful: bool = False) -> None:
-        """Close without waiting. gunicorn's graceful way blocks the main loop for up to 2 s."""
+        """Close the connection without waiting. gunicorn's graceful way blocks the main loop for up to 2 s."""
         self._closed(self)
         with contextlib.suppress(OSError):
             self.sock.settimeout(0.0)
@@ -116,7 +116,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._waiting: defaultdict[str, deque[_Connection]] = defaultdict(deque)
 
     def limited(self, address: Any) -> str:
-        """Return the host under which connections of an address are counted; "" for a trusted proxy: no limit."""
+        """Return the host under which connections of an address are counted; "" for a proxy, which has no limit."""
         host = str(address[0]) if isinstance(address, tuple) else ""
         try:
             asking = ipaddress.ip_address(host)

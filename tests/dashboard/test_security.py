@@ -53,7 +53,7 @@ def test_every_answer_carries_the_headers(here):
 def test_a_stranger_cannot_act(here, number):
     client = here.client
     said = act(client, number, "ack", headers={"X-CSRFToken": csrf_of(client)})
-    assert said == "Only people who are signed in can do that; sign in."
+    assert said == "Only people who are signed in can change alerts; sign in."
     assert here.service.alerts.alert(number).state == "new"
 
 
@@ -76,7 +76,7 @@ def test_a_page_of_another_site_cannot_act_as_the_reader(tmp_path):
     client = here.client
     sign_in(client)
     for header in ({}, {"X-CSRFToken": "made up"}):
-        assert act(client, number, "ack", headers=header) == "This page is too old to act from: load it again."
+        assert act(client, number, "ack", headers=header) == "This page is too old to change alerts: load it again."
     assert act(client, number, "ack", headers={"X-CSRFToken": csrf_of(client)}).endswith("acknowledged.")
     assert client.post("/sign-in", data={"token": TOKEN}).status_code == 400
 
