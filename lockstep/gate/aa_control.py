@@ -20,7 +20,7 @@ class AAControl:
 
     Attributes:
         verdicts: verdicts of the cases that were compared with themselves.
-        on_cpu: whether this is a CPU. Its noise changes from case to case, so each case has its own limit there.
+        on_cpu: whether the cases ran on a CPU. A CPU's noise changes from case to case, so each case has its own limit.
     """
 
     verdicts: tuple[Verdict, ...] = ()

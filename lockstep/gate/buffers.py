@@ -1,7 +1,8 @@
 """The buffers of one epoch, shared by base and head wherever both need the same content.
 
-The placement of buffers moves a time by tenths of a percent; shared buffers move both sides alike. Base and head share
-inputs, outputs, equal results of offline preparation, and the scratch buffers (counters and mailboxes) of a family.
+The placement of buffers moves a time by tenths of a percent; shared buffers move the times of base and head alike. Base
+and head share inputs, outputs, equal results of offline preparation, and the scratch buffers (counters and mailboxes)
+of a family.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Contender:
     Attributes:
         name: name of the variant.
         families: family of each side, "base" or "head"; for an A/A comparison both sides have the same family.
-        trees: for each side, the name in ``Sides`` of the tree from which its calls import modules.
+        trees: for each side, the tree (its name in ``Sides``) from which the side's calls import modules.
     """
 
     name: str
@@ -46,13 +47,13 @@ class SideFailed(RuntimeError):
 
 
 class Buffers:
-    """The argument sets of one epoch and the variants' prepared tensors, for base and head.
+    """The argument sets of one epoch and the tensors that variants prepare offline, for base and head.
 
     Args:
-        sets: inputs and outputs, all from one draw.
+        sets: copies of a case's inputs and output buffers, with the same values at different addresses.
         sides: the trees of base and head.
         seed: seed of the placement of prepared tensors.
-        inout: names of inputs that calls write; a replay is then one rotation (``lockstep.timing.bound_arms.Arm``).
+        inout: names of inputs that calls write; a replay then uses each argument set once.
 
     Attributes:
         restore: restores the values of the ``inout`` inputs before each timed replay; ``None`` without such inputs.
@@ -74,7 +75,7 @@ class Buffers:
         Tensors that base and head prepare differently, for example repacked weights, are not shared.
 
         Raises:
-            SideFailed: a side's preparation or binding raised.
+            SideFailed: the offline preparation of base or head raised.
         """
         prepared = self._prepared(contender)
         kept = self._move_scratch(contender)
@@ -91,10 +92,10 @@ class Buffers:
         return arms, kept and all(made[BASE] is made[HEAD] for made in prepared)
 
     def _move_scratch(self, contender: Contender) -> bool:
-        """Move the variants' scratch buffers once per epoch. Return whether both sides use the same buffers.
+        """Move the variants' scratch buffers once per epoch. Return whether base and head use the same buffers.
 
-        If they do not, each side's scratch stays at one address in all epochs. That moves unchanged kernels by 0.3 to
-        2.8 % on an H200, equally in every epoch, so more epochs could not distinguish the effect from a change.
+        Without the move each buffer would keep one address in all epochs. That changes the times of unchanged kernels
+        by 0.3 to 2.8 % on an H200, equally in every epoch, so more epochs could not tell the effect from a change.
         """
         base, head = (contender.families[side].scratch for side in (BASE, HEAD))
         pair = id(base), id(head)
@@ -108,7 +109,7 @@ class Buffers:
         return self._moved[pair]
 
     def _prepared(self, contender: Contender) -> list[dict[str, Any]]:
-        """Return the prepared arguments of base and head for each set: one object for both if the values are equal."""
+        """Return the arguments that base and head prepare, for each argument set; equal values share one object."""
         key = tuple(contender.families[side].prepare.get(contender.name) for side in (BASE, HEAD))
         if key not in self._made:
             # The seed decides which of two different packings is placed first, so that no side is always second.
@@ -119,7 +120,7 @@ class Buffers:
         return self._made[key]
 
     def _prepare(self, contender: Contender, side: str) -> dict[str, Any]:
-        """Return the arguments that a side prepares from the first set, which is enough: all sets are of one draw."""
+        """Return the arguments that base or head (``side``) prepares from the first set; all sets hold equal values."""
         try:
             with self.sides.active(contender.trees[side]):
                 return contender.families[side].prepared(contender.name, self.sets[0].inputs)

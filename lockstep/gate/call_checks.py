@@ -24,7 +24,7 @@ class CallChecks:
 
     Args:
         families: the imported families, by suite name and side ("base" or "head").
-        call: ``call(variant, side, check)`` runs ``check`` with the modules of a side and returns its result.
+        call: ``call(variant, side, check)`` runs ``check`` with the modules of base or head and returns its result.
         draw: returns a case's checker, which holds inputs; with ``fresh``, a checker with other random inputs.
     """
 
@@ -40,7 +40,7 @@ class CallChecks:
         self._verdicts: dict[tuple[str, str, str, str], Verdict] = {}
 
     def judge(self, suite: Suite, case: Case, key: SeriesKey, min_effect: float, until: float) -> Verdict:
-        """Return the verdict on a case that both sides can run.
+        """Return the verdict on determinism or error (``key.quantity``) in a case that both base and head can run.
 
         Args:
             suite, case, key: the case.
@@ -69,7 +69,7 @@ class CallChecks:
             yield self._on_side(variant, side, lambda: next(calls))
 
     def _errors(self, suite: Suite, case: Case, variant: str) -> Iterator[tuple[float, float]]:
-        """Yield the errors of base and head on fresh draws."""
+        """Yield the errors of base and head again and again, each time on new random inputs."""
         while True:
             checker = self._draw(suite, case, fresh=True)
             yield self._error(checker, variant, BASE), self._error(checker, variant, HEAD)

@@ -1,4 +1,4 @@
-"""Compare base and head of a group of cases: check both sides, then time epochs until each case is decided."""
+"""Compare base and head in a group of cases: check the results of both, then time epochs until each case is decided."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Comparer:
         self._trusted = Trusted()
 
     def load(self, suite: Suite, side: str) -> SideFacts:
-        """Import one side of a suite; return its variants, or why it cannot be imported."""
+        """Import a suite's variants from base or head (``side``); return them, or why the import fails."""
         try:
             family = self.sides.load_family(suite, side)
         except NotInCommit:
@@ -100,7 +100,7 @@ class Comparer:
         """Yield the verdict of each case of a group as soon as the case is decided.
 
         Raises:
-            DeviceLost: a side broke the CUDA context.
+            DeviceLost: a call of base or head broke the CUDA context.
         """
         case, l2 = suite.case(request.group.case), request.group.l2
         deadline = time.monotonic() + request.deadline_s
@@ -144,10 +144,10 @@ class Comparer:
             yield verdict_of(key, first[key], again[key])
 
     def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
-        """Return the launches of base and head in a case, by side; see ``lockstep.gate.launches``.
+        """Return the launches of a variant at a case, under "base" and "head"; see ``lockstep.gate.launches``.
 
         Raises:
-            DeviceLost: the case broke the CUDA context.
+            DeviceLost: a call of base or head broke the CUDA context.
         """
         found = {}
         for side in (BASE, HEAD):
@@ -172,7 +172,10 @@ class Comparer:
         return Contender(variant, families, trees)
 
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
-        """Return a verdict if the case cannot be timed or needs no timing, else ``None``."""
+        """Return a verdict if the case cannot be timed or needs no timing, else ``None``.
+
+        With ``twins``, base takes the place of head.
+        """
         base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
         if isinstance(base, NotInCommit) and isinstance(head, NotInCommit):
             # The suite's import is misspelt. The variant itself does not refuse the case.
@@ -241,7 +244,7 @@ class Comparer:
         return self._checker
 
     def _set_count(self, suite: Suite, case: Case, l2: str, contenders: Any) -> int:
-        """Return the number of argument sets to rotate through, from the bytes that one call of each variant touches.
+        """Return the number of argument sets that the calls of a replay use in turn, from the bytes that calls touch.
 
         Raises:
             NotImplementedError: the case is too large for a warm or too small for a cold series.
@@ -255,7 +258,7 @@ class Comparer:
             touched.append(tensors_of([arguments, out]))
         sizes = [size_of(tensors) for tensors in touched]
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
-            raise NotImplementedError(f"no warm L2: its {max(sizes) / 1e6:.0f} MB do not fit into the cache")
+            raise NotImplementedError(f"no warm L2: the case's {max(sizes) / 1e6:.0f} MB do not fit into the cache")
         floor = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
         whole = size_of({id(tensor): tensor for mine in touched for tensor in mine}.values())
         return set_count(min(sizes), whole, floor, self.device, l2)
@@ -274,7 +277,10 @@ class Comparer:
     def _round(
         self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, CaseRound], deadline: float
     ) -> Iterator[SeriesKey]:
-        """Run epochs until each case is decided or the time is up. Yield each key when its case is decided."""
+        """Run epochs until each case is decided or the time is up.
+
+        Yield each key when its case is decided; at the end, yield the keys of the undecided cases.
+        """
         controls = self._ready_controls() if trials else None
         live = dict(trials)
         while live and controls is not None and time.monotonic() < deadline:
@@ -350,7 +356,7 @@ class Comparer:
             trial.wall_s += time.monotonic() - started
 
     def _require_code(self) -> None:
-        """Fail head if code of base or head was replaced at run time: base is trusted, so head must have done it."""
+        """Raise ``SideFailed`` for head if code was replaced at run time: base is trusted, so head replaced it."""
         try:
             self._trusted.require()
         except Disqualified as changed:

@@ -45,13 +45,13 @@ class GateWorker(Watched):
     """
 
     def __init__(self, setup: Setup, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
-        """Start the worker and wait until both sides are imported.
+        """Start the worker and wait until it has imported base and head.
 
         Args:
             setup: the code to import, and the settings of the measurements.
             silence_s: seconds without an event after which the worker counts as hung.
             skip: imports ("suite@side") that are known to hang or kill the worker.
-            alone: "base" or "head" to import only this side.
+            alone: "base" or "head" to import only this version; "" to import both.
 
         Raises:
             WorkerDied: the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
@@ -87,7 +87,7 @@ class GateWorker(Watched):
                 self.controls = event["controls"]
 
     def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head launch in a case; with ``calls`` also torch's operators. Raises as ``judge``."""
+        """Return what base and head launch in a case; with ``calls`` also torch's operators. Errors: see ``judge``."""
         self.ask({"observe": {"suite": key.suite, "variant": key.variant, "case": key.case, "calls": calls}})
         ran = self.wait("observed")["ran"]
         return observation_from(ran["base"]), observation_from(ran["head"])

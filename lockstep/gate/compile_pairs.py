@@ -1,7 +1,7 @@
 """Judge whether head's kernels take longer to compile than base's.
 
 One process compiles base's kernels and one compiles head's, in turn, each time with an empty cache. Such a pair of
-compilations gives one ratio, of the fastest of ``REPEATS`` compilations in each process.
+compilations gives one ratio of times: in each process the fastest of ``REPEATS`` compilations counts.
 
 The times of two processes with the same code differ, because each process places its code and its heap elsewhere.
 Further pairs of the same two processes do not reveal this difference. So two other processes must confirm every
@@ -96,7 +96,7 @@ class CompilePairs:
         return replace(trial.verdict(key), key=key)
 
     def _add_pair(self, trial: PairTrial, key: SeriesKey, kernels: Mapping[str, Kernels]) -> None:
-        """Compile the kernels of base and head once more; base and head are first equally often."""
+        """Compile the kernels of base and head once more; which of the two comes first alternates from pair to pair."""
         order = ("base", "head") if len(trial.seconds) % 2 else ("head", "base")
         taken = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
         base, head = taken["base"], taken["head"]
@@ -108,14 +108,14 @@ class CompilePairs:
             trial.refusal = Verdict(key, "new", "nothing to compare with: a kernel of base does not compile")
 
     def _seconds(self, side: str, number: int, key: SeriesKey, kernels: Kernels) -> float | None:
-        """Return the seconds to compile the kernels of base or head (``side``); ``None`` if one does not compile."""
+        """Return the seconds to compile ``kernels`` of base or head (``side``); ``None`` if a kernel cannot compile."""
         clock = self._clock(side, number)
         clock.kernels(key.suite, key.case)  # the second round's process has not traced them yet
         taken = clock.clock(kernels, REPEATS)
         return math.fsum(min(taken[one]) for one in kernels) if all(one in taken for one in kernels) else None
 
     def _clock(self, side: str, number: int) -> CompileClock:
-        """Return what times the compilations of base or head (``side``). Each round has processes of its own."""
+        """Return the process that times the compilations of base or head (``side``) in a round (``number``)."""
         if (side, number) not in self._clocks:
             self._clocks[side, number] = CompileClock(self._trees[side], self._benchmark_dir, self._target)
         return self._clocks[side, number]

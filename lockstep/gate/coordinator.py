@@ -100,7 +100,7 @@ class Coordinator:
         """Return the worker. Start it if needed, without suites whose import hangs or kills the worker.
 
         Raises:
-            WorkerDied: the worker does not start, and no import of a suite causes that.
+            WorkerDied: the worker does not start for another reason than the import of a suite.
         """
         while self._worker is None:
             try:
@@ -127,7 +127,7 @@ class Coordinator:
             self._worker = None
 
     def begin(self, budget_s: float) -> None:
-        """Let the budget of ``budget_s`` seconds begin now."""
+        """Start the budget: judging ends ``budget_s`` seconds from now."""
         self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
 
     def judge(self, selection: Selection, proof: Proof) -> None:
@@ -168,7 +168,7 @@ class Coordinator:
                     self._say(line(self.verdicts[verdict.key]))
 
     def _cost_keys(self, keys: Sequence[SeriesKey], proof: Proof) -> list[SeriesKey]:
-        """Return the costs that must be measured. Enter a verdict on every cost: "same" if proved, else "unsure"."""
+        """Return the costs to measure. Record a first verdict on every cost: "same" if proved, else "unsure"."""
         left = []
         compared = (key for key in keys if self.verdicts[key].outcome in ("same", "unsure"))
         for latency in (key for key in compared if key.suite not in self.conflicts):
@@ -196,7 +196,7 @@ class Coordinator:
         return replace(group, variants=tuple(kept))
 
     def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
-        """Return the proof if launches on this GPU confirm it, else an empty proof. A CPU cannot confirm a proof."""
+        """Return the proof if launches on this GPU confirm it, else an empty proof; on a CPU, the unchecked proof."""
         proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
         if not proved or self.machine["device"] == "cpu":
             return proof
@@ -207,7 +207,11 @@ class Coordinator:
         return confirmed
 
     def _observe(self, key: SeriesKey, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head launch in a case; errors for both if the worker dies. Raise ``worker``'s errors."""
+        """Return what base and head launch in a case, or two observations of an error if the worker dies.
+
+        Raises:
+            WorkerDied: as ``worker``.
+        """
         try:
             return self.worker.observe(key, calls=calls)
         except WorkerDied as died:
@@ -312,13 +316,13 @@ class Coordinator:
             self.notes.append(note)
 
     def _asked(self, key: SeriesKey) -> float:
-        """Return the smallest change that counts: for a latency as ``--min-effect`` says, else as thresholds.toml."""
+        """Return the smallest change that counts: for a latency ``--min-effect`` if given, else by thresholds.toml."""
         if self.terms.min_effect is not None and key.quantity == LATENCY:
             return self.terms.min_effect
         return self.terms.thresholds.of(*_fields(key), key.quantity).min_effect
 
     def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
-        """Yield the verdicts of one group, from as many workers as necessary."""
+        """Yield the verdicts of one group. When a variant kills the worker, a new worker judges the other variants."""
         left = {key.variant: key for key in group.cases()}
         for variant in list(left):
             if refusal := self._culprits.refusal(group.suite, variant):
@@ -355,7 +359,7 @@ class Coordinator:
                 yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
 
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
-        """Add what the worker does not know: code differences, source line, and whether a slowdown is accepted."""
+        """Return a worker's verdict with code differences, source line and an accepted slowdown's reason added."""
         key = verdict.key
         file, line = proof.source(key) if proof.source(key)[0] else self._place(key)
         accepted = None

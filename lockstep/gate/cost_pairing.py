@@ -1,4 +1,4 @@
-"""Measure one epoch of a cost of one variant: host time, energy, or the time behind another kernel.
+"""Measure one epoch of a cost of one variant: host time, energy, or its time right after another kernel ("behind").
 
 Base and head take turns on the same buffers, as for the latency. So an epoch gives a number for each, and the same
 tests judge these numbers (``lockstep.gate.sequential``). ``compile_pairs`` measures compile times, which need no
@@ -26,7 +26,7 @@ HOST_PAIRS = 8
 
 @dataclass
 class CostPairs:
-    """Measures host time, energy, and the time behind another kernel, of base and head on one device.
+    """Measures host time, energy, and the time right after another kernel ("behind"), of base and head on one device.
 
     Attributes:
         device: the device to measure on.
@@ -43,7 +43,7 @@ class CostPairs:
 
     @classmethod
     def on(cls, device: Device, pace: Pace) -> CostPairs:
-        """Return an object that measures those costs that this device can measure."""
+        """Return a ``CostPairs`` for those costs that the device can measure."""
         if device.kind == "cpu":
             return cls(device, pace)
         return cls(device, pace, CudaSpinner(), cuda_counter())
@@ -53,7 +53,7 @@ class CostPairs:
         return fixed_kernels(self.device)
 
     def refusal(self, cost: str, suite: Suite) -> str:
-        """Return why the cost of a suite's cases cannot be measured here, or ""."""
+        """Return why the cost of a suite's cases cannot be measured on this device, or ""."""
         if cost == "host" and self.spinner is None:
             return NO_HOST
         if cost == "energy" and self.counter is None:
@@ -75,7 +75,7 @@ class CostPairs:
             contender, buffers, per_call, verify: see ``lockstep.gate.pairing.run_epoch``.
 
         Raises:
-            SideFailed: a side cannot be measured, or computes a wrong result.
+            SideFailed: base or head cannot be measured, or computes a wrong result.
         """
         if cost == "behind":
             return run_epoch(contender, buffers, self.device, self.pace, per_call, verify, self._ahead)

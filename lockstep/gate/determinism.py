@@ -32,7 +32,7 @@ class _Side:
     Attributes:
         calls: yields how each further call differs from the first one; "" for the same bits.
         until: time on ``time.monotonic()``'s clock after which no call starts.
-        number: number of further calls.
+        number: number of calls after the first one.
         how: how the last call differs, or "".
     """
 
@@ -42,10 +42,10 @@ class _Side:
     how: str = ""
 
     def repeat(self, most: int) -> None:
-        """Call until a call differs, or until ``most`` calls were made in all.
+        """Call the variant until a result differs from the first one, or until ``number`` has reached ``most``.
 
         Raises:
-            TimeoutError: the time is over.
+            TimeoutError: the time ``until`` has passed.
         """
         while self.number < most and not self.how:
             if time.monotonic() >= self.until:
@@ -59,7 +59,7 @@ def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], until
 
     Args:
         key: the case.
-        base, head: yield how each further call of a side differs from its first call; "" for the same bits.
+        base, head: yield how each further call of base or of head differs from its first call; "" for the same bits.
         until: time on ``time.monotonic()``'s clock after which no call starts.
     """
     before, after = _Side(base, until), _Side(head, until)

@@ -37,7 +37,7 @@ QUIET = frozenset({"torch", "triton", "numpy"})
 
 
 class Scope:
-    """What the names of a module stand for: decides whether a statement has an effect at import.
+    """The meaning of a module's names, from which the methods decide whether a statement has an effect at import.
 
     Attributes:
         foreign: names that stand for objects of other packages everywhere in the module, as do their attributes.
@@ -74,7 +74,7 @@ class Scope:
         return True
 
     def loads(self, statement: ast.stmt, path: str, files: Mapping[str, bytes]) -> list[str]:
-        """Return the modules that an import may run first: the project's, and those not known to have no effect."""
+        """Return the modules whose code an import may run: the project's, and others not known to have no effect."""
         match statement:
             case ast.Import(names=aliases):
                 names = [alias.name for alias in aliases]
@@ -135,7 +135,7 @@ class Scope:
         return False
 
     def _is_plain(self, node: ast.expr) -> bool:
-        """Return whether part of an expression is a constant, a constant's name, or an operation on constants."""
+        """Return whether a node of an expression is a constant, the name of a constant, or an operation."""
         operation = ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.IfExp | ast.Subscript | ast.Tuple
         if isinstance(node, ast.Name):
             return node.id in self._plain or node.id in self.foreign
@@ -171,7 +171,7 @@ def binds(statement: ast.stmt) -> set[str]:
 
 
 def _origins(module: ast.Module, packages: set[str]) -> tuple[dict[str, str], set[str]]:
-    """Return foreign names with their dotted origins, and names that stand for the project's own objects anywhere."""
+    """Return the names imported from other packages with their dotted origins, and names that are bound otherwise."""
     outside: dict[str, str] = {}
     own: set[str] = set()
     for node in ast.walk(module):

@@ -4,8 +4,8 @@ Base and head compute the same draws of the inputs. Head is worse if its error e
 ``min_effect`` in each of ``DRAWS`` draws, and better if base's error exceeds head's in each. The first draw in which
 neither holds ends the comparison with "same", so unchanged code usually needs one draw.
 
-The errors of a variant whose calls differ are random. If base and head draw them from the same distribution, head's is
-the larger one of a draw with a probability of at most 1/2. So each wrong verdict has a probability of at most
+The errors of a variant whose calls differ are random. If the errors of base and head have the same distribution, head's
+error is the larger one in a draw with a probability of at most 1/2. So each wrong verdict has a probability of at most
 2 ** −``DRAWS``, which is 0.4 %. This is the sign test (Conover, Practical Nonparametric Statistics, 3rd edition, 3.4).
 """
 
@@ -29,11 +29,11 @@ SMALLEST = 2.0**-53
 
 
 def compare_errors(key: SeriesKey, errors: Iterator[tuple[float, float]], min_effect: float, until: float) -> Verdict:
-    """Return the verdict on a case: "slower" if head's error is the larger one, "faster" if it is the smaller one.
+    """Return the verdict on a case: "slower" if head's error is larger than base's, "faster" if it is smaller.
 
     Args:
         key: the case.
-        errors: yields the errors of base and head on a fresh draw, as shares of the reference.
+        errors: yields the errors of base and head on new random inputs, as shares of the reference's norm.
         min_effect: changes up to this share do not count.
         until: time on ``time.monotonic()``'s clock after which no draw starts.
     """
@@ -64,7 +64,7 @@ def _outcome(base: float, head: float, min_effect: float) -> Outcome:
 
 
 def _verdict(key: SeriesKey, outcome: Outcome, pairs: list[tuple[float, float]], min_effect: float) -> Verdict:
-    """Return a verdict with the medians of the errors; its interval spans the draws."""
+    """Return a verdict with the medians of the errors; the change's interval spans the changes in all draws."""
     base, head = (statistics.median(side) for side in zip(*pairs, strict=True))
     changes = [after / before - 1 for before, after in pairs]
     change = Estimate(statistics.median(changes), min(changes), max(changes))

@@ -1,4 +1,7 @@
-"""Find code that can reach objects without naming them. The sources of such a module prove nothing."""
+"""Find modules that can reach objects without naming them (``eval``, ``globals``, ``__dict__``).
+
+The sources of such a module do not show what a variant reaches, so they cannot prove that the variant is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ _PACKAGES = frozenset({"hydra", "dill", "cloudpickle", "gin", "fire", "jsonpickl
 
 
 def hides(module: ast.Module) -> bool:
-    """Return whether a module may reach objects without naming them."""
+    """Return whether a module may reach objects without naming them, for example by ``eval`` or ``globals()``."""
     bound = {
         node.id if isinstance(node, ast.Name) else node.arg
         for node in nodes(module)

@@ -62,7 +62,8 @@ def observation_from(row: Mapping[str, Any]) -> Observation:
 def contradiction(base: Observation, head: Observation, traced: Sequence[CaseCode | None] = (None, None)) -> str:
     """Return why the launches contradict the proof that base and head do the same, or "".
 
-    Two errors are no evidence for or against the proof, unless both sides refuse the case with the same message.
+    If base and head both fail, the result is "": failures show nothing. If one or both refuse the case as not
+    supported, the proof holds only if both refuse it with the same message.
 
     Args:
         base, head: the observed launches.
@@ -99,7 +100,10 @@ def _difference(base: Observation, head: Observation) -> str:
 
 
 def _against(ran: Observation, code: CaseCode) -> str:
-    """Return how launches differ from their trace, or "". A trace has every configuration of an autotuned kernel."""
+    """Return how launches differ from their trace, or "".
+
+    A trace has every configuration of an autotuned kernel; launches with one of these configurations match it.
+    """
     grids = [_grid(step) for step in code.host if step.startswith("launch [")]
     traced = [(kernel.name, grid) for kernel, grid in zip(code.kernels, grids, strict=False)]
     launched = [(one.name, one.grid) for one in ran.launches]
@@ -134,10 +138,10 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
     Args:
         suite: suite that draws the inputs.
         case: the shape.
-        family: family of the side to call.
+        family: the family as imported from base or from head.
         variant: name of a variant in the family.
         device: device of the tensors.
-        seed: seed of the inputs; the same for both sides.
+        seed: seed of the inputs; the same for base and head.
         calls: whether to record torch's operators as well.
     """
     # Imported here: torch is slow to import.

@@ -78,8 +78,9 @@ class Sides:
                 self._switch(before)
 
     def load_family(self, suite: Suite, side: str) -> Family:
-        """Return a side's variants of a suite. Raise the errors of ``lockstep.suite.variants.load_family`` and the
-        following.
+        """Return the variants of a suite, imported from a side's tree.
+
+        Besides the following, the errors are those of ``lockstep.suite.variants.load_family``.
 
         Raises:
             Conflict: a module of the packages came from outside the side's tree, for example a compiled extension,
@@ -99,7 +100,7 @@ class Sides:
         return Path(file).resolve().relative_to(self.roots[side])
 
     def _anew(self, suite: Suite) -> Suite:
-        """Return the suite; one with variants of its own comes from the active side's copy of its module."""
+        """Return the suite; if it has variants of its own, return the active side's copy of the suite."""
         name = type(suite).__module__
         if name.partition(".")[0] not in self.definitions:
             return suite
@@ -128,13 +129,13 @@ class Sides:
         for name in self._loaded():
             file, root = getattr(sys.modules[name], "__file__", None), self._home_of(name.partition(".")[0], side)
             if file is not None and root is not None and not Path(file).resolve().is_relative_to(root):
-                raise Conflict(f"{name} of {side} was taken from {file}, outside {root}")
+                raise Conflict(f"module {name} of {side} was imported from {file}, which is outside {root}")
 
 
 def _mark() -> tuple[int, str]:
-    """Return a value that changes when a module is added or removed, because a dict adds new keys at its end.
+    """Return a value that changes when ``sys.modules`` gains or loses a module: a dict adds new keys at its end.
 
-    A walk through all of ``sys.modules`` takes 0.3 ms, and a side is entered for every replay of 1 ms on a CPU.
+    Comparing all of ``sys.modules`` takes 0.3 ms, and modules are switched for every replay of 1 ms on a CPU.
     """
     return len(sys.modules), next(reversed(sys.modules), "")
 

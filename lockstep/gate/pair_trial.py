@@ -20,7 +20,7 @@ class PairTrial:
 
     Attributes:
         test: the test of the case.
-        unit: what a pair consists of, for the reasons of unsure verdicts: "pairs of processes".
+        unit: what the reasons of unsure verdicts call the pairs, such as "pairs of processes".
         rounds: log ratios head / base, one per pair; the second round begins when the first finds a difference.
         seconds: seconds of base and of head, for each pair.
         decisions: the decision of each finished round.

@@ -38,14 +38,14 @@ ALONE = "alone"
 
 @dataclass(frozen=True)
 class Pace:
-    """The length of an epoch.
+    """The length of an epoch: its replays, their number, and the warm-up.
 
     Attributes:
-        replay_s: shortest replay, seconds. It is shorter than in ``lockstep.timing.interleave.Plan``, because the same
-            kernel as a neighbour disturbs less than another arm.
-        rounds: timed pairs. If they would take longer than ``epoch_s`` seconds, there are fewer, but at least four.
-        lead: pairs before the timed pairs that do not count; see ``lockstep.timing.interleave.LEAD_ROUNDS``.
-        warmup_s: seconds of both sides in turn before a variant's first epoch, in which clocks settle under its load.
+        replay_s: shortest replay, seconds. It is shorter than in ``lockstep.timing.interleave.Plan``, because a replay
+            is disturbed less by a preceding replay of the same kernel than by another arm.
+        rounds: timed pairs of replays; fewer if they would take longer than ``epoch_s`` seconds, but at least four.
+        lead: untimed pairs before the timed pairs; see ``lockstep.timing.interleave.LEAD_ROUNDS``.
+        warmup_s: seconds for which base and head run in turn before a variant's first epoch, until clocks settle.
     """
 
     replay_s: float = 2e-3
@@ -56,7 +56,7 @@ class Pace:
 
     @classmethod
     def on(cls, device: Device) -> Pace:
-        """Return the pace for a device. A CPU gets more, shorter pairs, of which other work disturbs only some."""
+        """Return the pace for a device. A CPU gets more, shorter pairs, so that other work disturbs only some pairs."""
         return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
 
     @classmethod
@@ -70,7 +70,7 @@ class Epoch:
     """The result of an epoch for one variant.
 
     Attributes:
-        pair: timings of head and base, for each pair that counts; on a CPU only the fastest replay of each side.
+        pair: timings of head and base, for each pair of replays that counts; on a CPU the fastest replay of each.
         seconds: seconds per call, by side; for the energy the joules per call.
         shared: whether both sides used the same buffers throughout.
     """
@@ -92,7 +92,7 @@ class Ready:
         arms: the arms, by side ("base" or "head").
         shared: whether both sides use the same buffers throughout.
         replays: the replays, by side. If fixed kernels run before the calls, ``ALONE`` replays only these kernels.
-        calls: number of calls of a replay, the same for all replays.
+        calls: number of calls in a replay, the same for all replays.
     """
 
     arms: Mapping[str, Arm]
@@ -111,7 +111,7 @@ class Ready:
 
 
 def require_right(wrong: Mapping[str, Exception]) -> None:
-    """Raise ``SideFailed`` for the first side with an error."""
+    """Raise ``SideFailed`` if ``wrong``, the errors by side ("base" or "head"), is not empty."""
     for side in (BASE, HEAD):
         if side in wrong:
             raise SideFailed(side, brief(wrong[side]))
@@ -136,7 +136,7 @@ def capture_sides(
         ahead: calls of the fixed kernel (``lockstep.timing.behind``); one of them runs before each call.
 
     Raises:
-        SideFailed: a side cannot be prepared or captured, or runs out of memory.
+        SideFailed: base or head cannot be prepared or captured, or runs out of memory.
     """
     arms, shared = buffers.arms(contender)
     turn = itertools.cycle(ahead)
@@ -189,12 +189,12 @@ def run_epoch(
     Args:
         contender, buffers, device, pace, per_call: see ``capture_sides``.
         verify: called after the timing.
-        ahead: calls of the fixed kernel. The times are then those behind the kernel, less the time of as many fixed
-            kernels alone, which are replayed between the sides of each pair.
+        ahead: calls of the fixed kernel, one of which then runs before each call of the variant. The times are then
+            those of both kernels minus that of the fixed kernel alone, which is replayed in each pair too.
 
     Raises:
-        SideFailed: a side cannot be prepared, captured or run, runs out of memory, or computes a wrong result in the
-            verification; or it takes no longer than the fixed kernels alone.
+        SideFailed: base or head cannot be prepared, captured or run, runs out of memory, or computes a wrong result in
+            the verification; or its calls with the fixed kernels take no longer than the fixed kernels alone.
     """
     warmup_s = 0.0 if per_call else pace.warmup_s
     ready = capture_sides(contender, buffers, device, pace, per_call, ahead)
@@ -218,10 +218,10 @@ def run_epoch(
 
 
 def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timing]]:
-    """Subtract the time of the fixed kernels alone from both sides of each round.
+    """Subtract the time of the fixed kernels alone from the times of base and head in each round.
 
     Raises:
-        SideFailed: base takes no longer than the fixed kernels alone.
+        SideFailed: in no round do base and head both take longer than the fixed kernels alone.
     """
     less: dict[str, list[Timing]] = {BASE: [], HEAD: []}
     for base, head, alone in zip(*(by_side[side] for side in (BASE, HEAD, ALONE)), strict=True):
@@ -236,7 +236,7 @@ def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timin
 
 
 def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> ArmReplay:
-    """Return a replay of ``times`` rotations of the arm, run with the modules of its tree.
+    """Return a replay that calls the arm with all of its argument sets ``times`` times, with the modules of ``tree``.
 
     Raises:
         SideFailed: the arm cannot be captured, or there is too little memory.
@@ -260,7 +260,9 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
 
 
 def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
-    """Compare the fastest replays: on a CPU other work only adds time, and often to only one replay of a pair.
+    """Return an epoch of only the fastest replays of base and head, for a CPU.
+
+    On a CPU other work only adds time, and often to only one replay of a pair.
 
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
@@ -278,7 +280,7 @@ def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
 
 
 def steady(head: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
-    """Return for each pair whether the clock ratio of the sides is near the median; True for unknown clocks."""
+    """Return for each pair whether the ratio of head's clock to base's is near the median; True for unknown clocks."""
     ratios = [math.log(t.sm_mhz / b.sm_mhz) for t, b in zip(head, base, strict=True)]
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     if len(known) < 3:

@@ -125,7 +125,7 @@ class ProcessPairs:
     def _process(
         self, side: str, live: Sequence[SeriesKey], versions: Mapping[str, str], seed: int, until: float
     ) -> Iterator[tuple[SeriesKey, Record]]:
-        """Yield the record of each case from one process of a side, until the time is over."""
+        """Measure each case in one process of base or head (``side``) and yield its record, until the time is over."""
         recorder = self._recorder(side, seed)
         try:
             for group in groups(live):

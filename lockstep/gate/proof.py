@@ -177,13 +177,13 @@ def confirm(
     chance: random.Random,
     until: float,
 ) -> tuple[Proof, str]:
-    """Call a sample of the proved cases on both sides and compare their launches.
+    """Call a sample of the proved cases in base and in head, and compare the launches.
 
     Args:
         proof: the proof to confirm.
         proved: the cases that the proof covers, at least one.
-        callable_here: the proved cases that one process can call on both sides.
-        observe: runs a case.
+        callable_here: the proved cases that one process can call in both base and head.
+        observe: calls a case in base and in head, and returns the launches.
         chance: selects the sample.
         until: time on ``time.monotonic()``'s clock after which no further case is called.
 

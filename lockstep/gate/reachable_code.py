@@ -175,7 +175,7 @@ def _stored(node: ast.AST) -> str:
 
 
 def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
-    """Yield what source mentions: names, attributes, and texts that may be looked up as names."""
+    """Yield what a syntax tree mentions: names, attributes, and texts that may be looked up as names."""
     match node:
         case ast.Attribute():
             root: ast.expr = node

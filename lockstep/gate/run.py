@@ -215,7 +215,7 @@ def _judge_pairs(
 
 
 def _spec(request: Request) -> WorkerSpec:
-    """Return how a process of one side starts; its tree, toolchain and seed are set for each process."""
+    """Return how to start a process that measures base or head; tree, toolchain and seed are set for each process."""
     return WorkerSpec(
         Path(), request.packages, request.benchmark_dir, quick=request.quick, history=False, check_s=LEAST_CHECK_S
     )
@@ -284,7 +284,7 @@ def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -
 
 @contextlib.contextmanager
 def _locked(target: ClockTarget | None) -> Iterator[None]:
-    """Lock the clocks during the block, and reset them however it ends.
+    """Lock the clocks during the block, and reset them however the block ends.
 
     Raises:
         NoGpu, Refused: there is no GPU, or its clocks cannot be locked.
@@ -296,6 +296,6 @@ def _locked(target: ClockTarget | None) -> Iterator[None]:
 
     gpus = all_gpus()
     if len(gpus) > 1:
-        raise NoGpu(f"{len(gpus)} GPUs are visible; lock the one that measures by `lockstep clocks lock --gpu`")
+        raise NoGpu(f"--lock needs one GPU, and {len(gpus)} are visible; lock one by `lockstep clocks lock --gpu`")
     with locked(gpus[0], target):
         yield

@@ -66,7 +66,7 @@ class Test:
 
     @property
     def round_level(self) -> float:
-        """Return the error rate of each of the two rounds: ``√(α / m)``."""
+        """Return the error rate of each of the two rounds: ``√(alpha / cases)``."""
         return math.sqrt(self.alpha / max(1, self.cases))
 
     def decide(self, epochs: Sequence[float]) -> Decision | None:
@@ -115,8 +115,8 @@ def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> 
 
     A difference counts if both rounds find it, each at ``Test.round_level``. So the interval includes every value that
     at least one round does not exclude. Its low end lies above ``min_effect`` exactly if the verdict is slower. Each
-    end holds with probability 1 − α/m at all ``LOOKS`` together. An interval from the second round alone, at the full
-    level, would need far more epochs: a case would be called slower although that interval includes zero change.
+    end holds with probability 1 − alpha / cases at all ``LOOKS`` together. An interval from the second round alone, at
+    that level, would need far more epochs: a case would be called slower although that interval includes zero change.
     """
     centre = fmean(second)
     ends = [(fmean(epochs), _reach(epochs, test.round_level)) for epochs in (first, second)]

@@ -1,8 +1,9 @@
 """The gate's worker: holds both versions in one process and judges the requested groups.
 
-Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and the import of
-each side of each suite), ``verdict`` (one for each case), ``judged`` (the controls so far), ``observed`` (the launches
-of both sides), ``lost``. ``lockstep.processes.watched`` describes how requests and events are sent.
+Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and the result of
+importing each suite's variants from base and head), ``verdict`` (one for each case), ``judged`` (the controls so far),
+``observed`` (the launches of base and head), ``lost``. ``lockstep.processes.watched`` describes how requests and events
+are sent.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def main() -> int:
     parser.add_argument("--head", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--suites", nargs="+", required=True)
-    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="imports that kill the worker")
-    parser.add_argument("--alone", choices=("base", "head"), help="import only this side")
+    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="skip these imports")
+    parser.add_argument("--alone", choices=("base", "head"), help="import only base or only head")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     options = process.parse()

@@ -287,7 +287,7 @@ def test_artifact_that_cannot_be_read_is_told_and_the_job_is_red(github, job):
     assert "/storage" not in dict(github.tokens)
     github.artifacts = []
     assert code(job()) == 1
-    assert "the run ended before it wrote one" in told["body"]
+    assert "the run ended before it wrote a report" in told["body"]
 
 
 def test_a_long_report_is_cut_to_what_a_comment_holds(github, job):

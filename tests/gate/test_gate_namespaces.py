@@ -165,7 +165,7 @@ def test_a_module_from_elsewhere_is_a_conflict(sides, tmp_path):
         "sys.modules['parcel.native'] = importlib.util.module_from_spec(spec)\n"
         "VARIANTS = {}\n"
     )
-    with pytest.raises(Conflict, match=r"parcel\.native of head was taken from .*foreign\.py, outside"):
+    with pytest.raises(Conflict, match=r"module parcel\.native of head was imported from .*foreign\.py, which is"):
         sides.load_family(suite(), "head")
 
 

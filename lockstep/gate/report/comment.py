@@ -3,7 +3,7 @@
 The job holds a token that may write comments, and reads an artifact that the change under test may have forged. So the
 pull request comes from GitHub and never from the artifact. A run that a fork's own workflow file could have shaped gets
 no comment. The artifact is data of bounded size (``lockstep.gate.report.untrusted_report``), and its text is escaped.
-Only the standard library is used, so that nothing is installed beside the token.
+Only the standard library is used, so that no installed package can read the token.
 
 Exit status: 0 if the comment is written, or there is no pull request; 1 if the comment says that the report cannot be
 read; 3 if GitHub does not answer.
@@ -69,11 +69,11 @@ class GitHub:
         return json.loads(self._ask("GET", f"{path}?{urlencode(query)}" if query else path))
 
     def send(self, method: str, path: str, content: Mapping[str, Any]) -> None:
-        """Send a request that changes something."""
+        """Send ``content`` as JSON in a request that changes something, such as a POST."""
         self._ask(method, path, json.dumps(content).encode())
 
     def download(self, path: str, most: int) -> bytes:
-        """Return a file, cut after ``most`` + 1 bytes."""
+        """Return a file, cut after ``most`` + 1 bytes: the caller can then tell a file that is too long."""
         return self._ask("GET", path, most=most + 1)
 
     def _ask(self, method: str, path: str, content: bytes | None = None, most: int = 1 << 25) -> bytes:
@@ -116,8 +116,8 @@ def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, A
     """Return the open pull request of a run, if it is still at the commit that was judged; else ``None``.
 
     A fork's pull request runs the fork's workflow file, which can claim anything, so such a run is not trusted. For a
-    run started by hand, the run's title names pull request and commit. The file on the default branch writes this
-    title.
+    run started by hand, the run's title names pull request and commit. The workflow file of the default branch sets
+    this title.
     """
     # GitHub sends null for a deleted fork or user.
     from_here = (run["head_repository"] or {}).get("full_name") == repository["full_name"]
@@ -136,7 +136,7 @@ def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, A
 
 
 def comment_text(found: str, sha: str, run_url: str) -> str:
-    """Return the comment: marker, findings, commit, and a link to the run."""
+    """Return the comment: the marker by which a later run finds it, findings, commit, and a link to the run."""
     footer = f"\n[All of it, with the JSON report]({quote(run_url, safe=':/')}), for {sha}\n"
     lines, left = [], MOST_TEXT - len(footer)
     for line in found.splitlines(keepends=True):
@@ -170,10 +170,10 @@ def _artifact(github: GitHub, run: int) -> bytes:
     listed = github.get(f"/actions/runs/{run}/artifacts", name=ARTIFACT)["artifacts"]
     there = [one for one in listed if one["name"] == ARTIFACT and not one["expired"]]
     if not there:
-        raise Unreadable("the run ended before it wrote one")
+        raise Unreadable("the run ended before it wrote a report")
     newest = max(there, key=lambda one: one["id"])
     if newest["size_in_bytes"] > MOST_ZIPPED:
-        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB")
+        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB, the limit: judge fewer cases at once")
     return github.download(f"/actions/artifacts/{newest['id']}/zip", MOST_ZIPPED)
 
 

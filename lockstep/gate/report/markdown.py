@@ -18,7 +18,7 @@ _SIGNS = {"pass": "✅", "slower": "🔴", "failed": "❌", "infrastructure": "�
 
 
 def to_markdown(report: Report) -> str:
-    """Return the headline, a table of all cases that are not the same, and the remarks on the measurement."""
+    """Return the headline, a table of the cases with another verdict than "same", and remarks on the measurement."""
     table_rows = rows(report)
     lines = [f"### {_SIGNS[report.state]} {escape(headline(report), most=2000)}", ""]
     if table_rows:

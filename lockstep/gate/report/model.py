@@ -29,13 +29,13 @@ class Report:
 
     Attributes:
         base, head: the requested versions, with the commit.
-        min_effect: the requested smallest change; each verdict has the smallest change of its case.
+        min_effect: the requested smallest change that counts; each verdict has the value used for its case.
         confidence: 1 − the family-wise error rate.
         budget_s: seconds for judging.
         seed: seed of buffers, order and the choice of A/A cases.
         machine: GPU or CPU, clock state, toolchain.
         cases: one verdict per case.
-        meter: verdicts on unchanged code that was measured with itself; they show the machine's noise.
+        meter: verdicts on unchanged code that was compared with itself; they show the machine's noise.
         wall_s: seconds in total.
         notes: cautions for readers: thresholds widened, two processes, a control that moved.
         trouble: why the machine cannot judge; "" if it can.
@@ -212,7 +212,7 @@ def _sentence(said: Sequence[str], report: Report) -> str:
 
 
 def _why_not(verdict: Verdict) -> str:
-    """Return why a case does not judge head."""
+    """Return why the verdict on a case says nothing about head."""
     if verdict.outcome == "failed":
         return f"fails in base as well ({verdict.reason})"
     if verdict.outcome == "na":

@@ -36,7 +36,10 @@ class Row:
 
 
 def rows(report: Report) -> list[Row]:
-    """Return a row for each case that is not the same. Cases without numbers and with the same reason share a row."""
+    """Return a row for each case with another verdict than "same".
+
+    Cases without numbers share a row if they have the same suite, variant and reason.
+    """
     shown_rows: list[Row] = []
     for outcome in ORDER:
         for alike in _alike(report.of(outcome)):
@@ -45,7 +48,7 @@ def rows(report: Report) -> list[Row]:
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
-    """Yield for each suite, and each cost of a suite: name, number of cases that are the same, and of proved ones."""
+    """Yield for each suite and each cost: its name, the number of "same" cases, and the number of these proved."""
     cases = report.of("same")
     counted = Counter(_suite(verdict) for verdict in cases)
     proved = Counter(_suite(verdict) for verdict in cases if verdict.proved)
@@ -86,7 +89,7 @@ def remarks(report: Report) -> list[str]:
 
 
 def again(report: Report) -> str:
-    """Return the command that measures the worst blocking case again; "" if no case blocks.
+    """Return the command that measures the worst case that blocks a merge again; "" if no case blocks a merge.
 
     As in ``Report.state``, a failed case comes before a slower case.
     """
@@ -116,7 +119,7 @@ def line(verdict: Verdict) -> str:
 
 
 def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """Yield each case with numbers alone, and cases without numbers grouped by suite, variant and reason."""
+    """Group the cases that share a row: cases without numbers by suite, variant and reason; others stand alone."""
     gathered: dict[tuple[str, ...], list[Verdict]] = {}
     for verdict in worst_first(verdicts):
         unique = (str(verdict.key),) if verdict.change is not None else ()
@@ -170,8 +173,9 @@ STEP_S = 10
 def advice(report: Report) -> str:
     """Return a sentence that names a larger ``--budget``, or "" if no case ran out of time.
 
-    The estimate uses the pace of this run: budget over epochs, including the A/A control's epochs. Each case that ran
-    out of time gets twice its epochs, but at least ``LEAST_EPOCHS``. Without any epoch the budget is doubled.
+    The estimate uses this run's seconds per epoch: budget divided by epochs, including the A/A control's epochs. Each
+    case that ran out of time gets twice its epochs, but at least ``LEAST_EPOCHS``. Without any epoch the budget is
+    doubled.
     """
     short = [verdict for verdict in report.cases if _ran_out(verdict)]
     if not short or report.interrupted:

@@ -13,7 +13,7 @@ _STYLES = {"failed": "red", "slower": "red", "unsure": "yellow", "faster": "gree
 
 
 def show(report: Report, console: Console, *, plain: bool = False) -> None:
-    """Print the report. With ``plain``, print no table, but one line for each case that is not the same."""
+    """Print the report. With ``plain``, print a line for each case with another verdict than "same", and no table."""
     told = rows(report)
     if plain:
         for verdict in report.cases:

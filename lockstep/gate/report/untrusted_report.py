@@ -1,7 +1,7 @@
 """Read a report that comes back from a workflow. The author of the change under test may have forged the report.
 
 Only the JSON report is read, from a zip file that is never unpacked. The text for people is written again from the JSON
-report. Only the standard library is imported: this module runs beside a token, where nothing is installed.
+report. Only the standard library is imported: the job that runs this module holds a token and installs nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def from_json(text: bytes) -> Report:
         raise Unreadable(f"{NAME} is not valid JSON") from None
     entry = _Entry(row, "")
     if entry.values.get("schema") != SCHEMA:
-        raise Unreadable(f"{NAME} is not of schema {SCHEMA}")
+        raise Unreadable(f"{NAME} is not of schema {SCHEMA}, the only one that this version of Lockstep reads")
     return Report(
         base=entry.text("base"),
         head=entry.text("head"),
