@@ -73,7 +73,7 @@ class _Errors:
     """Sums up the errors of one output chunk by chunk, so that copies in float64 stay small.
 
     The sums stay on the device until the end, so that no chunk waits for the host. The first pass over the reference
-    computes its mean and mean square, which all slices need.
+    computes its mean and mean square, which the error of every row, column, tile and element needs.
     """
 
     def __init__(self, want: torch.Tensor) -> None:
@@ -119,7 +119,13 @@ class _Errors:
         self.tile = torch.maximum(self.tile, self._worst(_bands(errors.T).T, _bands(squares.T).T, sizes))
 
     def _worst(self, error: torch.Tensor, own: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
-        """Return the largest squared relative error of slices that have ``count`` elements each."""
+        """Return the largest squared relative error of slices (rows, columns, tiles or elements) of ``count`` elements.
+
+        Args:
+            error: sum of squared errors of each slice.
+            own: sum of squared reference values of each slice.
+            count: number of elements of a slice.
+        """
         return (error / torch.maximum(own, count * self.mean_square)).max()
 
     def accuracy(self, turned: bool) -> Accuracy:
@@ -142,7 +148,10 @@ def _matrix(tensor: torch.Tensor, in_pairs: bool) -> torch.Tensor:
 
 
 def _chunks(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Split a matrix into chunks of whole tile rows: at most ``CHUNK`` or ``CUDA_CHUNK`` elements, or one tile row."""
+    """Split a matrix into chunks of whole rows of tiles.
+
+    A chunk has at most ``CHUNK`` elements (``CUDA_CHUNK`` on a GPU), but at least one row of tiles.
+    """
     most = CUDA_CHUNK if matrix.is_cuda else CHUNK
     yield from matrix.split(TILE * max(1, most // (TILE * matrix.shape[1])))
 
@@ -162,7 +171,7 @@ def _sizes(values: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def _bands(values: torch.Tensor) -> torch.Tensor:
-    """Return the sum over each band of ``TILE`` rows of a matrix; the last band may be shorter."""
+    """Return the column sums of each band of ``TILE`` rows of a matrix; the last band may have fewer rows."""
     rest = len(values) % TILE
     whole = values[: len(values) - rest].unflatten(0, (-1, TILE)).sum(1) if len(values) > rest else values[:0]
     return torch.cat([whole, values[len(values) - rest :].sum(0, keepdim=True)]) if rest else whole

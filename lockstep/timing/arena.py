@@ -132,7 +132,7 @@ def _mapped(fd: int, size: int) -> torch.Tensor:
 def _canary_bytes(layout: Layout) -> torch.Tensor:
     """Return the positions of the canaries: the first and the last ``ALIGNMENT`` bytes of each gap between tensors.
 
-    A gap is shorter than both together.
+    A gap has fewer than ``2 * ALIGNMENT`` bytes, so these bytes fill the whole gap.
     """
     edges = [0, *(edge for slot in layout.slots for edge in (slot.offset, slot.end)), layout.end]
     starts = torch.tensor([*edges[::2], *(end - ALIGNMENT for end in edges[1::2])])

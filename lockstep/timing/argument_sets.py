@@ -55,12 +55,15 @@ ROTATION_S = 2e-3
 
 
 def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str) -> int:
-    """Return the number of sets to rotate through: one if warm; if cold, two or more that fill ``CACHE_FACTOR`` caches.
+    """Return the number of argument sets that a case rotates through.
+
+    A warm series has one set. A cold series has at least two, and enough to fill the cache ``CACHE_FACTOR`` times.
 
     Args:
         smallest: bytes that one call of the arm with the least data touches.
         whole: bytes of one set with the arguments of all arms.
-        floor_s: lower bound of the seconds per call, which limits a rotation to ``ROTATION_S``; 0 if unknown.
+        floor_s: lower bound of the seconds per call; 0 if unknown. If it is known, sets are added up to ``PLACEMENTS``,
+            while a rotation through all sets takes at most ``ROTATION_S`` seconds.
         device: supplies the sizes of cache and memory.
         l2: "cold" or "warm".
 
@@ -72,8 +75,8 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
     count = max(2, math.ceil(CACHE_FACTOR * device.cache_bytes / max(smallest, 1)))
     if count > MOST_SETS:
         raise NotImplementedError(
-            f"too small for a cold series: with {smallest} bytes a call, {count} argument sets would be needed to "
-            f"exceed a cache of {device.cache_bytes / 1e6:.0f} MB"
+            f"the case is too small for a cold series: with {smallest} bytes a call, {count} argument sets would be "
+            f"needed to exceed a cache of {device.cache_bytes / 1e6:.0f} MB"
         )
     room = min(PLACEMENT_BYTES, device.memory_bytes)
     placements = min(PLACEMENTS, room // max(whole, 1), int(ROTATION_S / floor_s)) if floor_s else 0

@@ -56,9 +56,9 @@ def thread_times() -> dict[threading.Thread, float]:
 
 
 def busiest_since(before: Mapping[threading.Thread, float]) -> str:
-    """Return which thread worked most since ``before``, a result of ``thread_times``, and for how long.
+    """Return a text with the thread that worked most since ``before``, a result of ``thread_times``, and for how long.
 
-    The result is "" if no thread worked for more than ``MOST_S``. A thread that has ended is not found.
+    The text is "" if no thread worked for more than ``MOST_S``. A thread that has ended is not found.
     """
     worked = {thread: now - before.get(thread, 0.0) for thread, now in thread_times().items()}
     if not worked or max(worked.values()) <= MOST_S:

@@ -48,13 +48,13 @@ Epoch = Mapping[str, Sequence[Timing]]
 def fixed_kernel(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Write the negative of ``source`` into ``target``, and return ``target``.
 
-    A copy would not do: for a copy of a whole tensor, the graph gets a copy node of the driver instead of a kernel.
+    ``target.copy_(source)`` would not do: a CUDA graph gets a copy node for it, and a copy node runs no kernel.
     """
     return torch.neg(source, out=target)
 
 
 def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
-    """Return calls of the fixed kernel that rotate through twice the bytes of the device's cache."""
+    """Return calls of ``fixed_kernel``, each on its own buffers; together they touch twice the bytes of the cache."""
     buffers = max(1, min(MOST_BUFFERS, device.cache_bytes // COPIED))
     sources = [torch.ones(COPIED // 4, device=device.torch_device) for _ in range(buffers)]
     return tuple(BoundCall(fixed_kernel, {"source": one, "target": torch.empty_like(one)}) for one in sources)
@@ -62,7 +62,8 @@ def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
 
 @dataclass
 class Behind:
-    """Measure the quantities ``behind`` and ``behind_speedup``: an arm's time when each call follows a fixed kernel.
+    """Measure the quantities ``behind`` and ``behind_speedup``: an arm's time when each call follows a fixed kernel,
+    and the ratio of such times to the baseline.
 
     Each arm is captured again with the fixed kernel before each call. The time of the fixed kernel alone, measured in
     the same round, is subtracted.
@@ -99,8 +100,9 @@ class Behind:
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Time each arm behind the fixed kernel, and the fixed kernel alone. The numbers are seconds per call, by arm
-        and round.
+        """Time each arm with the fixed kernel before each call, and time the fixed kernel alone.
+
+        The numbers are seconds per call, by arm and round.
 
         Raises:
             DeviceLost: an arm broke the device; ``variant`` is "" if the arm is unknown.
@@ -124,7 +126,7 @@ class Behind:
         return Metered(timings, {one.name: one.replay.once for one in captured if one.name != _ALONE})
 
     def add(self, measured: Epoch) -> None:
-        """Add an epoch: its median time behind the kernel, and the ratio to the baseline in each round."""
+        """Add an epoch's times: each arm's median behind the fixed kernel, and each round's ratio to the baseline."""
         alone = measured.get(_ALONE, ())
         seconds = {
             name: [replace(pair, seconds=pair.seconds - copy.seconds) for pair, copy in zip(own, alone, strict=True)]

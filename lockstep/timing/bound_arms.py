@@ -35,30 +35,30 @@ class BoundCall:
 
 @dataclass(frozen=True, eq=False)
 class ArmReplay:
-    """A captured arm, which can be timed.
+    """An arm's calls, captured so that they can be run again and timed. A rotation is one call on each argument set.
 
     Attributes:
         run: runs the captured rotations.
-        results: returns the result of each call of the last rotation, in the order of the sets.
+        results: returns the result of each call of the last rotation, in the order of the argument sets.
     """
 
     run: Replay
     results: Callable[[], list[Any]]
 
     def __call__(self) -> None:
-        """Run the captured rotations once."""
+        """Run the captured calls once: all rotations through the argument sets."""
         self.run()
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A variant with its arguments for each set.
+    """A variant, bound to the arguments of each argument set.
 
     Attributes:
         name: the arm's name.
-        calls: one call for each set.
-        once: whether a replay is a single rotation, because calls change their arguments.
-        before: runs before each call, and its time counts; its result is dropped.
+        calls: one call for each argument set.
+        once: whether a replay makes each call only once, because calls change their arguments.
+        before: a function that runs before each call. Its time counts, and its result is dropped.
     """
 
     name: str
@@ -67,10 +67,10 @@ class Arm:
     before: Call | None = None
 
     def capture(self, device: Device, pool: object, times: int) -> ArmReplay:
-        """Return a replay of ``times`` rotations through the sets.
+        """Return a replay of ``times`` rotations. A rotation is one call on each argument set.
 
-        Outputs that the variant allocates stay alive for one rotation, so that they rotate through memory like all
-        other buffers. The next arm captured in this pool reuses their memory, so arms share these outputs too.
+        Outputs that the variant allocates stay alive for one rotation, so that each call of a rotation writes to other
+        memory. The next arm captured in this pool reuses the memory of these outputs, so arms share them too.
 
         Raises:
             Disqualified: on CUDA, a captured call returned something other than real tensors.
@@ -94,7 +94,7 @@ class Arm:
 def make_arms(
     variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int, once: bool = False
 ) -> list[Arm]:
-    """Bind each arm's variant to its arguments in every set.
+    """Bind each arm's variant to its arguments in every argument set.
 
     Variants with the same ``prepare`` function share its result (packed weights), placed at random like the inputs. So
     the two arms of an A/A comparison share every buffer, and most other arms do as well.
@@ -102,7 +102,7 @@ def make_arms(
     Args:
         variants: variant name of each arm, by the arm's name.
         family: the variants' family.
-        sets: the inputs and outputs, all from one draw.
+        sets: the argument sets (inputs and outputs), all from one draw.
         seed: seed of the placement.
         once: see ``Arm``.
     """
@@ -125,7 +125,7 @@ def make_arms(
 
 
 def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
-    """Copy scratch buffers to random addresses, because addresses affect times. No kernel that reads them may run."""
+    """Copy scratch buffers to random addresses, because addresses affect times; no kernel may use the buffers now."""
     for name, buffer in list(scratch.items()):
         if buffer.device.type != "meta":  # no kernel uses a meta buffer
             scratch[name] = place(buffer, chance)

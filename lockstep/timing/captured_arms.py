@@ -43,7 +43,7 @@ def capture_arms(
         replay_s: minimum length of a replay in seconds.
         per_call: seconds per call, by arm; the first epoch fills it.
         failures: receives the errors, by arm.
-        trusted: the original functions; they are compared after each arm.
+        trusted: the saved functions that timing relies on; checked for replacements after each arm.
         listener: called with "capture" and the arm's name before the arm runs.
 
     Raises:

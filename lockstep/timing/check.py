@@ -67,7 +67,7 @@ class Checker:
 
     @classmethod
     def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
-        """Draw fresh inputs and compute the reference.
+        """Return a checker of a case: draw fresh inputs, and compute their reference.
 
         Raises:
             SuiteError: a function of the suite itself fails.
@@ -81,7 +81,7 @@ class Checker:
 
     @classmethod
     def of(cls, suite: Suite, case: Case, inputs: dict[str, Any], out: Any = None, seed: int | None = None) -> Checker:
-        """Compute the reference of these inputs.
+        """Return a checker of these inputs of a case: compute their reference.
 
         Raises:
             SuiteError: the suite's reference fails.
@@ -93,7 +93,7 @@ class Checker:
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
         """Return the keyword arguments with which the check calls ``variant``, without ``out``.
 
-        Variants with the same ``prepare`` function share its result.
+        Variants with the same ``prepare`` function share the result of that function.
         """
         prepare = family.prepare.get(variant)
         if prepare not in self._prepared:

@@ -27,11 +27,11 @@ LATE_S = 5e-4
 
 
 def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
-    """Return how the events of one arm's replays disagree with the GPU's timer; "" if they agree.
+    """Return how CUDA's events and the GPU's timer disagree on the times of one arm's replays; "" if they agree.
 
     Args:
-        events_s: seconds between the events of each replay.
-        stamps_s: seconds between the stamps around each replay.
+        events_s: seconds of each replay by the events before and after it.
+        stamps_s: seconds of each replay by the stamps of the GPU's timer before and after it.
     """
     if len(events_s) < FEWEST:
         return ""
@@ -47,10 +47,10 @@ def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
 
 
 def host_disagreement(stamps_s: float, host_s: float) -> str:
-    """Return how the host's clock disagrees with the GPU's timer over a whole run; "" if they agree.
+    """Return how the host's clock disagrees with the GPU's timer over a whole run of replays; "" if they agree.
 
     Args:
-        stamps_s: seconds between the first stamp and the last.
+        stamps_s: seconds between the first stamp and the last stamp of the GPU's timer.
         host_s: seconds from before the first launch until the device was idle.
     """
     if stamps_s <= host_s <= HOST_SLACK_S + (1 + HOST_SLACK_SHARE) * stamps_s:
@@ -61,7 +61,7 @@ def host_disagreement(stamps_s: float, host_s: float) -> str:
 
 
 def late_work(late_s: float) -> str:
-    """Return for how long the device still worked after the replays' stream was idle; "" if it did not.
+    """Return for how long the device still worked after the replays' stream was idle; "" if the device did not work.
 
     Args:
         late_s: seconds between the stream becoming idle and the whole device becoming idle.

@@ -41,8 +41,9 @@ _PRELOADED = (
 
 
 def template_for(module: str) -> Template:
-    """Start the template process from which contestants are forked. It imports its modules while this process
-    continues.
+    """Start the template process from which contestants, the processes that run one variant each, are forked.
+
+    The template process imports its modules while this process continues.
 
     Args:
         module: the module that the contestants run.
@@ -51,7 +52,7 @@ def template_for(module: str) -> Template:
 
 
 def main() -> int:
-    """Run a contestant: serve the judge's requests until standard input ends."""
+    """Run a contestant, the process of one variant: serve the judge's requests until standard input ends."""
     process = WorkerProcess("lockstep contestant")
     parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)
@@ -77,7 +78,7 @@ def main() -> int:
 
 
 def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family, str]]) -> int:
-    """Serve a judge's requests until standard input ends.
+    """Run a variant in this process at the requests of a judge in another process, until standard input ends.
 
     Args:
         process: this process, tied to its parent; torch is loaded.
@@ -177,7 +178,7 @@ class _Contestant:
                 old.copy_(new)
 
     def set_up(self, lengths: Sequence[int]) -> None:
-        """Compile, and capture for each length a replay with one call on each of the first ``length`` sets."""
+        """Compile the variant; capture for each length a replay of one call on each of the first ``length`` sets."""
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.evaluate import bind
         from lockstep.suite.inputs import tensors_of

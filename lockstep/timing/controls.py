@@ -76,7 +76,7 @@ class Controls:
         )
 
     def take(self, device: Device) -> dict[str, Timing]:
-        """Time each control once and add the seconds to the history.
+        """Time each control (copy, matrix product, empty kernel) once, and store the seconds.
 
         Returns:
             Seconds per call and clock, by the control's name.
@@ -93,7 +93,7 @@ class Controls:
         return now
 
     def moved(self, before: dict[str, Timing], after: dict[str, Timing]) -> str:
-        """Return which control changed by more than its own noise, or "" if none did.
+        """Return the control whose time changed by more than its noise, as text; "" if none changed.
 
         A control counts as changed only if both its seconds and its clock cycles changed. If only the seconds changed,
         the clock changed, for the arms too; ``lockstep.timing.clock_correction`` handles that.
@@ -111,8 +111,8 @@ class Controls:
         """Return the largest change (log units) of a control between two timings that counts as noise.
 
         The result is six robust standard deviations (1.4826 · MAD) of the control's changes so far, but at least 10 %,
-        and 20 % until ten changes are known. With 5 %, a quarter of an H200's series lost epochs to single replays of
-        copy and empty that were 6–7 % off. Drift below the tolerance cancels within the rounds.
+        and 20 % until ten changes are known. With 5 %, a quarter of an H200's series lost epochs: single replays of the
+        copy and the empty kernel were 6–7 % off. Drift below the tolerance cancels in the ratios of a round.
         """
         values = self.history.get(name, [])
         changes = [math.log(b / a) for a, b in pairwise(values)]
@@ -121,7 +121,7 @@ class Controls:
         return max(0.1, 6 * 1.4826 * median(abs(change) for change in changes))
 
     def summary(self) -> dict[str, dict[str, float | str]]:
-        """Return median seconds, spread (robust standard deviation over median) and rate of each control."""
+        """Return each control's median seconds, spread (robust standard deviation over median) and rate."""
         rows: dict[str, dict[str, float | str]] = {}
         for control in self.controls:
             values = self.history.get(control.name, [])

@@ -27,7 +27,7 @@ class Metered:
 
     Attributes:
         numbers: the measurements, for ``CostMeter.add``.
-        replays: the replays that ran, by arm. Their outputs are verified afterwards, so they hold the epoch's buffers.
+        replays: the replays that ran, by arm. They hold the epoch's buffers, because their outputs are verified later.
     """
 
     numbers: Any
@@ -64,7 +64,7 @@ class CostMeter(Protocol):
         """Return the estimates of the arm's quantities by name, in their units; {} if nothing was measured."""
 
     def reason(self, arm: str) -> str:
-        """Return why the arm has no number; "" if it has one."""
+        """Return why the arm has no number of this cost; "" if it has one."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class LoggedMeter:
         return {self.name: estimated(self._logs[arm])} if usable else {}
 
     def reason(self, arm: str) -> str:
-        """Return why the arm has no number; "" if it has one."""
+        """Return why the arm has no number of this cost; "" if it has one."""
         if arm in self._failures:
             return str(self._failures[arm])
         return "" if arm in self._logs else "it was not measured"
@@ -102,14 +102,14 @@ class Unavailable:
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Measure nothing."""
+        """Return no numbers, because this machine cannot measure the cost."""
         return Metered(None)
 
     def add(self, measured: Any) -> None:
-        """Add nothing."""
+        """Do nothing, because ``epoch`` measures nothing."""
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return no quantities."""
+        """Return no quantities, because this machine cannot measure the cost."""
         return {}
 
     def reason(self, arm: str) -> str:
@@ -137,7 +137,7 @@ def reasons_of(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:
 
 
 def is_measured(epoch: int, epochs: int) -> bool:
-    """Return whether costs are measured in an epoch.
+    """Return whether costs, such as energy and host time, are measured in an epoch.
 
     Args:
         epoch: number of earlier epochs.

@@ -41,8 +41,8 @@ class Interval:
 class Stamps:
     """Record stamps between replays: a one-thread kernel writes the SM's cycle counter and the GPU's nanoseconds.
 
-    Stamps lie outside the events, so they add nothing to the measured time. Two stamps give the mean SM clock between
-    them. Each SM has its own counter, so two stamps on different SMs give no clock.
+    Stamps lie outside the events that time a replay, so they add nothing to the measured time. Two stamps give the
+    mean SM clock between them. Each SM has its own counter, so two stamps on different SMs give no clock.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -66,7 +66,7 @@ class Stamps:
         self._slot += 1
 
     def read(self) -> list[Interval]:
-        """Return the interval between each stamp since ``start`` and the next. Waits for the GPU."""
+        """Wait for the GPU, and return the interval between each two consecutive stamps since ``start``."""
         rows = self._buffer[: 3 * self._slot].view(-1, 3).tolist()
         return [
             Interval(

@@ -19,7 +19,7 @@ def detectable(epochs: Sequence[float]) -> float:
     effects"). The test compares the measurement with a history that is known much better than the measurement.
 
     Args:
-        epochs: logarithm of the number of each epoch.
+        epochs: logarithm of the value measured in each epoch.
     """
     if len(epochs) < 2:
         return math.inf
@@ -40,7 +40,7 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
     """Return how many epochs are needed to detect a relative change of ``effect``.
 
     Args:
-        epochs: logarithm of the number of each epoch so far; the result is None for fewer than two.
+        epochs: logarithm of the value measured in each epoch so far; the result is None for fewer than two.
         effect: the relative change.
     """
     if len(epochs) < 2:
@@ -53,5 +53,8 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
 
 
 def _reach(freedom: int) -> float:
-    """Return how many standard errors large a change must be to be detected with ``CONFIDENCE`` and ``POWER``."""
+    """Return how many standard errors a change must span to be detected with ``CONFIDENCE`` and ``POWER``.
+
+    ``freedom``: degrees of freedom of the standard error.
+    """
     return t_quantile(0.5 + CONFIDENCE / 2, freedom) + t_quantile(POWER, freedom)

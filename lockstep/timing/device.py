@@ -45,7 +45,7 @@ class DeviceLost(RuntimeError):
 
 
 class Mistimed(Disqualified):
-    """The clocks disagree about the time of ``replay``. They agree about every other replay that was timed with it."""
+    """CUDA's events and the GPU's timer disagree on the time of ``replay``, but agree on all replays timed with it."""
 
     def __init__(self, replay: Replay, evidence: str) -> None:
         super().__init__(Rule.CHANGED_CLOCK, evidence)
@@ -105,7 +105,7 @@ class Device(Protocol):
         """Wait until all enqueued work has finished."""
 
     def release(self) -> None:
-        """Return memory that torch caches to the driver."""
+        """Give the memory in torch's cache back to the driver."""
 
     def healthy(self) -> bool:
         """Return whether this process can still use the device; it cannot after a CUDA fault."""
@@ -167,7 +167,7 @@ class CpuDevice:
         return True
 
     def sample_clocks(self) -> Clocks:
-        """Return clocks with every field unknown."""
+        """Return ``Clocks`` with every field unknown, because a CPU's clocks are not read."""
         return Clocks()
 
 
@@ -238,14 +238,14 @@ class CudaDevice:
         self._clock.synchronize()
 
     def release(self) -> None:
-        """Return memory that torch caches to the driver."""
+        """Give the memory in torch's cache back to the driver."""
         torch.cuda.empty_cache()
 
     def healthy(self) -> bool:
-        """Return whether a graph can be captured and run.
+        """Return whether this process can still capture and run a graph.
 
-        A capture that ends without error also resets torch's random generator. A capture that failed leaves the
-        generator in its capturing state (torch 2.11, ``CUDAGeneratorState::capture_prologue``).
+        The capture also resets torch's random generator: a failed capture leaves the generator in its capturing state,
+        and a capture that ends without error resets it (torch 2.11, ``CUDAGeneratorState::capture_prologue``).
         """
         try:
             self._clock.synchronize()
@@ -256,7 +256,7 @@ class CudaDevice:
             return False
 
     def sample_clocks(self) -> Clocks:
-        """Return NVML's current values; all fields are unknown if NVML does not answer."""
+        """Return the clocks, temperature and power that NVML reports now; all unknown if NVML does not answer."""
         if self._gpu is None:
             return Clocks()
         now = self._gpu.sample()

@@ -43,7 +43,7 @@ class NoEnergy(RuntimeError):
 
 @dataclass(frozen=True)
 class Train:
-    """What was measured while a replay ran repeatedly: the seconds of one call, and the board's power in watts."""
+    """Measurements of a replay that ran repeatedly: the seconds of one call, and the board's power in watts."""
 
     seconds: float
     watts: float

@@ -27,7 +27,7 @@ class Epochs:
         suite, case, device, family: what is measured, on which device, and with which variants.
         arms: variant name of each arm, by the arm's name.
         sets: number of argument sets of an epoch.
-        thorough: whether verification also times rotations on unseen values, see ``Verifier.repeat``.
+        thorough: whether verification also times calls on unseen values, see ``Verifier.repeat``.
         stages: receives the seconds that drawing takes.
         listener: called with a stage and a variant before the stage runs.
     """
@@ -45,7 +45,7 @@ class Epochs:
     _restore: Callable[[], None] | None = None
 
     def listen(self, stage: str, arm: str) -> None:
-        """Report the stage of an arm to the listener, which knows variants instead of arms."""
+        """Report to the listener that an arm reaches a stage, by the name of the arm's variant."""
         self.listener(stage, self.arms.get(arm, ""))
 
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
@@ -62,7 +62,7 @@ class Epochs:
         return made
 
     def restore(self) -> None:
-        """Write the drawn values into the inputs that the epoch's arms change."""
+        """Write the drawn values again into the inputs that the epoch's arms change."""
         if self._restore is not None:
             self._restore()
 

@@ -38,7 +38,7 @@ _ABANDONED: list[torch.cuda.CUDAGraph] = []
 
 
 class CaptureError(RuntimeError):
-    """A variant cannot be captured in a CUDA graph, and is not timed: timing without a graph takes 6–7× as long."""
+    """A variant cannot be captured in a CUDA graph. It is not timed: timing without a graph takes 6–7 times as long."""
 
 
 def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.CUDAGraph:
@@ -77,7 +77,9 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.C
             raise first from None
         if evidence := _unjoined(str(first), threads):
             raise Disqualified(Rule.UNJOINED_WORK, evidence) from error
-        raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(first)}{_advice(str(first))}") from error
+        raise CaptureError(
+            f"calls cannot be captured in a CUDA graph: {_first_line(first)}{_advice(str(first))}"
+        ) from error
     return graph
 
 
@@ -107,7 +109,7 @@ def _advice(error: str) -> str:
 
 
 def _abandon(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> None:
-    """End a capture wherever it stopped, free its memory, and make ``stream`` current again."""
+    """Clean up after a failed capture: end it, free its memory, and make ``stream`` current again."""
     native: Any = torch._C
     capturing = torch.cuda.graph.default_capture_stream
     if capturing is not None:

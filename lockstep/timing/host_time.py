@@ -44,13 +44,13 @@ class Spinner(Protocol):
     """Work that keeps the GPU busy while the host is timed, so that the GPU never waits for the host."""
 
     def start(self, seconds: float) -> None:
-        """Enqueue work that takes at least about this long; return immediately."""
+        """Enqueue GPU work of at least about this many seconds; return immediately."""
 
     def busy(self) -> bool:
         """Return whether the GPU is still doing the work."""
 
     def wait(self) -> None:
-        """Wait until the GPU has finished everything."""
+        """Wait until the GPU has finished all enqueued work."""
 
 
 class CudaSpinner:
@@ -71,7 +71,7 @@ class CudaSpinner:
         return not self._done.query()
 
     def wait(self) -> None:
-        """Wait for the GPU."""
+        """Wait until the GPU has finished all enqueued work."""
         torch.cuda.synchronize()
 
     def _rate(self) -> float:

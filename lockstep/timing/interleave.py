@@ -52,7 +52,7 @@ class Plan:
         width: half-width of the ratio's interval at which measuring may stop (0.01 is 1 %).
         budget_s: seconds after which no further epoch starts. ``min_epochs`` are always taken. If they would take
             longer, each has fewer rounds, but at least three.
-        warmup_s: seconds of joint warm-up before the first epoch. Later epochs have only their lead rounds.
+        warmup_s: seconds of joint warm-up before the first epoch. Every epoch begins with rounds that do not count.
     """
 
     replay_s: float = 3e-3
@@ -160,7 +160,7 @@ def compare(
     def costs_of(timed: Sequence[Arm], counts: bool) -> Replays:
         """Measure the costs of an epoch, and return the replays that ran.
 
-        Until the controls decide whether the epoch counts (``counts``), its costs are pending too.
+        ``counts``: whether the controls have accepted the epoch. Until then its costs are pending, as its rounds are.
         """
         ran = {}
         for meter in meters:
@@ -259,7 +259,10 @@ def compare(
 
 
 def rounds_that_fit(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
-    """Return how many rounds fit into an epoch's share of the time budget: fewer for slow arms, but at least three."""
+    """Return the number of rounds of an epoch: ``plan.rounds``, or as many as its share of the time allows.
+
+    The result is at least three, unless the plan has fewer rounds.
+    """
     one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 
@@ -271,7 +274,7 @@ def time_rounds(
     chance: random.Random,
     restore: Callable[[], None] | None,
 ) -> dict[str, list[Timing]]:
-    """Time each arm once per round, in seconds per call. The lead rounds run but do not count."""
+    """Return the seconds per call of each arm in each round. ``LEAD_ROUNDS`` rounds run first and do not count."""
     order = list(captured)
     sequence: list[Captured] = []
     for number in range(LEAD_ROUNDS + rounds):
@@ -289,7 +292,7 @@ def time_rounds(
 
 
 def _enough(series: Mapping[str, Series], baseline: str, plan: Plan, epochs: int, seconds: float) -> bool:
-    """Return whether measuring may stop after so many epochs and seconds."""
+    """Return whether measuring may stop: the ratios are precise enough, or the epochs or seconds are used up."""
     if epochs < plan.min_epochs:
         return False
     if epochs >= plan.max_epochs or seconds >= plan.budget_s:
@@ -312,5 +315,6 @@ def _add_epoch(
 
 
 def rival_of(name: str, baseline: str) -> str:
-    """Return the arm that an arm's ratio refers to: the variant of a twin (an A/A comparison), else the baseline."""
+    """Return the arm that an arm's ratio refers to: the baseline, or the first arm if ``name`` is the second of an A/A
+    comparison."""
     return name.removesuffix(TWIN) if name.endswith(TWIN) else baseline

@@ -51,7 +51,7 @@ def half_width_after(count: int, epochs: Sequence[float]) -> float:
 
     Args:
         count: number of epochs, at least two.
-        epochs: logarithm of the number of each epoch so far; the result is infinite for fewer than two.
+        epochs: logarithm of the value measured in each epoch so far; the result is infinite for fewer than two.
     """
     if len(epochs) < 2:
         return math.inf

@@ -107,10 +107,10 @@ class Judge:
             return seen
 
     def compile(self, under: Under, suite: Suite, case: Case, variants: Sequence[str]) -> None:
-        """Let a contestant of each variant compile what ``judge`` will need, all at the same time.
+        """Compile what ``judge`` will need, in a contestant (a separate process) of each variant, all at the same time.
 
         Each contestant writes to the cache of its own variant only, so no variant can change another's kernels. On a
-        CPU nothing is compiled ahead. Errors are left to ``judge``.
+        CPU nothing is compiled ahead. Errors are ignored: ``judge`` meets the same error and raises it.
         """
         if self._device.kind == "cpu":
             return
@@ -129,7 +129,7 @@ class Judge:
                 list(pool.map(compiled, variants))
 
     def close(self) -> None:
-        """Free the memory, and remove the contestants' files. The template process continues."""
+        """Free the memory shared with contestants, and remove their files. The template process continues."""
         self._folder.cleanup()
         if self._shared is not None:
             self._shared.close()
@@ -138,8 +138,8 @@ class Judge:
     def _memory(self, stack: contextlib.ExitStack, size: int) -> SharedBuffer:
         """Return memory of at least ``size`` bytes that two processes share until ``stack`` closes.
 
-        torch frees memory that is shared by CUDA's IPC once the other process says that it is done, and a process that
-        is killed never does. So on a GPU one allocation is used again and again.
+        On a GPU one allocation is used again and again: torch frees memory that is shared by CUDA's IPC only once the
+        other process has released the memory, and a killed process never does.
         """
         where = self._device.torch_device
         if self._device.kind != "cuda":

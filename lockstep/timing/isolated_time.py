@@ -78,11 +78,11 @@ def speedup(own: Isolated, baseline: Isolated) -> Estimate:
 
 
 def waiting(idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> str:
-    """Return evidence that the time does not grow with the number of calls, or "".
+    """Return evidence that a variant's time does not grow with the number of calls; "" if there is none.
 
     On a busy machine other work can delay every one of the few short runs, so a wait must exceed what other work was
-    seen to add: the range of the idle runs, and how much longer the median of the long runs is than the fastest. A
-    contestant can widen the latter, and only makes the upper bound of its own time worse (``Isolated.high``).
+    seen to add: the range of the idle runs, or the median of the long runs minus their fastest, if that is more. A
+    variant that slows its long runs to raise that median only raises the upper bound of its time (``Isolated.high``).
     """
     few, calls = min(runs), max(runs)
     short, whole = (min(runs[count]) - min(idle) for count in (few, calls))

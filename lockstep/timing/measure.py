@@ -226,7 +226,7 @@ class Measurer:
     def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> Checked:
         """Check the variant, or return its earlier result: the cold and the warm series of a case share one check."""
         if name not in family.variants:
-            raise NotImplementedError("not in this commit")
+            raise NotImplementedError("the variant is not in this commit")
         if reason := skip_reason(suite, name, case):
             raise NotImplementedError(reason)
         if self.history and not in_history(suite, name, case, l2):

@@ -41,7 +41,9 @@ def commands(suite: str, variant: str, case: str, l2: str, calls: int) -> dict[s
 
 
 def run_marked(device: Device, suite: Suite, variant: str, case: Case, l2: str, calls: int) -> int:
-    """Call the variant ``calls`` times inside the range; a cold case takes the next argument set for each call.
+    """Call the variant ``calls`` times inside an NVTX range, for a profiler.
+
+    In a cold case each call takes the next argument set.
 
     Returns:
         The number of argument sets.

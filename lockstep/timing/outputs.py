@@ -138,7 +138,7 @@ class Located:
         return cls(tensor.data_ptr(), size, tensor.dtype, tuple(tensor.shape), tensor.stride())
 
     def tensor(self, device: torch.device) -> torch.Tensor:
-        """Return a tensor of this memory. The tensor is valid while the graph exists.
+        """Return a tensor on the output's memory, valid while the graph exists.
 
         Source: the CUDA array interface, version 3 (Numba's documentation). The interface has no bfloat16, so bytes are
         used.

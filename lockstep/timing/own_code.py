@@ -18,8 +18,8 @@ Place = tuple[Any, str]
 
 
 def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
-    """Yield the places of all functions that the variants run: the variants, and the functions of their packages that
-    they mention, directly or through others.
+    """Yield the places (owner and name) of all functions that the variants run: the variants themselves, and functions
+    of the variants' packages that they mention, directly or through other functions.
 
     Of other packages, such as torch, only the names that a variant itself mentions are yielded. Other objects, such as
     a cache or a counter of a module, are left out, because they may change.
@@ -42,7 +42,7 @@ def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
 
 
 class _Holder:
-    """The owner in a ``Place`` if no module is: of a function in a closure, or of functions in another's globals."""
+    """Stands in for a module as the owner in a ``Place``: it holds a single function, or the globals of a function."""
 
 
 def _holder(name: str, function: Any) -> _Holder:
@@ -52,7 +52,7 @@ def _holder(name: str, function: Any) -> _Holder:
 
 
 def _named_by(function: FunctionType) -> list[Place]:
-    """Return the places of the callables that a function mentions: globals, attributes of modules, its closure."""
+    """Return the places (owner and name) of callables that a function mentions: globals, of modules, of its closure."""
     found: list[Place] = []
     names, stored = _names(function.__code__)
     own = _Holder()
@@ -74,7 +74,7 @@ def _named_by(function: FunctionType) -> list[Place]:
 
 @functools.lru_cache(maxsize=4096)  # called again for every case
 def _names(code: CodeType) -> tuple[set[str], set[str]]:
-    """Return the names that code and its inner functions mention, and the names that they assign themselves."""
+    """Return the names that code and its inner functions mention, and the globals that they assign."""
     names = set(code.co_names)
     stored = {str(one.argval) for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}
     for inner in code.co_consts:

@@ -40,7 +40,7 @@ class ReferenceClocks:
         return {variant: mhz for (*at, variant), mhz in self._mhz.items() if at == [suite, case, l2]}
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Take the clocks of these records as reference clocks of series that have none yet; write the file."""
+        """Make each record's clock the reference clock of its series, unless the series has one; write the file."""
         new = {
             (record.suite, record.case, record.l2, record.variant): round(record.clocks.told_mhz, 2)
             for record in records

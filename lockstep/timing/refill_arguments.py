@@ -1,4 +1,4 @@
-"""Write other values into tensors whose addresses a replay holds, and detect writes by others."""
+"""Write other values into the arguments of a replay in place, and compute checksums that reveal later writes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _CHUNK = 1 << 22
 def fits(old: Any, new: Any) -> bool:
     """Return whether ``new`` can be written in place of ``old``: tensors have the same layout, numbers are equal.
 
-    Objects of other classes count as equal. If the content of such an object depends on the values, the comparison of
-    results fails.
+    Objects of other classes count as equal. If such an object depends on the drawn values, the later comparison of
+    results with the reference fails.
     """
     if isinstance(old, torch.Tensor):
         return isinstance(new, torch.Tensor) and _layout(old) == _layout(new)

@@ -27,25 +27,25 @@ SLACK_S = 20e-6
 
 @dataclass(frozen=True)
 class Trial:
-    """Seconds of a rotation: ``fresh`` on new values into outputs of NaN, ``repeated`` on the timed values again."""
+    """Seconds of one call on each argument set: ``fresh`` on new values, ``repeated`` on the timed values again."""
 
     fresh: float
     repeated: float
 
     @property
     def skips(self) -> bool:
-        """Return whether the repeated rotation was so much faster that it skipped work."""
+        """Return whether calls on repeated values were so much faster than on fresh values that they skipped work."""
         return self.fresh > FACTOR * self.repeated + SLACK_S
 
 
 def undecided(trials: Sequence[Trial]) -> bool:
-    """Return whether further trials are needed to decide that an arm skips work or does not."""
+    """Return whether further trials are needed to decide whether an arm skips work on values that it has seen."""
     skipping = sum(trial.skips for trial in trials)
     return skipping < TRIALS and len(trials) - skipping < SPARED
 
 
 def skipped_work(trials: Sequence[Trial]) -> str:
-    """Return how much longer an arm takes on new values, if ``TRIALS`` trials show that it skips work; else ""."""
+    """Return how much longer an arm takes on new values, if ``TRIALS`` trials show that it skips work; "" if not."""
     skipping = [trial for trial in trials if trial.skips]
     if len(skipping) < TRIALS:
         return ""

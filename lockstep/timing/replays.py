@@ -64,13 +64,15 @@ class Repeated(Generic[R]):
     calls: int
 
     def __call__(self) -> None:
-        """Run all launches."""
+        """Launch the captured replay as often as ``launches`` says."""
         for _ in range(self.launches):
             self.once()
 
 
 def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds: float) -> Repeated[R]:
-    """Capture a graph of a few rotations, and return it with as many launches as take at least ``seconds``.
+    """Return a replay of at least ``seconds``: a graph of a few rotations, launched as often as needed.
+
+    A rotation is one call on each argument set.
 
     Args:
         capture: returns a replay of the given number of rotations.
@@ -85,7 +87,7 @@ def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds:
 
 
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
-    """Run all replays in turn for at least ``seconds``, so that clocks settle under their load."""
+    """Run all replays in turn for at least ``seconds``, so that the device's clocks settle under this load."""
     every = tuple(replays)
     until = monotonic() + seconds
     while True:

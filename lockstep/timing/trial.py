@@ -65,7 +65,7 @@ class Refused(RuntimeError):
 
 
 class Trial:
-    """One contestant with the buffers that it shares with its judge, from ``start`` until ``stack`` closes."""
+    """Runs one contestant, the process of one variant, on buffers shared with this process, until ``stack`` closes."""
 
     def __init__(
         self,
@@ -89,7 +89,9 @@ class Trial:
         size = size_of(tensors_of([first.inputs, wanted]))
         sets = min(most_sets or MOST_SETS[device.kind], room_of(device) // max(size, 1)) // 2 * 2
         if sets < 2:
-            raise NotImplementedError(f"two sets of {size / 1e6:.0f} MB do not fit into the buffers of an isolated run")
+            raise NotImplementedError(
+                f"two argument sets of {size / 1e6:.0f} MB do not fit into the buffers of an isolated run"
+            )
         short = range(max(1, sets // 4), sets // 2 + 1)
         self.lengths = (*sorted(self._chance.sample(short, min(2, len(short)))), sets)
         self.layout = Layout()
@@ -101,7 +103,7 @@ class Trial:
             self._texts.append({"dict": [["inputs", inputs], ["out", out], ["results", results]]})
 
     def start(self, under: Under, shared: SharedBuffer, template: Template | None, scratch: Path) -> None:
-        """Start the contestant process, and share the buffers with it."""
+        """Start the contestant, the process that runs the variant, and share the buffers with it."""
         with self._stages.stage("start"):
             self._arena = Arena(self.layout, shared)
             self._sets = [decode(text, shared.bytes) for text in self._texts]
@@ -112,7 +114,7 @@ class Trial:
             self._answer("idle")
 
     def idle(self) -> None:
-        """Time runs without code under test. The judge draws and copies as in other runs, so only the calls lack."""
+        """Time runs that make no calls: the judge draws and copies as in other runs, but no code under test runs."""
         for _ in range(IDLE_RUNS):
             kept = self._draw_sets(self.lengths[-1], self._shapes)
             with self._stages.stage("run"):
@@ -245,7 +247,7 @@ class Trial:
     def _answer(self, event: str) -> dict[str, Any]:
         answer = self._worker.wait(event)
         if answer.get("error"):
-            raise Refused(f"failed in a process of its own: {answer['error']}")
+            raise Refused(f"the variant failed in a separate process: {answer['error']}")
         return answer
 
 

@@ -79,11 +79,16 @@ _MODES: dict[str, tuple[Callable[[], int], Callable[[], Any]]] = {
 
 @dataclass(frozen=True)
 class _Taken:
-    """The saved state of a name: its owner's own entry (``None`` if inherited), and its code if it is a function.
+    """The saved value of a name in a module or class (its owner), by which a replacement is noticed.
 
     Attributes:
+        rule: the rule that code under test breaks if it replaces the value.
+        owner, name: the module or class, and the name in it.
+        names: the owner's namespace.
+        value: the owner's own entry; ``None`` if the owner inherits the name.
         found: the value of the name, inherited or not. An own entry with the inherited value replaces nothing: code
             that saves a method of ``torch.Tensor`` and restores it leaves such an entry.
+        function, code: the Python function behind the value, and the function's code and defaults.
     """
 
     rule: Rule
@@ -122,7 +127,7 @@ class _Taken:
 
 @dataclass(frozen=True)
 class _Entries:
-    """Saved names, arranged so that thousands are compared in a fraction of a millisecond.
+    """Saved values of names, arranged so that thousands are compared in a fraction of a millisecond.
 
     ``Trusted`` compares after every capture; a loop over ``_Taken.changed`` takes three times as long. All comparisons
     are of identity, because code under test can define ``==``.
@@ -135,7 +140,7 @@ class _Entries:
 
     @classmethod
     def of(cls, taken: Sequence[_Taken]) -> _Entries:
-        """Arrange saved names for fast comparison. A name that its owner inherits is compared on its own."""
+        """Arrange saved names for fast comparison. Names that their owners inherit are compared one by one."""
         owners: dict[int, list[_Taken]] = {}
         for one in taken:
             owners.setdefault(id(one.names) if isinstance(one.names, dict) else id(one.owner), []).append(one)
@@ -205,7 +210,7 @@ class Trusted:
         self._modes = {name: count() for name, (count, _) in _MODES.items()}
 
     def with_variants(self, variants: Mapping[str, Any]) -> Trusted:
-        """Return these originals together with the variants' current code, which none of the variants may replace."""
+        """Return the saved functions together with the variants' current code, which no variant may replace either."""
         more = copy(self)
         own = [_take(Rule.CHANGED_BASELINE, owner, name) for owner, name in places_of(variants)]
         more._taken = self._taken + own
@@ -213,14 +218,14 @@ class Trusted:
         return more
 
     def guarded(self, call: Callable[[], T]) -> T:
-        """Return the result of ``call``, which runs code under test, after a check that it replaced nothing.
+        """Call ``call``, which runs code under test; check that it replaced no trusted function; return its result.
 
-        If the call set a part of the L2 aside, it is made once more. A library sets a part aside when it is first used:
-        torch 2.11 does in its first cross entropy over 32,000 classes on an H200. A variant that does so itself does so
-        in the second call too.
+        If the call set a part of the L2 aside for persisting accesses, the call is made once more. A library sets the
+        part aside at its first use only (torch 2.11 in its first cross entropy over 32,000 classes on an H200). A
+        variant that sets a part aside does so in the second call too.
 
         Raises:
-            Disqualified: as by ``require``; for a part of the L2 after the second call only.
+            Disqualified: as by ``require``; for a part of the L2 only if the second call sets it aside too.
         """
         try:
             with self.kept():
@@ -231,10 +236,10 @@ class Trusted:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Run the block, which runs code under test, and call ``require`` afterwards, even if the block raised.
+        """Check with ``require``, after a block that runs code under test, that the block replaced no trusted function.
 
-        Changed settings are restored without an error, because a variant's first call may import a module that changes
-        them.
+        Changed settings of torch are restored without an error, because a variant's first call may import a module that
+        changes them.
         """
         try:
             yield
@@ -243,10 +248,12 @@ class Trusted:
             self.require()
 
     def require(self) -> None:
-        """Restore replaced originals and settings, switch off modes that were left on, and report them.
+        """Check that code under test left the trusted functions and torch's settings and modes as they were saved.
+
+        Whatever was changed is restored first, so that the next variant runs as usual.
 
         Raises:
-            Disqualified: ``CHANGED_CLOCK``, ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``, with the replaced names.
+            Disqualified: ``CHANGED_CLOCK``, ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``; names what was changed.
         """
         # Modes are switched off first, because the code below may use torch.
         modes = self._switch_off_modes()
@@ -267,7 +274,7 @@ class Trusted:
         raise Disqualified((clocks or changed)[0].rule, f"replaced {names}")
 
     def _switch_off_modes(self) -> list[str]:
-        """Switch off modes that were added since the originals were saved. Return the kinds of these modes."""
+        """Switch off modes of torch that code under test left on. Return the kinds of these modes."""
         added = [kind for kind, (count, _) in _MODES.items() if count() > self._modes[kind]]
         for kind in added:
             count, pop = _MODES[kind]
@@ -276,7 +283,7 @@ class Trusted:
         return added
 
     def _restore_cache(self) -> str:
-        """Restore how much of the L2 is set aside for persisting accesses. Return what had changed, or ""."""
+        """Restore how much of the L2 is set aside for persisting accesses. Return the change as text; "" if none."""
         now = persisting_bytes()
         if now == self._persisting:
             return ""
@@ -287,7 +294,7 @@ class Trusted:
         )
 
     def _restore_settings(self) -> list[str]:
-        """Restore the settings. Return the names of the settings that had changed."""
+        """Restore torch's saved settings. Return the names of the settings that had changed."""
         changed = [name for name, (read, _) in _SETTINGS.items() if read() != self._settings[name]]
         for name in changed:
             _SETTINGS[name][1](self._settings[name])

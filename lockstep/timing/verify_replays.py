@@ -89,7 +89,7 @@ class Verifier:
 
     Attributes:
         suite, case, device: the suite, the case and the device.
-        repeat: whether to also time rotations on unseen values (``lockstep.timing.repeats``); on a CPU only.
+        repeat: whether to also time calls on unseen values (``lockstep.timing.repeats``); on a CPU only.
         active: returns the context in which an arm's own code runs.
         listener: called with "verify" and an arm before the arm's code runs.
     """
@@ -216,7 +216,10 @@ class Verifier:
             return checker.arguments(timed.family, timed.variant)
 
     def _write(self, timed: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:
-        """Copy the values of each set into the arm's arguments; skip and then extend the addresses in ``written``."""
+        """Copy each set's values into the arm's arguments.
+
+        Addresses in ``written`` are skipped, and the addresses written by this call are added.
+        """
         for number, checker in of_set.items():
             arguments = self._arguments(timed, checker)
             for name, value in timed.arm.calls[number].arguments.items():
@@ -241,8 +244,7 @@ class Verifier:
         of_set: Mapping[int, Checker],
         chance: random.Random,
     ) -> None:
-        """Time a rotation on unseen values and a repeated rotation on the epoch's values; then write the values of
-        ``of_set``.
+        """Check that the arm is as fast on unseen values as on the epoch's values; then write the values of ``of_set``.
 
         Raises:
             Disqualified: the arm does less work on values that it has seen, or a result is wrong.
@@ -285,8 +287,9 @@ class Verifier:
                 poison(output)
 
     def _compare(self, timed: Timed, of_set: Mapping[int, Checker], chance: random.Random) -> None:
-        """Compare the outputs of one set in full. Other sets with a larger error (see ``ALIKE``) are also compared in
-        full.
+        """Compare the arm's outputs with the reference: those of one set in full, those of the others by their norm.
+
+        A set whose error exceeds ``ALIKE`` times that of the fully compared set is compared in full as well.
 
         Raises:
             Disqualified: a set's outputs are wrong.
@@ -328,7 +331,7 @@ class Verifier:
 
 
 def _in_each(timed: Timed, checker: Checker) -> dict[int, Checker]:
-    """Return ``checker``, which holds values for the inputs, for every set of the arm by its number."""
+    """Map the number of each argument set of the arm to ``checker``: all sets then get the same values."""
     return dict.fromkeys(range(len(timed.arm.calls)), checker)
 
 

@@ -96,7 +96,7 @@ def test_each_variant_gets_its_own_answer(package):
         "unsupported": ("na", "needs Blackwell"),
         "raises": ("failed", "RuntimeError: no such thing"),
         "hungry": ("failed", "MemoryError: the device has too little memory for its check"),
-        "absent": ("na", "not in this commit"),
+        "absent": ("na", "the variant is not in this commit"),
     }
     plain = records["plain"]
     assert (plain.suite, plain.case, plain.l2, plain.version) == (SUITE.name, "M=4", "warm", SUITE.digest())
