@@ -59,7 +59,7 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         """Return asv's answer for one parameter: samples, and the number of calls per sample.
 
         Raises:
-            SkipNotImplemented: the series is n/a here; asv stores NaN.
+            SkipNotImplemented: the series is n/a on this machine; asv stores NaN.
             MeasurementFailed: the measurement failed; asv stores it as failed.
         """
         # asv sets repeat=1 for --quick after __init__, so the value is read here.
@@ -80,7 +80,7 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
     """
 
     def series(variant: str, case: str, l2: str) -> None:
-        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
+        raise RuntimeError("a suite's benchmark must not be called; asv's benchmark type of Lockstep measures it")
 
     series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
     series.__module__ = type(suite).__module__

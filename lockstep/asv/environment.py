@@ -52,7 +52,7 @@ class RunOptions:
         save: whether to write to the results folder.
         costs: costs to measure beside those that suites state, names of ``lockstep.record.quantity.COSTS``.
         commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
-        returns: asv adds the selected benchmarks here after discovering them.
+        returns: filled by asv after discovery, with the selected benchmarks among other results.
         environments: the environments created so far, to close them.
     """
 

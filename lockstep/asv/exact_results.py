@@ -1,8 +1,9 @@
-"""Exact quantities as asv's results: a benchmark for each suite and quantity, a file for each commit and target.
+"""Exact quantities (found by compiling) as asv's results: a benchmark for each suite and quantity, a file for each
+commit and target.
 
-The machine of these results is a target, ``sm_90-compiled``. Its strings name nothing of the computer that compiled, so
-any computer continues its series. A toolchain that is not the installed one has a machine of its own,
-``sm_90-compiled@triton-3.6.0``, so that two toolchains compare as two machines do.
+asv's machine of these results is named after the target, ``sm_90-compiled``. Its description says nothing about the
+computer that compiled, so any computer continues its series. A toolchain other than the installed one has a machine of
+its own, ``sm_90-compiled@triton-3.6.0``, so that two toolchains compare as two machines do.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def write_exact(
 
 
 def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
-    """Return asv's entries of a suite by quantity."""
+    """Return asv's benchmark of each exact quantity of a suite, by quantity."""
     about = {
         "type": EXACT_TYPE,
         "params": [[repr(name) for name in suite.variants()], [repr(case) for case in followed_cases(suite)]],

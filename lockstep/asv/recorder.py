@@ -51,8 +51,8 @@ class Recorder:
         say: called with each line of progress.
         worker: creates a worker (tests pass their own).
         ahead: whether to compile all kernels of the commit in parallel before the first case.
-        reference_clocks: clocks of each series' first measurement, shared with other recorders; by default those beside
-            the file.
+        reference_clocks: clocks of each series' first measurement, shared with other recorders; by default read from
+            the folder of the records' file.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from lockstep.record.quantity import COST_QUANTITIES
 
 
 class NotAvailable(Exception):
-    """The series is n/a here, or lacks the number; asv stores NaN."""
+    """The series is n/a on this machine, or lacks the number; asv stores NaN."""
 
 
 class MeasurementFailed(RuntimeError):
@@ -29,9 +29,9 @@ def answer(record: Record, quantity: str) -> dict[str, Any]:
         raise MeasurementFailed(f"{record.variant} at {record.case}, {record.l2} L2: {record.reason}")
     if quantity in COST_QUANTITIES:
         if quantity not in record.costs:
-            raise NotAvailable(f"no {quantity} here")
+            raise NotAvailable(f"{quantity} was not measured for {record.variant} at {record.case}, {record.l2} L2")
         return {"samples": [record.costs[quantity].value], "number": 1}
     samples = record.latency_samples if quantity == "latency" else record.speedup_samples
     if not samples:
-        raise NotAvailable(f"no {quantity}: {record.baseline} has no number here")
+        raise NotAvailable(f"no {quantity}: the baseline {record.baseline} has no number for this case")
     return {"samples": list(samples), "number": 1}

@@ -30,8 +30,8 @@ def main() -> int:
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--all-variants", action="store_true", help="also cases that a history does not measure")
-    parser.add_argument("--seed", type=int, help="seed of checked inputs, placement and order")
+    parser.add_argument("--all-variants", action="store_true", help="measure cases outside of histories too")
+    parser.add_argument("--seed", type=int, help="seed of checked inputs, placement of buffers and order")
     options = process.parse()
     load_torch()
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.

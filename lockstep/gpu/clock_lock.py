@@ -68,7 +68,7 @@ def locked(
     record = read_record(gpu.uuid)
     if record is not None and record.kept:
         if (record.target, record.memory_mhz) != (target, memory_mhz):
-            raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; run that, or ask for the same clocks")
+            raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; run it, or request the same clocks")
         yield clock_state(gpu, load)
         return
     hold = _Hold(gpu, target, memory_mhz, load)
@@ -101,7 +101,7 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
     except ValueError:
         record = None
     if record is not None and record.owner_alive and not record.kept and not force:
-        raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; stop that process, or force the reset")
+        raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; stop the process, or reset with --force")
     _undo(gpu, record)
     return _as_recorded(record)
 

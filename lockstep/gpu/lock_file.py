@@ -67,7 +67,7 @@ class LockRecord:
         return not self.kept and not self.owner_alive
 
     def describe(self) -> str:
-        """Return one phrase for messages: which clock was locked, when, and by which process."""
+        """Return a phrase that completes "GPU … is": locked to which clock, when, and by which process."""
         clock = "the base clock" if self.target == "base" else f"{self.target} MHz"
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.time))
         if self.kept:

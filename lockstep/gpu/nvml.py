@@ -189,7 +189,7 @@ class Gpu:
         return None if mode is None else bool(mode)
 
     def set_persistence(self, on: bool) -> None:
-        """Switch persistence mode. Raises ``Refused``."""
+        """Switch persistence mode on or off. Raises ``Refused``."""
         self._change("switch persistence mode", (), pynvml.nvmlDeviceSetPersistenceMode, int(on))
 
     def _change(self, what: str, sudo: tuple[str, ...], call: Callable[..., None], *arguments: int) -> None:
@@ -221,7 +221,7 @@ class Gpu:
         return subprocess.run(command, capture_output=True, check=False, start_new_session=True).returncode == 0
 
     def _sudoers(self, sudo: tuple[str, ...]) -> str:
-        """Return a line for sudoers(5) that permits only these commands: commas are escaped, wildcards are not used."""
+        """Return a line for sudoers(5) that permits nvidia-smi with these options only, without using wildcards."""
         program = shutil.which("nvidia-smi") or "/usr/bin/nvidia-smi"
         commands = ", ".join(f"{program} -i {self.uuid} {options}".replace(",", "\\,") for options in sudo)
         return f"USER ALL=(root) NOPASSWD: {commands}"

@@ -84,7 +84,7 @@ def run(
 
     Args:
         command: the program and its arguments; a Python program must call ``end_with_parent`` first.
-        given: its standard input, empty by default; text if ``options`` request text mode.
+        given: the program's standard input, empty by default; text if ``options`` request text mode.
         timeout: seconds; ``None`` waits without limit.
         options: further arguments of ``subprocess.Popen``.
 

@@ -1,4 +1,4 @@
-"""A process that the template forked (``lockstep.processes.template``), for the process that asked for it."""
+"""Represent a process that the template forked (``lockstep.processes.template``) in the process that requested it."""
 
 from __future__ import annotations
 

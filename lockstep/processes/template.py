@@ -134,7 +134,10 @@ def _received(requests: socket.socket) -> tuple[dict[str, Any], list[int]] | Non
 
 
 def _mind(template: int, request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
-    """Run the minder: fork the requested process, report its exit status, and reap it only when the lifeline closes."""
+    """Run the minder: fork the requested process and send its process id and exit status through the socket ``fds[0]``.
+
+    The minder reaps the process when the caller closes the socket.
+    """
     try:
         end_with_parent(template)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

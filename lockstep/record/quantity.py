@@ -1,4 +1,4 @@
-"""Define the quantities that are followed for a kernel, with their units and their better direction."""
+"""Define the quantities that a history follows for each kernel, with their units and their better direction."""
 
 from __future__ import annotations
 

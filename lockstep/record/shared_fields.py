@@ -95,7 +95,7 @@ def _shared(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _rest(row: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``common`` lacks of a row's ``PARTED`` field; {} if it lacks nothing."""
+    """Return the part of a row's ``PARTED`` field that ``common`` does not hold; {} if ``common`` holds all of it."""
     if PARTED not in common or row[PARTED] == common[PARTED]:
         return {}
     return {PARTED: {name: value for name, value in row[PARTED].items() if name not in common[PARTED]}}

@@ -63,7 +63,7 @@ class Bench:
         Args:
             candidate: the candidate to judge; None measures the incumbent alone.
             incumbent: the submission to compare with; None for the problem's own incumbent.
-            stage: the stage, which decides the duration.
+            stage: "screen", "repeat" or "final", which decides the duration.
             seed: seed of checked inputs, placement and order; a candidate must not know it.
 
         Raises:

@@ -78,7 +78,7 @@ class Search:
     Attributes:
         min_effect: smallest speedup that counts; 0.005 is 0.5 %.
         error_rate: bound on the probability that the loop falsely calls any candidate faster by ``min_effect``.
-        process_sd: see ``PROCESS_SD``.
+        process_sd: standard deviation, between processes, of the log ratio of two arms with the same code.
         finals: number of finals so far.
     """
 
@@ -88,7 +88,7 @@ class Search:
     finals: int = 0
 
     def level(self, stage: Stage) -> float:
-        """Return the level, on each side, of a stage's interval. A call for a final spends part of ``error_rate``."""
+        """Return the level of each bound of a stage's interval. A call for a final spends part of ``error_rate``."""
         if stage != "final":
             return REPEAT_LEVEL
         self.finals += 1

@@ -88,7 +88,7 @@ class FlashInferBench(Suite):
         return self.ordered(self._run)(**inputs)
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return a lower bound, the bytes of the outputs: a definition does not say which inputs may stay unread."""
+        """Return the bytes of the outputs, a lower bound: a definition does not say which inputs may stay unread."""
         size = sum(
             math.prod(self._shape(spec, axes)) * getattr(torch, spec["dtype"]).itemsize for spec in self._outputs
         )

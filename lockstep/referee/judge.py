@@ -1,4 +1,4 @@
-"""Confirm a candidate and its incumbent from this process, which opens the problem and imports no candidate."""
+"""Measure a candidate and its incumbent again, each in its own process; the judging process imports no candidate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Entrant:
 
 
 class Judge:
-    """Measures candidates of one problem again from another process, and so confirms or refuses their records.
+    """Confirms or refuses the records of a problem's candidates by measuring each candidate again in its own process.
 
     Args:
         source: the problem.

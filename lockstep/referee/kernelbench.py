@@ -91,7 +91,7 @@ class KernelBench(Suite):
             return self._forward(copy.deepcopy(self._exact), *map_tensors(values, _wide))
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return a lower bound, the bytes of the outputs: a problem does not say which inputs may stay unread."""
+        """Return the bytes of the outputs, a lower bound: a problem does not say which inputs may stay unread."""
         return Cost(0.0, float(self._bytes))
 
     def digest(self) -> str:

@@ -81,7 +81,7 @@ class Problem:
 
 
 class Weights(MutableMapping[int, torch.Tensor]):
-    """Tensors by number. Setting an entry copies the values to new storage, for ``lockstep.timing.bound_arms.move``."""
+    """A model's weights, by number. Setting an entry gives the weight new storage, as ``bound_arms.move`` needs."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = tensors

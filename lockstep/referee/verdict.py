@@ -69,7 +69,7 @@ class Verdict:
     cases: tuple[dict[str, Any], ...] = field(default=(), hash=False)
 
     def failed(self, rule: str, reason: str) -> Verdict:
-        """Return this verdict with the outcome of a broken rule; ``rule`` is "" if no rule was broken."""
+        """Return this verdict with the outcome for the broken ``rule``; with rule "" the outcome is "broken"."""
         return replace(self, outcome=_outcome(rule), rule=rule, reason=reason)
 
     def sentence(self) -> str:

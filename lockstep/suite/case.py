@@ -19,7 +19,7 @@ class Case(Mapping[str, Axis]):
 
     @property
     def label(self) -> str:
-        """Return the case's only spelling: ``M=8,K=4096,N=2048``. A true flag is its name, a false flag is left out."""
+        """Return the case as text, ``M=8,K=4096,N=2048``. A true axis is written as its name, a false one left out."""
         return ",".join(
             name if value is True else f"{name}={value}" for name, value in self._axes if value is not False
         )

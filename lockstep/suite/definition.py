@@ -148,16 +148,19 @@ class Suite(ABC):
         return ""
 
     def full_history(self, *args: Any, **axes: Any) -> bool:
-        """Return whether a history measures every variant at this case, cold.
+        """Return whether a history measures every variant at this case, with a cold L2.
 
-        At all other cases a history measures only the baseline and ``tracked``, so that each series gets enough time. A
-        suite without this method is measured completely, cold and warm. ``lockstep measure`` and the gate use all
-        cases.
+        At all other cases a history measures only the baseline and the ``tracked`` variants, so that each series gets
+        enough time. A suite that does not override this method is measured completely, cold and warm. ``lockstep
+        measure`` and the gate use all cases.
         """
         return True
 
     def warm_history(self, *args: Any, **axes: Any) -> bool:
-        """Return whether a history also measures the baseline and ``tracked`` warm at this case (with full_history)."""
+        """Return whether a history also measures the baseline and the ``tracked`` variants with a warm L2 at this case.
+
+        Only a suite that defines ``full_history`` needs this method.
+        """
         return False
 
     def latency(self, variant: str, case: str, l2: str) -> None:
@@ -253,15 +256,18 @@ class Suite(ABC):
 
     @property
     def functions(self) -> dict[str, str]:
-        """Return, by variant, the name of the function, where the current ``VARIANTS`` gives a plain name.
+        """Return the name of each variant's function, as far as the current ``VARIANTS`` states it as a plain name.
 
-        With them, a commit that has the functions but no ``VARIANTS`` yet can be measured.
+        By these names, an old commit that has the functions but no ``VARIANTS`` can be measured.
         """
         return {name: entry.id for name, entry in self._entries.items() if isinstance(entry, ast.Name)}
 
     @functools.cached_property
     def _entries(self) -> dict[str, ast.expr]:
-        """Return the current ``VARIANTS``. Cached, because later the measured commit's module may be found instead."""
+        """Return the entries of the working tree's ``VARIANTS``.
+
+        The result is cached, because a later search may find the module of the measured commit instead.
+        """
         if not self.module:
             return {}
         path = module_path(self.module, self.home)

@@ -185,7 +185,7 @@ def read_thresholds(path: Path) -> Thresholds:
 
 
 def _time_of(quantity: str) -> str:
-    """Return the quantity whose rules apply: for a ratio such as "speedup" its time, "latency"; else the quantity."""
+    """Return the quantity whose rules apply: for a ratio its time ("latency" for "speedup"), else the same."""
     return next((time for time, ratio in PAIRED.items() if ratio == quantity), quantity)
 
 

@@ -2,7 +2,7 @@
 
 A family's module declares ``CANDIDATES = {variant: function}``. The function takes a case's axes by name and returns a
 search space: the name of a ``choice``, the ``sizes`` that the choice depends on, and the ``configs`` to try. The
-variant takes a configuration as ``config=``; by default it reads its module's ``TABLE``.
+variant takes a configuration as ``config=``; without ``config`` the variant reads its module's ``TABLE``.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
     """
     spaces = _spaces(suite)
     if variant not in spaces:
-        raise SuiteError(f"{suite.name}: {variant!r} has no candidates{nearest(variant, spaces)}")
+        raise SuiteError(f"suite {suite.name}: variant {variant!r} has no candidates{nearest(variant, spaces)}")
     space: SearchSpace = spaces[variant](**bind(spaces[variant], case))
     return space
 
 
 def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
-    """Return a family with one variant per configuration, current and new, that share one ``prepare``."""
+    """Return a family whose variants are the current configuration and those to try; all share one ``prepare``."""
     family = load_family(suite)
     function = family.variants[variant]
     rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in space.configs}
@@ -111,7 +111,7 @@ def _spaces(suite: Suite) -> dict[str, Any]:
 
 
 def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], target: Target) -> None:
-    """Compile every candidate into Triton's cache, in a process of its own.
+    """Compile all candidates into Triton's cache, in one separate process that calls them on meta tensors.
 
     A candidate that cannot be called on meta tensors is compiled when it is first measured.
 

@@ -40,7 +40,7 @@ class Tuned:
         previous_s: seconds per call with the current configuration.
         best: the fastest candidate; None if no candidate ran.
         best_s: seconds per call with ``best``.
-        ratio: ``previous_s`` over ``best_s``, from pairs.
+        ratio: ``previous_s`` over ``best_s``, from paired rounds.
         won: whether ``best`` is faster by more than the interval.
         problem: why there is no result, or "".
     """
