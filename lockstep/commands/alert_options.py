@@ -53,9 +53,9 @@ def alert_number(text: str) -> int:
 
 
 def add_names(parser: argparse.ArgumentParser) -> None:
-    """Add ``--machine`` and ``--family``; ``expect_names`` checks them."""
-    parser.add_argument("--machine", help="only on this machine")
-    parser.add_argument("--family", help="only of this family")
+    """Add the options ``--machine`` and ``--family``; ``expect_names`` checks their values."""
+    parser.add_argument("--machine", help="only results of this machine")
+    parser.add_argument("--family", help="only results of this family")
 
 
 def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]) -> None:
@@ -125,7 +125,7 @@ def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def open_alerts(args: argparse.Namespace) -> AlertStore:
-    """Open the alert database of these results."""
+    """Open the alert database that ``--state`` names, by default the database of the results."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database import Database
     from lockstep.alerts.state_location import default_state

@@ -26,7 +26,9 @@ def expect_results(arguments: argparse.Namespace) -> None:
     if not machines or (arguments.machine or machines[0]) not in machines:
         return  # asv reports unknown names here itself
     if arguments.bench and not Benchmarks.load(conf, regex=arguments.bench):
-        raise UserError(f"no benchmark of the results matches {' '.join(arguments.bench)}")
+        raise UserError(
+            f"no benchmark of the results matches {' '.join(arguments.bench)}; leave out --bench to show all"
+        )
     if not arguments.commit:
         return
     try:

@@ -51,7 +51,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             "--widen",
             action="store_true",
             help="if the good end is already bad on this machine, or the bad end still good, extend the range to "
-            "commits measured before or after it",
+            "commits that were measured before or after the range",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
@@ -174,7 +174,7 @@ def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], m
 
 
 class _Measure:
-    """Measures the series of an alert's member at one commit after another, each commit in a new worker."""
+    """Measures one series of an alert at one commit after another, each commit in a new worker process."""
 
     def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
         # Imported here: `lockstep --help` imports every verb and must start fast.
@@ -245,7 +245,7 @@ def _number_or_reason(measurement: Measurement, quantity: str) -> str:
 
 
 def _number(log: float, quantity: str) -> str:
-    """Return a commit's level (see ``Measurement.log``) as a number with its unit."""
+    """Return a latency or speedup with its unit as text, from its logarithm (of 1 / speedup for a speedup)."""
     return f"{math.exp(-log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(log):.2f} µs"
 
 

@@ -107,7 +107,7 @@ def _since(text: str | None, results: Results) -> int:
         try:
             day = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
         except ValueError as error:
-            raise LifecycleError(f"--since {text}: {error}") from error
+            raise LifecycleError(f"--since {text} is not a day: {error}; write a day such as 2026-11-21") from error
         return int(day.timestamp() * 1000)
     found = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
     if len(found) == 1:
@@ -117,7 +117,10 @@ def _since(text: str | None, results: Results) -> int:
 
 
 def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
-    """Return the noise of each change's series, by ``row`` of the change; series analysed again since are left out."""
+    """Return the noise of each change's series, by ``row`` of the change.
+
+    A machine is left out if its stored analysis does not belong to these results.
+    """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis_folder import AnalysisCache
     from lockstep.alerts.detector_state import analyses

@@ -184,7 +184,7 @@ def _show_traceback(verbose: bool) -> None:
 
 
 def _rename(parser: argparse.ArgumentParser, name: str, versions: str) -> None:
-    """Replace asv's name and version in usage lines by ours and both versions, also for actions (``code diff``)."""
+    """Replace asv's name in usage lines by ``name``, also for verbs and actions, and asv's version by ``versions``."""
     parser.prog = name
     for action in parser._actions:
         if isinstance(action, argparse._VersionAction):

@@ -24,7 +24,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``clocks`` and its three actions."""
+        """Add ``clocks`` and its three actions to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "clocks",
             help="Lock GPU clocks, verify and reset them",
@@ -33,7 +33,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         actions = parser.add_subparsers(dest="action", required=True)
 
         status = actions.add_parser("status", help="Clocks, temperature and power now, and who locked the clocks")
-        status.add_argument("--verify", action="store_true", help="check a recorded lock under load")
+        status.add_argument("--verify", action="store_true", help="check under load that a recorded clock lock holds")
 
         locking = actions.add_parser("lock", help="Lock until `lockstep clocks reset`, verified under load")
         locking.add_argument("target", nargs="?", type=clock_target, default="base", metavar="MHz|base")

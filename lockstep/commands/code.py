@@ -52,7 +52,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
             "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
         )
         show.add_argument(
-            "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these values; may repeat"
+            "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these axis values; may repeat"
         )
 
         add_toolchain(show)
@@ -151,7 +151,7 @@ def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
 
 
 def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | None:
-    """Return the cases of each suite; ``None`` if no case was named."""
+    """Return the labels of the requested cases by suite; ``None``, for all cases, if ``--case`` is not given."""
     return None if None in labels.values() else {name: chosen or [] for name, chosen in labels.items()}
 
 

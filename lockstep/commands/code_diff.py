@@ -115,7 +115,7 @@ def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tu
 
 
 def _of_toolchains(args: argparse.Namespace) -> bool:
-    """Return whether two toolchains are compared. Otherwise two commits are, perhaps under another toolchain."""
+    """Return whether two toolchains are compared. Otherwise two commits are compared."""
     return bool(args.toolchain) and args.head is None
 
 
@@ -199,7 +199,7 @@ def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
 
 
 def absent_families(suites: Sequence[Suite], *roots: Path) -> str:
-    """Return the names of suites whose family is in none of these trees, separated by commas, or ""."""
+    """Return the names of suites whose family is in none of these trees, separated by commas; "" if there is none."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.suite.discovery import has_family
 

@@ -30,9 +30,9 @@ def add_history(actions: Any) -> argparse.ArgumentParser:
         "exact quantities as results of the machine sm_90-compiled; with --toolchain of another machine, "
         "sm_90-compiled@triton-3.6.0. A commit that has results is skipped.",
     )
-    parser.add_argument("range", metavar="RANGE", help="as for git rev-list: main~50..main, or main for all commits")
-    parser.add_argument("--again", action="store_true", help="include commits that have results")
-    parser.add_argument("--most", type=int, metavar="N", help="N commits at most, spread evenly over the range")
+    parser.add_argument("range", metavar="RANGE", help="commits, as for git rev-list: main~50..main, or main for all")
+    parser.add_argument("--again", action="store_true", help="compile commits again that have results")
+    parser.add_argument("--most", type=int, metavar="N", help="compile N commits at most, spread evenly over the range")
     add_toolchain(parser)
     return parser
 

@@ -9,7 +9,7 @@ from lockstep.record.quantity import COSTS
 
 
 def add_costs_option(parser: argparse.ArgumentParser, beside: str = "") -> None:
-    """Add ``--costs [NAME ...]``; ``beside`` says what else decides which costs are measured."""
+    """Add the option ``--costs [NAME ...]``. Its help names the costs that are always measured, by ``beside``."""
     of_a_call = " ".join(filter(None, ("also measure these costs of a call", beside)))
     parser.add_argument(
         "--costs",

@@ -43,7 +43,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add the verb and its arguments."""
+        """Add ``gate`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "gate",
             help="Compare base and head in one process: is a change slower?",
@@ -74,7 +74,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family to judge; may repeat")
         parser.add_argument(
-            "--case", action="append", default=[], metavar="M=8,K=4096", help="only cases with these values; may repeat"
+            "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these axis values; may repeat"
         )
         parser.add_argument(
             "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
@@ -89,14 +89,14 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             "the same bits; error: how far from the reference); without a name those that a suite states, "
             "deterministic and error; all if it states none",
         )
-        parser.add_argument("--ignore-fingerprints", action="store_true", help="also measure cases proved unchanged")
+        parser.add_argument("--ignore-fingerprints", action="store_true", help="also measure cases with unchanged code")
         parser.add_argument("--require-gpu", action="store_true", help="exit with 3 if there is no GPU")
         parser.add_argument("--require-locked", action="store_true", help="exit with 3 unless the clocks are locked")
         parser.add_argument(
             "--lock", type=clock_target, metavar="MHz|base", help="lock the clocks during the run; needs root"
         )
         parser.add_argument(
-            "--about", action="append", default=[], metavar="#123", help=f"pull request to find in [[accept]] of {FILE}"
+            "--about", action="append", default=[], metavar="#123", help=f"pull request that [[accept]] of {FILE} names"
         )
         parser.add_argument("--seed", type=int, help="seed of buffers, order and the A/A control (default: random)")
         parser.add_argument("--quick", "-q", action="store_true", help="measure briefly, only to find errors")
@@ -166,7 +166,7 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
 
 
 def _costs(suite: Suite, named: Sequence[str]) -> Sequence[str]:
-    """Return the costs to judge: the named ones, else those that the suite states and the checks, else all."""
+    """Return the costs to judge: ``named``, or else those that the suite states and the checks, or else all costs."""
     stated = [cost for cost in COSTS if cost in suite.quantities]
     return named or ([*stated, *CHECKS] if stated else COSTS)
 
@@ -175,7 +175,8 @@ def _toolchains(args: argparse.Namespace) -> tuple[Toolchain, Toolchain] | None:
     """Return the toolchains of base and head; ``None`` if neither is named.
 
     Raises:
-        UnknownToolchain, ToolchainError: one of them cannot be used.
+        UnknownToolchain, ToolchainError: a toolchain cannot be used.
+        UsageError: costs are requested, which need one process for base and head.
     """
     if args.base_env is None and args.head_env is None:
         return None
@@ -204,7 +205,7 @@ def _tell(report: Report, args: argparse.Namespace) -> None:
 
 
 def _pull_request() -> list[str]:
-    """Return ["#123"] in a workflow that runs for pull request 123, else nothing."""
+    """Return ["#123"] in a workflow that runs for pull request 123, else an empty list."""
     match = re.fullmatch(r"refs/pull/(\d+)/\w+", os.environ.get("GITHUB_REF", ""))
     return [f"#{match[1]}"] if match else []
 

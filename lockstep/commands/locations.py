@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def add_location_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--results``, ``--repo`` and ``--cache``."""
+    """Add the options ``--results``, ``--repo`` and ``--cache``."""
     parser.add_argument(
         "--results", type=Path, help="results folder (default: results_dir of asv.conf.json, or ./results)"
     )
     parser.add_argument(
         "--repo",
         type=Path,
-        help="git repository with the order and subjects of the commits (default: the one around the results)",
+        help="git repository with the order and subjects of the commits (default: the repository of the results)",
     )
     parser.add_argument("--cache", type=Path, help="folder for the store's cache (default: in the user's cache folder)")
 
@@ -57,13 +57,13 @@ def check_locations(args: argparse.Namespace) -> None:
 
 
 def load_config(args: argparse.Namespace) -> Any | None:
-    """Load asv's configuration; ``None`` if there is none."""
+    """Load asv's configuration, from ``--config`` or the current folder; ``None`` if there is none."""
     there = args.config or any(Path(name).exists() for name in CONFIGS)
     return Config.load(args.config) if there else None
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """Open the store at these locations, without reading results.
+    """Open the store of the results that the command line names, without reading results.
 
     Raises:
         lockstep.history.store.StoreError: the cache folder is inside the results folder.

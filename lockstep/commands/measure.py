@@ -60,7 +60,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add the verb and its arguments."""
+        """Add ``measure`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "measure",
             help="Measure a family of the working tree",
@@ -155,7 +155,7 @@ def _measured(
 
 
 def _template() -> Template:
-    """Start the process that forks contestants, and import torch for their judge meanwhile."""
+    """Start the process from which isolated processes are forked, and import torch in this process meanwhile."""
     template = template_for("lockstep.timing.contestant")
     load_torch()
     return template
@@ -164,7 +164,10 @@ def _template() -> Template:
 def _judged(
     conf: Any, found: Mapping[str, Suite], taken: Sequence[_Measured], recorder: Recorder, template: Template
 ) -> Iterator[_Measured]:
-    """Yield the measured cases with their records confirmed. This process must never import the code under test."""
+    """Yield the measured cases, each record checked by an isolated measurement, see ``confirm_isolated.confirm``.
+
+    This process must never import the code under test.
+    """
     # Imported here: torch is slow to import, and `lockstep measure` needs it only here.
     from lockstep.suite.checkout import import_from
     from lockstep.timing.confirm_isolated import confirm

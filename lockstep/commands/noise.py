@@ -59,7 +59,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add the verb and its arguments."""
+        """Add ``noise`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "noise",
             help="Show how closely fresh runs agree",
@@ -195,7 +195,7 @@ def _middles(pool: Sequence[Case]) -> Iterator[Case]:
 
 
 def _compared(records: Iterable[Record]) -> int:
-    """Return the number of series with a speedup, except the baseline's, which is 1 by definition."""
+    """Return the number of series with a speedup, without the baseline, whose speedup is 1 by definition."""
     return sum(
         record.speedup is not None and record.variant != record.baseline and not record.variant.endswith(TWIN)
         for record in records

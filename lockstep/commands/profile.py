@@ -25,7 +25,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add asv's arguments, a third positional argument and three options."""
+        """Add asv's arguments of ``profile``, the argument CASE and three options."""
         parser: argparse.ArgumentParser = super().setup_arguments(subparsers)
         parser.usage = "%(prog)s FAMILY VARIANT CASE [--l2 cold|warm] [--calls N]\n       %(prog)s BENCHMARK [REVISION]"
         parser.description = (
@@ -45,7 +45,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
-        """Run our profiler if the first argument names a family or a suite, else asv's."""
+        """Run our profiler if the first argument names a family or a suite, else asv's profiler."""
         suites = load_suites(Path(conf.benchmark_dir))
         families = {suite.family for suite in suites.values()}
         if args.benchmark not in {*suites, *families}:
@@ -87,6 +87,6 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             with deadline(args.limit):
                 sets = run_marked(device, suite, variant, case, args.l2, args.calls)
         except NotImplementedError as error:
-            raise SuiteError(f"{suite.name} {variant} at {case.label}: {error}") from error
+            raise SuiteError(f"{suite.name} {variant} cannot run at {case.label}: {error}") from error
         console.print(f"{args.calls} calls of {variant} over {sets} argument sets, inside the range", highlight=False)
         return 0

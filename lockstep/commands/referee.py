@@ -36,7 +36,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add the verb and its arguments."""
+        """Add ``referee`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "referee",
             help="Is a candidate correct, honest and faster than the incumbent?",
@@ -55,7 +55,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--keep", action="store_true", help="do not replace the incumbent by a faster candidate")
         parser.add_argument(
-            "--case", action="append", default=[], metavar="M=8", help="only cases with these values; may repeat"
+            "--case", action="append", default=[], metavar="M=8", help="cases with these axis values; may repeat"
         )
         parser.add_argument("--all", action="store_true", help="judge at every case (default: the first)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="", help="cache state (default: cold; warm on a CPU)")
@@ -75,7 +75,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             type=float,
             default=60.0,
             metavar="SECONDS",
-            help="silence after which a candidate counts as hung",
+            help="seconds without progress after which a candidate counts as hung",
         )
         parser.add_argument(
             "--isolated",
@@ -163,13 +163,13 @@ def _from_lines(referee: Referee) -> Iterator[Verdict]:
 def _submission(referee: Referee, line: str) -> Submission:
     asked = json.loads(line)
     if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
-        raise ValueError('expected an object of texts: {"file": "FILE.py:FUNCTION"} or {"source": "…"}')
+        raise ValueError('the line must be a JSON object of texts: {"file": "FILE.py:FUNCTION"} or {"source": "…"}')
     if "source" in asked:
         suffix = ".json" if asked["source"].lstrip().startswith("{") else ".py"
         return referee.submission(asked["source"], asked.get("name", ""), asked.get("function", ""), suffix)
     if "file" in asked:
         return referee.submission_of(asked["file"], asked.get("name", ""))
-    raise ValueError('neither "file" nor "source" is given')
+    raise ValueError('the JSON object has neither "file" nor "source"')
 
 
 def _summary(referee: Referee, seconds: float) -> str:

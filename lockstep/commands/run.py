@@ -35,7 +35,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add asv's arguments, and describe Lockstep's meaning of ``--quick``."""
+        """Add asv's arguments of ``run`` and ``--costs``, and describe Lockstep's meaning of ``--quick``."""
         parser: argparse.ArgumentParser = super().setup_arguments(subparsers)
         for action in parser._actions:
             if "--quick" in action.option_strings:
@@ -125,7 +125,7 @@ def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
 
 
 def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
-    """Report the names that ``--bench`` could select."""
+    """Report that ``--bench`` matches no series, and list the names that the option can select."""
     suites = load_suites(benchmark_dir)
     for pattern in patterns if isinstance(patterns, list) else [patterns]:
         log.error(f"--bench {pattern!r} matches no series{nearest(pattern, suites)}")

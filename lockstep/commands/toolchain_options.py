@@ -34,11 +34,11 @@ def add_find_links(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_toolchain(text: str, args: argparse.Namespace) -> Toolchain:
-    """Return a toolchain; install it first if necessary.
+    """Return the toolchain that ``text`` names; install the toolchain first if necessary.
 
     Raises:
         UnknownToolchain: the text is not a toolchain.
-        ToolchainError: pip does not install it.
+        ToolchainError: pip cannot install the toolchain.
     """
     return toolchain_of(text, find_links=args.find_links, say=say)
 

@@ -42,7 +42,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add the verb and its arguments."""
+        """Add ``tune`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "tune",
             help="Time a family's candidates and write this GPU's table",
@@ -140,7 +140,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:
-    """Return the series to tune. Tiles come before dispatch, which depends on them.
+    """Return the series to tune. Tiles come before dispatch, which depends on the tiles.
 
     Raises:
         SuiteError: a variant or case is unknown.
@@ -152,9 +152,9 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
     known = dict.fromkeys(name for names in offered.values() for name in names)
     for name in args.variant:
         if name not in known:
-            raise SuiteError(f"{args.family}: {name!r} has no candidates{nearest(name, known)}")
+            raise SuiteError(f"{args.family}: variant {name!r} has no candidates{nearest(name, known)}")
     if not known:
-        raise SuiteError(f"{args.family} has no CANDIDATES: nothing to tune")
+        raise SuiteError(f"no variant of {args.family} has CANDIDATES, so there is nothing to tune")
     jobs: dict[tuple[Any, ...], tuple[Suite, str, Case]] = {}
     for suite in suites:
         cases = suite.quick if device == "cpu" else suite.cases
