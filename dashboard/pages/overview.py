@@ -320,7 +320,7 @@ def _loaded(results: Results) -> Any:
 
 def _nothing(results: Results) -> Any:
     folder = html.P(["Looked in ", mono(str(results.root)), "."])
-    if any(problem.what != "does not exist" for problem in results.problems):
+    if any(problem.what != "the folder does not exist" for problem in results.problems):
         said = [html.P(f"{sentence}.") for sentence in tally(results).sentences()]
         return notice("None of the results can be read", folder, *said, problem_list(results.problems))
     run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])

@@ -60,7 +60,7 @@ def notice(title: str, *children: Any) -> Any:
 
 def problem_list(problems: Sequence[Problem]) -> Any:
     """Return a list of the result files that could not be read, with reasons."""
-    shown = [html.Li([mono(one.path), html.Span(f" {one.what}")]) for one in problems[:MOST_PROBLEMS]]
+    shown = [html.Li([mono(one.path), html.Span(f": {one.what}")]) for one in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         shown.append(html.Li(f"and {len(problems) - MOST_PROBLEMS} more"))
     return html.Ul(shown, className="problems")

@@ -76,7 +76,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     head, notes = read_head(data, path, folders_machine)
     columns, results = data.get("result_columns"), data.get("results")
     if not isinstance(columns, list) or not isinstance(results, dict):
-        raise Unreadable("has no results or no result_columns")
+        raise Unreadable("the file has no results or no result_columns")
     gathered = _Gathered()
     complaints += notes
     for benchmark, values in results.items():
@@ -84,9 +84,11 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
         try:
             mended = gathered.add(shown, _by_column(columns, values), ids)
         except Unreadable as error:
-            complaints.append(Complaint(f"{shown!r:.100} {error}", f"a benchmark {error.reason}"))
+            complaints.append(Complaint(f"in benchmark {shown!r:.100}, {error}", f"in a benchmark, {error.reason}"))
         else:
-            complaints += [Complaint(f"{shown!r:.100} {what}", f"a benchmark {what}", "note") for what in mended]
+            complaints += [
+                Complaint(f"in benchmark {shown!r:.100}, {what}", f"in a benchmark, {what}", "note") for what in mended
+            ]
     points = gathered.points()
     if not head.date and len(points):
         head = replace(head, date=int(points.columns["measured_at"].max()))
@@ -96,7 +98,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
 def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
     """Return the values by column name. Values beyond the last column are ignored, as in asv."""
     if not isinstance(values, list):
-        raise Unreadable("is not a list of columns")
+        raise Unreadable("the entry is not a list of columns")
     return dict(zip(map(str, columns), values, strict=False))
 
 
@@ -123,13 +125,13 @@ class _Gathered:
         """
         axes = column.get("params") or []
         if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
-            raise Unreadable("has parameters that are not a list of lists")
+            raise Unreadable("the parameters are not a list of lists")
         size = math.prod(map(len, axes))
         if size > MOST_SERIES:
-            reason = f"has more than {MOST_SERIES} combinations of parameters"
-            raise Unreadable(f"has {size} combinations of parameters, more than {MOST_SERIES}", reason)
+            reason = f"the parameters have more than {MOST_SERIES} combinations, the limit"
+            raise Unreadable(f"the parameters have {size} combinations, over the limit of {MOST_SERIES}", reason)
         if len(self._values) + size > MOST_POINTS:
-            raise Unreadable(f"is left out: the file holds more than {MOST_POINTS} numbers")
+            raise Unreadable(f"the numbers exceed the limit of {MOST_POINTS} for one file and are left out")
         values, mended = _fitted(_listed(column, "result"), size)
         stats = {part: _fitted(_listed(column, stored), size)[0] for part, stored in _STATS.items()}
         samples, _ = _fitted(_listed(column, "samples"), size)
@@ -137,7 +139,7 @@ class _Gathered:
         last = _last_of_each(numbers)
         if last is not None:
             # asv keeps the last of equal combinations, because it makes a dictionary of them.
-            mended.append("has a parameter with the same value twice; the last one counts")
+            mended.append("a parameter has the same value twice; the last number counts")
             numbers, values, samples = numbers[last], [values[at] for at in last], [samples[at] for at in last]
             stats = {part: [listed[at] for at in last] for part, listed in stats.items()}
         version = column.get("version")
@@ -191,7 +193,7 @@ def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
     """Return the values of a column; an empty list if the column is absent, because asv omits a column of nulls."""
     values = column.get(part)
     if values is not None and not isinstance(values, list):
-        raise Unreadable(f"has a {part} that is not a list", "has a column that is not a list")
+        raise Unreadable(f"the column {part!r} is not a list", "a column is not a list")
     return values or []
 
 
@@ -203,7 +205,7 @@ def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
     if not values or len(values) == size:
         return values or [None] * size, []
     few = "fewer" if len(values) < size else "more"
-    return (values + [None] * (size - len(values)))[:size], [f"has {few} values than combinations of parameters"]
+    return (values + [None] * (size - len(values)))[:size], [f"there are {few} values than combinations of parameters"]
 
 
 def _last_of_each(numbers: Ids) -> list[int] | None:
@@ -260,7 +262,7 @@ def interval(value: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 def sampled(values: Any) -> list[float]:
-    """Return at most ``MOST_SAMPLES`` of the numbers in a list, at even steps. Other values are left out."""
+    """Return at most ``MOST_SAMPLES`` values of a list, at even steps, without those that are not finite numbers."""
     if not isinstance(values, list):
         return []
     kept = values if len(values) <= MOST_SAMPLES else values[:: -(-len(values) // MOST_SAMPLES)]

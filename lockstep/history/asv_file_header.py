@@ -22,12 +22,12 @@ _COMMIT = re.compile(r"[0-9A-Za-z][0-9A-Za-z._+-]{0,99}")
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
-_NOT_NAMED = "is not named after its commit, as asv names its files"
-_OTHER_FOLDER = "lies in a folder that is not named after its machine; the folder's name is shown"
-_OTHER_MACHINE = "names another machine than the machine.json beside it, so asv itself skips the file"
-_OLD_FORMAT = "is in version 1 of asv's format; it was converted in memory, and `asv update` converts the file"
-_SHORT_HASH = "has no full hash as commit_hash, so git is not asked about the commit"
-_NO_DATE = "has no date in milliseconds, so the time of its newest measurement is used"
+_NOT_NAMED = "the file is not named after its commit, as asv names its files"
+_OTHER_FOLDER = "the file lies in a folder that is not named after its machine; the folder's name is shown"
+_OTHER_MACHINE = "the file names another machine than the machine.json beside it, so asv itself skips the file"
+_OLD_FORMAT = "the file is in version 1 of asv's format; it was converted in memory, and `asv update` converts the file"
+_SHORT_HASH = "the file has no full hash as commit_hash, so git is not asked about the commit"
+_NO_DATE = "the file has no date in milliseconds, so the time of its newest measurement is used"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
         Unreadable: the content is neither in version 1 nor in version 2, or asv cannot convert it.
     """
     if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") not in (1, 2):
-        raise Unreadable("is not an asv result of version 1 or 2")
+        raise Unreadable("the file is not an asv result of version 1 or 2")
     if data["version"] == 2:
         return data, []
     from asv.results import Results  # imported here, because it is rarely needed and takes half a second to import
@@ -67,10 +67,11 @@ def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
     try:
         return Results.update_to_2(data), [Complaint(_OLD_FORMAT, weight="note")]
     except Exception as error:  # asv validates nothing before use
-        what = f"is in version 1 of asv's format, and asv cannot convert it ({type(error).__name__}: {error})"
-        raise Unreadable(f"{what}: run `asv update`", "is in version 1 of asv's format, and cannot be converted") from (
-            error
-        )
+        what = f"{type(error).__name__}: {error}"
+        raise Unreadable(
+            f"the file is in version 1 of asv's format, which asv cannot convert ({what}): run `asv update`",
+            "the file is in version 1 of asv's format, which asv cannot convert",
+        ) from error
 
 
 def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Head, list[Complaint]]:
@@ -86,9 +87,9 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
     """
     commit, parameters = data.get("commit_hash"), data.get("params")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise Unreadable("has no commit_hash, or one that is not the hash of a commit")
+        raise Unreadable("the file has no commit_hash, or one that is not the hash of a commit")
     if not isinstance(parameters, dict) or not isinstance(parameters.get("machine"), str):
-        raise Unreadable("does not name its machine (params.machine)")
+        raise Unreadable("the file does not name its machine (params.machine)")
     machine = short_name(parameters["machine"])
     notes = []
     if not path.name.startswith(f"{commit[:8]}-"):

@@ -31,7 +31,7 @@ def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
     """
     table = read_json(path)
     if not isinstance(table, dict):
-        raise Unreadable("is not an object of benchmarks")
+        raise Unreadable("the file is not a JSON object with an entry for each benchmark")
     return {key: _entry(entry) for key, entry in table.items() if isinstance(entry, dict)}
 
 

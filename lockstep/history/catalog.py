@@ -92,7 +92,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Intake:
-    """The data read from several result files, whose points are in at most one part."""
+    """The data read from several result files. Their points are in one part (parquet file), or there are no points."""
 
     part: Part | None
     files: Mapping[str, Stamp]
@@ -104,7 +104,10 @@ class Intake:
 
 
 class Catalog:
-    """The manifest of the cache. Threads and processes may share it, because every call opens its own connection."""
+    """The manifest: which result files were read, and which parts hold their points.
+
+    Threads and processes may share a manifest, because every call opens its own connection.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -214,7 +217,7 @@ class Reading:
         return _said(self._connection, key) or ""
 
     def files(self) -> dict[str, Stamp]:
-        """Return the stamp that each known file, readable or not, had when it was read."""
+        """Return the times and sizes that each known file, readable or not, had when it was read."""
         rows = self._connection.execute("SELECT path, mtime, size, beside_mtime, beside_size FROM file")
         return {path: (mtime, size, other, beside) for path, mtime, size, other, beside in rows}
 
@@ -239,7 +242,7 @@ class Reading:
         ]
 
     def live_rows(self) -> dict[str, int]:
-        """Return the number of points in use by part, without parts that have none."""
+        """Return, by part, the number of points that belong to a run, without parts that have no such points."""
         return dict(self._connection.execute("SELECT part, sum(points) FROM run GROUP BY part"))
 
     def problems(self) -> list[Problem]:

@@ -41,7 +41,7 @@ _IDS = SeriesIds()
 
 @dataclass(frozen=True)
 class Batch:
-    """Files of one folder that a process reads into one part. ``runs`` are the run numbers of the files."""
+    """Result files of one folder that a process reads into one parquet file. ``runs`` are their run numbers."""
 
     root: Path
     parts: Path
@@ -81,7 +81,7 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
 def _folder(root: Path, path: str) -> str:
     """Return the folder of a file, relative to the results folder.
 
-    If the file is directly in the results folder, the name of the results folder.
+    For a file that lies directly in the results folder, return the name of the results folder.
     """
     return path.rpartition("/")[0] or root.name
 
@@ -104,7 +104,7 @@ def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
 
 
 def read_batch(batch: Batch) -> Intake:
-    """Read a batch and write its part. An unreadable file becomes a problem and does not stop the other files."""
+    """Read a batch of result files and write their points as one part. An unreadable file becomes a problem."""
     _IDS.trim()
     points: list[FilePoints] = []
     runs: list[RunRow] = []

@@ -185,7 +185,7 @@ class Benchmark:
 
     @property
     def part(self) -> Part:
-        """Which number of a stored row belongs to the benchmark, because latency and speedup share a row."""
+        """Which number of a stored row belongs to the benchmark. One row stores the latency and the speedup."""
         if self.ours:
             return "speedup" if self.is_ratio else "latency"
         return "latency" if self.unit == "seconds" and not self.cost else "value"

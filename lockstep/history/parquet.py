@@ -70,7 +70,7 @@ def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part |
 
 
 def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]]:
-    """Return groups of parts that a merge should replace: too many parts of a folder, or parts mostly out of use."""
+    """Return groups of parts that a merge should replace: too many parts of a folder, or mostly unused points."""
     found = []
     of: dict[str, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.rows):

@@ -11,10 +11,10 @@ Weight = Literal["file", "part", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A problem of a file, without the file's name, which ``Problem`` adds.
+    """A problem of a file, without the path of the file, which ``Problem`` adds.
 
     Attributes:
-        what: one sentence without its subject, which is the file.
+        what: what is wrong, as one sentence.
         reason: ``what`` without the details of this file; "" if ``what`` has no such details.
         weight: how much of the file was not read.
     """
@@ -30,7 +30,7 @@ class Problem:
 
     Attributes:
         path: the path of the file, relative to the results folder.
-        what: one sentence without its subject, which is the file.
+        what: what is wrong, as one sentence.
         reason: ``what`` without the details of this file; "" if ``what`` has no such details.
         weight: how much of the file was not read.
     """

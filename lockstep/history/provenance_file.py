@@ -52,9 +52,9 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
     try:
         provenance, records = read_records(plain_file(path))
         if provenance.commit != asv.head.commit or provenance.machine != asv.head.machine:
-            raise Unreadable("names another commit or machine than asv's file")
+            raise Unreadable("the file names another commit or machine than asv's result file beside it")
     except RecursionError:
-        return _complaining(asv, Complaint("is nested too deep")), {}
+        return _complaining(asv, Complaint("the file's JSON is nested too deep")), {}
     except (ValueError, OverflowError) as error:  # Unreadable, RecordError, or a sample that is not a number
         return _complaining(asv, Complaint(str(error).removeprefix(str(path)).lstrip(" :,"))), {}
     joined = _Joined(asv, provenance, ids)
@@ -135,21 +135,23 @@ class _Joined:
             key = [repr(name(part)) for part in (record.variant, record.case, record.l2)]
             suite, version = name(record.suite), name(record.version)
         except Unreadable as error:
-            raise Unreadable(f"a record {error}") from error
+            raise Unreadable(f"a record is invalid: {error}") from error
         numbers = [self._ids.one(benchmark_name(suite, quantity), key) for quantity in ("latency", "speedup")]
         of_ruler = digest(version)
         stored = (
             self._columns["version"][place] for number in numbers if (place := self._place.get(number)) is not None
         )
         if any(other not in (of_ruler, _NO_VERSION) for other in stored):
-            raise Unreadable("a record has another benchmark version than asv's number, which is shown without it")
+            raise Unreadable(
+                "a record has another benchmark version than asv's number, and is not shown with the number"
+            )
         self._versions[of_ruler] = version
         shared = self._shared(record, of_ruler, speedup)
         self._put(numbers[0], shared | _own(state, record.reason, latency, record.latency_samples))
         for quantity in COST_QUANTITIES:
             self._put_cost(self._ids.one(benchmark_name(suite, quantity), key), quantity, record, shared)
         paired = state if state != "ok" or speedup else "na"
-        reason = record.reason if paired == state else f"the baseline {record.baseline} has no number here"
+        reason = record.reason if paired == state else f"the baseline {record.baseline} has no number for this case"
         self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
 
     def _put_cost(self, number: int, quantity: str, record: Record, shared: Mapping[str, Any]) -> None:
@@ -280,7 +282,7 @@ def _code(code: Any) -> str:
 def _as_dict(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    raise TypeError(f"{type(value).__name__} is not for JSON")
+    raise TypeError(f"JSON cannot hold a value of type {type(value).__name__}")
 
 
 def _instant(text: Any) -> int:

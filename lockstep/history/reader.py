@@ -246,7 +246,7 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | Non
 def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
     """Return the standard errors of log("value"), from the intervals; NaN if unknown.
 
-    A "bare" point has asv's 99 % interval, and any other point Lockstep's 95 % interval.
+    A point in the state "bare" has asv's 99 % interval, and any other point Lockstep's 95 % interval.
     """
     bare = column["state"] == STATES.index("bare")
     ours = standard_error(column["low"], column["high"], column["epochs"])

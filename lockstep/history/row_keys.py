@@ -1,4 +1,4 @@
-"""Map the series of a machine to their keys, and to the number of a stored row that each of them shows."""
+"""Map each series of a machine to its key, and to the number of a stored row that the series shows."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Scan:
     """What a results folder contains, without the content of its files.
 
     Attributes:
-        files: stamps of the result files, by path relative to the folder.
+        files: modification times and sizes of the result files, by path relative to the folder.
         table: modification time and size of ``benchmarks.json``.
         problems: entries that cannot be examined, and provenance files without a result file.
         folders: modification time of each listed folder (ns since 1970). It was read before the folder's entries.
@@ -72,7 +72,7 @@ def scan(root: Path) -> Scan:
     """
     problems: list[Problem] = []
     if not root.exists():
-        return Scan({}, _NO_FILE, (Problem(shown(root.name), "does not exist", weight="part"),))
+        return Scan({}, _NO_FILE, (Problem(shown(root.name), "the folder does not exist", weight="part"),))
     files: dict[str, Stamp] = {}
     table = _NO_FILE
     folders: dict[Path, int] = {}
@@ -92,7 +92,7 @@ def scan(root: Path) -> Scan:
                 if entry.name != ".git":
                     waiting.append((entry, within))
             elif not where and entry.is_dir():
-                problems.append(Problem(shown(within), "is a link, not a folder", weight="part"))
+                problems.append(Problem(shown(within), "the entry is a link, not a folder", weight="part"))
     return Scan(files, table, tuple(problems), folders)
 
 
@@ -106,12 +106,12 @@ def _files(
             if entry.is_dir(follow_symlinks=False):
                 continue
             if not where.isprintable():
-                problems.append(Problem(shown(where), "has a name that cannot be shown"))
+                problems.append(Problem(shown(where), "the file's name cannot be printed"))
                 continue
             beside = entries.get(name.removesuffix(".json") + SUFFIX)
             files[where] = (*_stamp(entry), *(_stamp(beside) if beside else _NO_FILE))
         elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX) + ".json" not in entries:
-            problems.append(Problem(shown(where), "has no asv result beside it", weight="part"))
+            problems.append(Problem(shown(where), "the provenance file has no asv result beside it", weight="part"))
 
 
 def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem]) -> Iterator[os.DirEntry[str]]:
@@ -126,7 +126,7 @@ def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem
 
 
 def _stamps_of(root: Path, path: str) -> Stamp:
-    """Return the stamp of a result file and its provenance file, by path relative to the results folder."""
+    """Return the times and sizes of a result file and its provenance file. ``path`` is relative to ``root``."""
     return *_stamp_of(root / path), *_stamp_of(root / (path.removesuffix(".json") + SUFFIX))
 
 

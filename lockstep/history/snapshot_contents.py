@@ -227,15 +227,15 @@ def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
         first: dict[str, RunRow] = {}
         for row in several:
             if first.setdefault(row.content, row) is not row:
-                what = f"holds the same measurements as {first[row.content].path}, which counts once"
+                what = f"the file holds the same measurements as {first[row.content].path}, so they count once"
                 notes.append(Problem(row.path, what, _COPY, "note"))
         several[:] = sorted(first.values(), key=lambda row: row.measured_at)
         notes += [Problem(row.path, _REPEAT, weight="note") for row in several if len(several) > 1]
     return list(of.values()), notes
 
 
-_COPY = "holds the same measurements as another file, so they count once"
-_REPEAT = "is one of several measurements of its commit in one environment: pages and alerts show the mean"
+_COPY = "the file holds the same measurements as another file, so they count once"
+_REPEAT = "the file is one of several measurements of its commit in one environment: pages and alerts show the mean"
 
 
 def _run(rows: Sequence[RunRow]) -> Run:

@@ -143,7 +143,9 @@ class Store:
         except OSError as error:
             raise StoreError(f"the cache {self.cache} cannot be written ({error}): choose another folder") from error
         except BrokenProcessPool as error:
-            raise StoreError("a process that read result files was killed, perhaps for lack of memory") from error
+            raise StoreError(
+                "a process that read result files was killed, perhaps for lack of memory: free memory and try again"
+            ) from error
         self._looked = time.monotonic()
         self._sweep_caches()
         assert self._snapshot is not None

@@ -26,7 +26,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 
 
 class Unreadable(ValueError):
-    """A file, or a part of it, has the wrong form. The message says what is wrong, without the file's name.
+    """A file, or a part of it, has the wrong form. The message says what is wrong with the file.
 
     Args:
         what: the message.
@@ -47,9 +47,9 @@ def plain_file(path: Path) -> Path:
     """
     size = path.stat().st_size
     if path.is_symlink() or not path.is_file():
-        raise Unreadable("is a link or a special file, not a plain file")
+        raise Unreadable("the file is a link or a special file, not a plain file")
     if size > LARGEST_FILE:
-        raise Unreadable(f"is larger than {LARGEST_FILE >> 20} MiB")
+        raise Unreadable(f"the file is larger than {LARGEST_FILE >> 20} MiB, the limit")
     return path
 
 
@@ -65,11 +65,11 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(plain_file(path).read_bytes().decode("utf-8"))
     except RecursionError as error:
-        raise Unreadable("is nested too deep") from error
+        raise Unreadable("the file's JSON is nested too deep") from error
     except Unreadable:
         raise
     except ValueError as error:
-        raise Unreadable(f"is not JSON ({error})", "is not JSON") from error
+        raise Unreadable(f"the file is not JSON ({error})", "the file is not JSON") from error
 
 
 def name(text: Any) -> str:
@@ -79,7 +79,7 @@ def name(text: Any) -> str:
         Unreadable: the text is not printable, is too long, or is not a text.
     """
     if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
-        raise Unreadable(f"has {text!r:.60} where a name is expected", "has something else where a name is expected")
+        raise Unreadable(f"{text!r:.60} stands in place of a name", "something else stands in place of a name")
     return text
 
 

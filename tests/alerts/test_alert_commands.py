@@ -292,11 +292,11 @@ def test_changes_reports_unread_files(run, project, tmp_path):
     (tmp_path / "some" / "h200" / "deadbeef-lockstep.json").write_text("{")
     options = ("--results", str(tmp_path / "some"), "--repo", ".")
     status, printed = run("changes", *options)
-    said = "1 of 7 files was not read: is not JSON (1); `lockstep ingest` lists them"
+    said = "1 of 7 files was not read: the file is not JSON (1); `lockstep ingest` lists them"
     assert (status, printed.splitlines()[-1]) == (0, said)
     counted = json.loads(run("changes", "--json", *options)[1])["problems"]
     assert (counted["files"], counted["files_not_read"]) == (7, 1)
     for path in (tmp_path / "some" / "h200").glob("*-lockstep.json"):
         path.write_text("{")
     status, printed = run("changes", *options)
-    assert (status, "7 of 7 files were not read: is not JSON (7)" in printed) == (3, True)
+    assert (status, "7 of 7 files were not read: the file is not JSON (7)" in printed) == (3, True)

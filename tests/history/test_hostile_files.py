@@ -126,9 +126,10 @@ def test_a_million_parameters_are_one_problem(tmp_path, monkeypatch):
     path.write_text(json.dumps(data))
     results = open_store(tmp_path).current()
     assert [problem.what for problem in results.problems] == [
-        f"'a.time_all' has 1000000 combinations of parameters, more than {asv_file.MOST_SERIES}",
-        "'b.time_1' is left out: the file holds more than 2000 numbers",
-        "'b.time_2' is left out: the file holds more than 2000 numbers",
+        "in benchmark 'a.time_all', the parameters have 1000000 combinations, over the limit of "
+        f"{asv_file.MOST_SERIES}",
+        "in benchmark 'b.time_1', the numbers exceed the limit of 2000 for one file and are left out",
+        "in benchmark 'b.time_2', the numbers exceed the limit of 2000 for one file and are left out",
     ]
     assert len(results.series(benchmark="a.time_one")) == 1
 

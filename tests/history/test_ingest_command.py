@@ -49,7 +49,7 @@ def test_problems_are_told_one_a_line_and_are_the_exit_status(ingest, tmp_path):
     lines = said.splitlines()
     assert lines[0].startswith("2 of 2 files read, 2 numbers, in ")
     assert any(line.startswith("[red]m ") for line in lines)
-    assert lines[-1].startswith(f"{MACHINE}/{COMMIT[:8]}-existing.json: is not JSON")
+    assert lines[-1].startswith(f"{MACHINE}/{COMMIT[:8]}-existing.json: the file is not JSON")
 
 
 def test_the_folder_is_the_configured_one(ingest, tmp_path):

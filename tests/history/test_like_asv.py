@@ -252,7 +252,7 @@ def test_repeats_of_a_commit_are_their_mean_as_in_asvs_graphs(tmp_path):
     [first, _] = results.runs_of("runner")
     assert (first.path, len(first.repeats)) == ("runner/3_01234567-env.json", 3)
     assert {one.kind for one in results.notes if "several" in one.what} == {
-        "is one of several measurements of its commit in one environment: pages and alerts show the mean"
+        "the file is one of several measurements of its commit in one environment: pages and alerts show the mean"
     }
     assert results.problems == ()
 
@@ -265,7 +265,7 @@ def test_copies_of_a_file_count_once(tmp_path):
     results = open_store(root).current()
     [point] = results.at(COMMIT)
     assert point.value == 1.5
-    assert [one.path for one in results.notes if "counts once" in one.what] == [f"runner/9_{first.name}"]
+    assert [one.path for one in results.notes if "count once" in one.what] == [f"runner/9_{first.name}"]
 
 
 def test_only_measurements_of_the_newest_benchmark_are_averaged(tmp_path):

@@ -12,7 +12,7 @@ from dashboard.address import OverviewAddress
 from dashboard.pages import overview
 from lockstep.history.problem_tally import tally
 
-SAID = "13 of 15 files were not read: is not JSON (12), is not an asv result of version 1 or 2 (1)"
+SAID = "13 of 15 files were not read: the file is not JSON (12), the file is not an asv result of version 1 or 2 (1)"
 
 
 @pytest.fixture
@@ -34,16 +34,16 @@ def test_problems_and_notes_are_counted_by_their_reason(broken):
     found = tally(open_store(broken).current())
     assert list(found.sentences()) == [
         f"{SAID}; `lockstep ingest` lists them",
-        "1 part of the results was not read: a benchmark is not a list of columns (1)",
+        "1 part of the results was not read: in a benchmark, the entry is not a list of columns (1)",
     ]
     assert found.as_json() == {
         "files": 15,
         "files_not_read": 13,
         "kinds": [
-            {"weight": "file", "reason": "is not JSON", "count": 12},
-            {"weight": "file", "reason": "is not an asv result of version 1 or 2", "count": 1},
-            {"weight": "part", "reason": "a benchmark is not a list of columns", "count": 1},
-            {"weight": "note", "reason": "is not named after its commit, as asv names its files", "count": 1},
+            {"weight": "file", "reason": "the file is not JSON", "count": 12},
+            {"weight": "file", "reason": "the file is not an asv result of version 1 or 2", "count": 1},
+            {"weight": "part", "reason": "in a benchmark, the entry is not a list of columns", "count": 1},
+            {"weight": "note", "reason": "the file is not named after its commit, as asv names its files", "count": 1},
         ],
     }
 
@@ -58,7 +58,7 @@ def test_ingest_counts_and_lists(ingest, broken):
     lines = said.splitlines()
     assert status == 1
     assert SAID in lines
-    assert "1 note: is not named after its commit, as asv names its files (read; --json lists them)" in lines
+    assert "1 note: the file is not named after its commit, as asv names its files (read; --json lists them)" in lines
     assert sum(line.startswith(f"{MACHINE}/0000000") for line in lines) == 12
     told = json.loads(ingest("--json")[1])
     assert (told["counts"]["files_not_read"], len(told["problems"])) == (13, 14)

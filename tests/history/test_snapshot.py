@@ -147,7 +147,7 @@ def test_what_was_left_out_of_a_run_is_no_point(tmp_path):
 def test_a_ratio_without_a_baseline_says_so(tmp_path):
     write_measurement(tmp_path, [record(speedup=None, baseline="torch")])
     speedup = next(point for point in read(tmp_path).at(COMMIT) if point.series.benchmark == "linear.speedup")
-    assert (speedup.state, speedup.reason) == ("na", "the baseline torch has no number here")
+    assert (speedup.state, speedup.reason) == ("na", "the baseline torch has no number for this case")
 
 
 def machine_strings(**strings):

@@ -59,7 +59,7 @@ def numbers(store):
 def test_a_folder_that_does_not_exist_yet_fills_up(tmp_path):
     store = open_store(tmp_path / "results")
     assert store.current().series() == ()
-    assert store.current().problems[0].what == "does not exist"
+    assert store.current().problems[0].what == "the folder does not exist"
     write_measurement(tmp_path / "results", [record()])
     assert len(every_row(store.current())) == 1
     assert store.current().problems == ()
