@@ -58,7 +58,7 @@ class Offline(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
-        """Make the site local; ``asv publish`` calls this after it has written its pages to ``conf.html_dir``."""
+        """Make asv's site load nothing from the network; ``asv publish`` calls this after writing ``conf.html_dir``."""
         make_local(Path(conf.html_dir))
 
 

@@ -92,7 +92,7 @@ class Recorder:
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
-        """Return a record of this run, or of an earlier run when resuming, else ``None``."""
+        """Return a series' record from this run, or from an earlier run when resuming; ``None`` if there is none."""
         record = self._records.get(key)
         return record if record and key in self._fresh and record.version == version else None
 
@@ -263,7 +263,7 @@ class Recorder:
             self._fresh, self._resumed = set(self._records), set(self._records)
 
     def _set_aside_other_host(self, host: Mapping[str, str]) -> None:
-        """Rename the file if its records come from another toolchain: one file holds records of one toolchain."""
+        """Rename the provenance file if its records are of another toolchain: a file holds records of one toolchain."""
         if self._before is None or self.target.path is None or dict(self._before.host) == dict(host):
             self._host = host
             return

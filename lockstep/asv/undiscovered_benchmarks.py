@@ -21,7 +21,7 @@ def undiscovered(folder: Path) -> dict[str, Any]:
 
 
 def keep(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Add the entries again that asv dropped when it wrote its table anew.
+    """Add to ``benchmarks.json`` the benchmarks that asv dropped when it wrote the file anew.
 
     The benchmark of a cost gets the parameters and the version that the latency of its suite has now.
 
@@ -58,7 +58,7 @@ def cost_entries(benchmarks: Iterable[Mapping[str, Any]], quantities: Iterable[s
 
 
 def add_entries(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Add benchmarks to the table. asv overwrites the table with the benchmarks that it discovers."""
+    """Add benchmarks to asv's table, ``benchmarks.json``, until asv overwrites it with the benchmarks it discovers."""
     known = _table(folder)
     if any(known.get(name) != entry for name, entry in entries.items()):
         write_json(str(folder / "benchmarks.json"), known | dict(entries), Benchmarks.api_version)

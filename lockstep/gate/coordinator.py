@@ -53,7 +53,7 @@ class Conflict:
 
     @property
     def reason(self) -> str:
-        """Return why the cases of the suite are unsure."""
+        """Return why the cases of a suite with this conflict have no verdict but "unsure"."""
         return f"one process cannot hold both versions ({self.error})"
 
 

@@ -36,13 +36,13 @@ class PairTrial:
 
     @property
     def over(self) -> bool:
-        """Return whether further pairs would not change the verdict."""
+        """Return whether the case is decided, refused or undecidable, so that further pairs are of no use."""
         ratios = self.rounds[-1]
         undecidable = len(ratios) >= LOOKS[-1] or self.test.hopeless(ratios)
         return self.refusal is not None or undecidable or len(self.decisions) == len(self.rounds)
 
     def add(self, base_s: float, head_s: float) -> None:
-        """Add the seconds of one pair. If the first round finds a difference, begin the second round."""
+        """Add the times of one pair of measurements. If the first round finds a difference, begin the second round."""
         self.rounds[-1].append(math.log(head_s / base_s))
         self.seconds.append((base_s, head_s))
         decision = self.test.decide(self.rounds[-1])
@@ -52,7 +52,7 @@ class PairTrial:
                 self.rounds.append([])
 
     def verdict(self, key: SeriesKey) -> Verdict:
-        """Return the verdict on the case; the numbers are those of the last round."""
+        """Return the verdict on the case that the pairs compare; the numbers are those of the last round."""
         if self.refusal is not None:
             return self.refusal
         first, *more = self.rounds

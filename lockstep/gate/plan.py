@@ -43,7 +43,7 @@ class Selection:
     variants: Sequence[str] = ()
 
     def keys(self, found: Mapping[str, Mapping[str, SideFacts]]) -> Iterator[SeriesKey]:
-        """Yield every series that base or head has."""
+        """Yield the key of every selected series that base or head has, from the imports' result (``found``)."""
         for name in self.suites:
             sides = [found.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
             variants = dict.fromkeys(variant for side in sides for variant in side.variants)

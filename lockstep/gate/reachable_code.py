@@ -103,7 +103,7 @@ class Sources:
             variant: a key of the family's ``VARIANTS`` or ``PREPARE``.
 
         Returns:
-            The texts; ``None`` if the tables are not plain literals.
+            The texts; ``None`` if ``VARIANTS`` or ``PREPARE`` is not a plain dict literal.
         """
         reached: dict[str, dict[int, str]] = {path: {} for path in self._paths}
         names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.suite.variants reads them from the module

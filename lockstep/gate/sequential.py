@@ -72,7 +72,7 @@ class Test:
     def decide(self, epochs: Sequence[float]) -> Decision | None:
         """Return the decision on the epochs' log ratios (head over base: positive is slower); ``None`` if undecided.
 
-        Call this after every epoch. Decisions are made only at ``LOOKS``.
+        Call this after every epoch. A decision is made only if the number of epochs is one of ``LOOKS``.
         """
         if len(epochs) not in LOOKS:
             return None
@@ -101,9 +101,10 @@ class Test:
 
 
 def interval(epochs: Sequence[float], alpha: float) -> Estimate:
-    """Return the mean of the epochs' log ratios with a two-sided ``1 − alpha`` interval that holds at all ``LOOKS``.
+    """Return the mean of the epochs' log ratios with a two-sided ``1 − alpha`` interval.
 
-    With fewer than two epochs the bounds are infinite.
+    The interval holds at all numbers of epochs in ``LOOKS`` together. With fewer than two epochs its bounds are
+    infinite.
     """
     centre = fmean(epochs)
     half = _reach(epochs, alpha / 2)
@@ -139,7 +140,7 @@ def furthest(change: Estimate) -> tuple[float, bool]:
 
 
 def _reach(epochs: Sequence[float], tail: float) -> float:
-    """Return by how much the true value exceeds the mean with at most probability ``tail``, over all ``LOOKS``."""
+    """Return a distance by which the true value exceeds the mean at any of ``LOOKS`` with probability ≤ ``tail``."""
     if len(epochs) < 2:
         return math.inf
     return _quantile(tail / len(LOOKS), len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))

@@ -180,7 +180,7 @@ class Group:
     quantity: str = LATENCY
 
     def cases(self) -> tuple[SeriesKey, ...]:
-        """Return the key of each variant."""
+        """Return the series key of each variant of the group."""
         return tuple(SeriesKey(self.suite, variant, self.case, self.l2, self.quantity) for variant in self.variants)
 
 

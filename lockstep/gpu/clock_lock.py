@@ -162,7 +162,7 @@ class _Hold:
         return state
 
     def set(self) -> None:
-        """Write the record, then lock the clocks. If the driver raises ``Refused``, no clock stays locked."""
+        """Record the lock in its file, then lock the clocks. If the driver raises ``Refused``, no clock is locked."""
         gpu = self._gpu
         record = LockRecord.mine(gpu.uuid, self._target, self._memory_mhz, gpu.persistence())
         record.write()

@@ -51,7 +51,7 @@ class ClockState:
 
     @property
     def label(self) -> str:
-        """Return the state for people: ``locked@1500``, ``base`` or ``unlocked(no permission)``.
+        """Return the clock state for people: ``locked@1500``, ``base`` or ``unlocked(no permission)``.
 
         A locked memory clock adds ``+mem3201``.
         """
@@ -62,7 +62,7 @@ class ClockState:
 
     @property
     def slug(self) -> str:
-        """Return the state for use in names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
+        """Return the clock state for names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
         return "unlocked" if self.target is None else self.label.replace("@", "-").replace("+", "-")
 
 

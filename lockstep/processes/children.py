@@ -222,7 +222,7 @@ class _Starter:
         os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
-        """Forget the thread, which a fork does not copy, so that the next call starts a new one."""
+        """Forget the thread that forks children, so that the next call starts a new one: a fork copies no threads."""
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._thread: threading.Thread | None = None

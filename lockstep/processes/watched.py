@@ -159,7 +159,7 @@ class Watched:
         self._owes = False  # whether the worker still has to answer a request
 
     def wait(self, answer: str) -> dict[str, Any]:
-        """Wait for the next event of a kind and return it.
+        """Wait for the worker's next event of the kind ``answer``, and return the event.
 
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
@@ -167,7 +167,7 @@ class Watched:
         return next(event for event in self.until(answer) if event["event"] == answer)
 
     def until(self, answer: str) -> Iterator[dict[str, Any]]:
-        """Yield events up to and including the next ``answer``, without ``stage`` events.
+        """Yield the worker's events up to and including the next ``answer``, without ``stage`` events.
 
         The errors are those of ``wait``.
         """

@@ -47,7 +47,7 @@ def costs_table(records: Sequence[Record]) -> Table:
 
 
 def reasons(records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line for each reason and each note, which names the variants and cases to which it applies."""
+    """Yield a line for each reason of a missing number and each note, with the variants and cases concerned."""
     texts: dict[str, list[Record]] = {}
     for record in records:
         if record.reason:

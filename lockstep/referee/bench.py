@@ -64,7 +64,7 @@ class Bench:
             candidate: the candidate to judge; None measures the incumbent alone.
             incumbent: the submission to compare with; None for the problem's own incumbent.
             stage: "screen", "repeat" or "final", which decides the duration.
-            seed: seed of checked inputs, placement and order; a candidate must not know it.
+            seed: seed of checked inputs, placement of buffers, and order; a candidate must not know the seed.
 
         Raises:
             Refused: a candidate's file cannot be loaded.

@@ -162,7 +162,7 @@ class Referee:
         return replace(verdict, outcome=Outcome.FASTER)
 
     def _weigh(self, blank: Verdict, records: list[Record], stage: Stage) -> tuple[Verdict, bool]:
-        """Return the verdict of a stage, based on ``blank``, and whether the candidate passes the stage."""
+        """Return ``blank`` completed by a stage's records, and whether the candidate passes the stage."""
         mine = [record for record in records if record.variant == blank.candidate]
         rival = [record for record in records if record.variant == blank.incumbent]
         if found := fault(mine):

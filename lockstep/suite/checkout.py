@@ -38,7 +38,13 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a package in the checkout, or raise; submodules are found through its path."""
+        """Return the spec of a package under test in the checkout; ``None`` for modules of any other name.
+
+        Python finds submodules through their package's path.
+
+        Raises:
+            ModuleNotFoundError: the checkout does not have the package.
+        """
         if fullname not in self.packages:
             return None
         return find_below(self.root, fullname, target)

@@ -163,7 +163,7 @@ class Reader:
         return parts
 
     def _late_imports(self, tree: ast.AST, module: str) -> list[str]:
-        """Return the source of the project's modules that a function imports when called: they are not loaded yet."""
+        """Return the source of the project's modules that a function imports when called, without importing them."""
         parts: list[str] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):

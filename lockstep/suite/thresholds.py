@@ -22,7 +22,7 @@ FILE = "thresholds.toml"
 
 
 class ThresholdsError(ValueError):
-    """The file cannot be used; the message names the file, the entry, the key and what to do."""
+    """``thresholds.toml`` cannot be used; the message names the file, the entry, the key and what to do."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The series that an entry applies to, as shell globs. A field that is left out matches every series."""
+    """The series that an entry of thresholds.toml applies to, as shell globs. A missing field matches every series."""
 
     suite: str = "*"
     variant: str = "*"
@@ -51,7 +51,7 @@ class Pattern:
     quantity: str = "*"
 
     def matches(self, suite: str, variant: str, case: str, l2: str, quantity: str) -> bool:
-        """Return whether the series matches. Case is significant."""
+        """Return whether the names of a series match the globs; upper and lower case differ."""
         # The quantity is compared first: most patterns with a quantity name a cost and do not match.
         globs = (self.quantity, self.suite, self.variant, self.case, self.l2)
         return all(map(fnmatch.fnmatchcase, (quantity, suite, variant, case, l2), globs))
@@ -59,7 +59,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Rule:
-    """Values for the matching series; ``None`` leaves the value to earlier rules and the defaults."""
+    """Threshold values for the series that ``match`` selects; ``None`` leaves a value to earlier rules and defaults."""
 
     match: Pattern
     min_effect: float | None = None
@@ -93,13 +93,13 @@ class Accept:
     because: str
 
     def concerns(self, texts: Iterable[str]) -> bool:
-        """Return whether a text is a commit in ``of``, or contains a pull request of ``of`` as a word."""
+        """Return whether one of the texts is a commit, or mentions a pull request, that this entry accepts (``of``)."""
         return any(_concerns(one, text) for one in self.of for text in texts)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The whole file: defaults and rules. Later rules override earlier rules."""
+    """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules."""
 
     default: Threshold = Threshold()
     rules: tuple[Rule, ...] = ()
@@ -256,7 +256,7 @@ class _Entry:
         return Pattern(**value)
 
     def limits(self) -> dict[str, Any]:
-        """Return the threshold values that the table has; values that it leaves out come from earlier tables."""
+        """Return the threshold values that this table of thresholds.toml states; earlier tables give the others."""
         read = {"min_effect": self.share, "confidence": self.confidence, "owner": self.text}
         return {key: of(key) for key, of in read.items() if key in self.values}
 

@@ -36,11 +36,11 @@ class SearchSpace(Protocol):
 
     @property
     def choice(self) -> str:
-        """Return the name under which the table stores the tuned choice."""
+        """Return the name under which the tuning table stores the tuned choice."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Return the sizes, by name, for which the table stores the choice."""
+        """Return the sizes, by name, for which the tuning table stores the choice."""
 
     @property
     def configs(self) -> Sequence[Any]:

@@ -155,7 +155,11 @@ class _Entry:
         return tuple(self._clean(key, item) for item in self._list(key, MOST_ENTRIES))
 
     def number(self, key: str, endless: float | None = None) -> float:
-        """Return a finite number. ``null`` is read as ``endless``, if given."""
+        """Return the value of ``key`` as a finite number; if it is ``null``, return ``endless`` if given.
+
+        Raises:
+            Unreadable: the value is not a number, or too large.
+        """
         value = self.values.get(key)
         if value is None and endless is not None:
             return endless
