@@ -184,7 +184,7 @@ class Gpu:
         self._change("unlock the memory clock", ("-rmc",), pynvml.nvmlDeviceResetMemoryLockedClocks)
 
     def persistence(self) -> bool | None:
-        """Return whether the unused driver stays loaded; ``None`` if unknown. Unloading the driver loses clock locks."""
+        """Return whether the unused driver stays loaded; ``None`` if unknown. Unloading it loses all clock locks."""
         mode = _ask(pynvml.nvmlDeviceGetPersistenceMode, self._handle)
         return None if mode is None else bool(mode)
 
