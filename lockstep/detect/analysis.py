@@ -51,7 +51,7 @@ def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, proce
 
 
 class Monitor:
-    """Follows many series, so that a new commit does not require a replay from the first commit.
+    """Analyses many series commit by commit: for a new commit, it does not analyse earlier commits again.
 
     ``lockstep.detect.state_arrays`` converts a monitor to arrays for a file.
 
@@ -77,7 +77,10 @@ class Monitor:
 
     @classmethod
     def of(cls, detector: Detector, better: Sequence[Better]) -> Monitor:
-        """Return a monitor that continues a detector; ``better`` is the better direction of each of its series."""
+        """Return a monitor that continues a detector.
+
+        ``better`` is the better direction of each series of the detector.
+        """
         monitor = cls((), detector.settings)
         monitor.better, monitor.detector = list(better), detector
         return monitor

@@ -54,7 +54,7 @@ class Detector(OnlineFilter):
         self._look: Ints = np.full(series, np.iinfo(np.int64).max)
 
     def judge(self, rows: Ints, index: Ints) -> None:
-        """Report new changes, withdraw changes that became unlikely, and place the last changes better."""
+        """Report new changes, withdraw changes that became unlikely, and correct the positions of the last changes."""
         found, settings = self.run_lengths, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
@@ -116,7 +116,7 @@ class Detector(OnlineFilter):
                 self._withdraw(int(rows[place]), int(index[place]))
 
     def _bonus(self, rows: Ints) -> Floats:
-        """Return by how much each hypothesis' threshold falls because more points support the hypothesis."""
+        """Return by how much the threshold for reporting each hypothesis falls, because more points support it."""
         found, settings = self.run_lengths, self.settings
         left = np.maximum(found.start[rows] - np.maximum(found.before[rows], 0), 1)
         right = np.maximum(found.count[rows], 1)
@@ -219,7 +219,7 @@ class Detector(OnlineFilter):
         return True
 
     def _accept_noise(self, row: int, now: int) -> None:
-        """Treat the unsettled points from now on as a level with more noise."""
+        """Treat points that scatter too much for a level ("unsettled") as a level with more noise from now on."""
         first = int(self.unsettled[row])
         self.unsettled[row] = -1
         self.shifts[row][-1] = replace(self.shifts[row][-1], unsettled=False)
@@ -267,11 +267,11 @@ class Detector(OnlineFilter):
         self._look[row] = np.iinfo(np.int64).max
 
     def _relocate(self, rows: Ints, index: Ints) -> None:
-        """Place the last changes again by all points so far, and test again whether a slope explains silenced steps.
+        """Place the last changes again by all points so far, and test again whether a slope explains unreported steps.
 
         A change is placed again when half as many commits have been added as had passed since its report. The test for
-        a slope runs at each of the first ``ASKED`` commits after a silenced step, and the step is reported as soon as
-        no slope explains it.
+        a slope runs at each of the first ``ASKED`` commits after an unreported step, and the step is reported as soon
+        as no slope explains it.
         """
         found = self.run_lengths
         places = found.locate(rows, found.depth[rows] == self.depth[rows, None])

@@ -181,9 +181,9 @@ def _may_switch(y: Floats) -> bool:
 
 
 def _stays(above: NDArray[np.bool_], ends: NDArray[np.intp]) -> int:
-    """Count how often the series crosses the cut from a stay of at least two points to another such stay.
+    """Count how often a series crosses a cut value between two stays of at least two points on one side of the value.
 
-    ``above`` states the side of each point, and ``ends`` holds the last point of each stay on one side.
+    ``above`` states which points lie above the value. ``ends`` holds the last point of each stay except the last stay.
     """
     last = np.append(ends, above.size - 1)
     long = above[last[np.diff(last, prepend=-1) >= 2]]

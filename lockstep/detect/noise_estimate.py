@@ -34,7 +34,7 @@ MEDIAN_SQUARE, _THIRD_SQUARE = 0.4549, 1.3233
 
 
 class NoiseEstimate:
-    """The noise of many series.
+    """Estimates the noise of many series from their innovations, and updates the estimates at each commit.
 
     Attributes:
         variance: the variance of one point, log units squared [series]; NaN before ``start``.
@@ -76,13 +76,13 @@ class NoiseEstimate:
         return weights
 
     def see(self, rows: Ints, values: Floats) -> None:
-        """Update the rounding of the series ``rows`` by their next log values."""
+        """Update how finely the values of the series ``rows`` are rounded, by their next log values."""
         apart = np.abs(values - self._former[rows])
         self._quantum[rows] = np.where(apart > _FLOOR, np.minimum(self._quantum[rows], apart), self._quantum[rows])
         self._former[rows] = values
 
     def told(self, rows: Ints, seen: Ints) -> NDArray[np.bool_]:
-        """Return a mask [rows] of the series in which all ``seen`` points had a standard error."""
+        """Return a mask [rows] of the series that had a standard error at all of their points, ``seen`` in number."""
         mask: NDArray[np.bool_] = self._errors[rows] == seen
         return mask
 

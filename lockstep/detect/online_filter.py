@@ -24,7 +24,7 @@ class OnlineFilter:
         weights: relative variances of the values [series, commits]; 1 where missing.
         noise: the noise of each series.
         run_lengths: hypotheses about the current level of each series.
-        depth: number of changes, reported or silent [series].
+        depth: number of changes, reported or not [series].
         unsettled: index of the first of the newest points that scatter too much to give a level [series]; -1 if they
             give a level.
 
@@ -149,7 +149,7 @@ class OnlineFilter:
     def _advance(self, rows: Ints, y: Floats, index: Ints, burnt: int = _FIRST + 1) -> None:
         """Update the hypotheses by one point of each of the series ``rows``.
 
-        ``burnt`` is the number of points before it among the first points of the series.
+        If the points are among the first of their series, ``burnt`` is the number of points before them.
         """
         found, settings = self.run_lengths, self.settings
         weights = self.weights[rows, index]
@@ -181,10 +181,10 @@ class OnlineFilter:
         self._choose_best(rows)
 
     def _note(self, rows: Ints, index: Ints, missed: Floats, first: bool) -> None:
-        """Count the consecutive odd points of each series, which show whether its level is lost.
+        """Follow the consecutive outliers of each series, which show whether the series has left its level.
 
         ``missed`` is the distance of each point from its forecast in standard deviations [rows]; NaN without a
-        forecast. If ``first``, the points are among the first of a series and never odd.
+        forecast. If ``first``, the points are among the first of a series and never count as outliers.
         """
         settings = self.settings
         odd = (np.abs(missed) >= settings.gate) & (not first)

@@ -221,7 +221,7 @@ class RunLengths:
 
 
 def _within(start: Ints, share: Floats, reach: int) -> Floats:
-    """Return, for each start, the sum of the shares of all starts within ``reach`` of it [rows, width].
+    """Return, for each start, the sum of ``share`` over all starts within ``reach`` of it [rows, width].
 
     ``start`` must ascend within each row.
     """

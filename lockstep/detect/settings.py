@@ -16,16 +16,16 @@ class Settings:
         burn_in_known: the same number if every point so far has a standard error.
         evidence: log odds of a step against no step at which a change is reported, if three points show the change.
         patience: how fast this threshold falls with more points: by ``patience · log(n / 3)``, where n is the harmonic
-            size of the two segments. It falls because three odd points in a row occur by chance more often than thirty.
+            size of the two segments. It falls because three outliers in a row occur by chance more often than thirty.
         withdraw: log odds of no step against a step at which a reported change is withdrawn. If it is negative, a
             change is withdrawn although the step is still more likely.
         novelty: log odds against a change at any one commit, before the data are seen.
         run: number of points at the new level before a change is reported.
         early: additional log odds that a step among the first ``burn_in`` points needs while no errors are known.
-        unsettled: cost of a point among unsettled points, which do not give a level. An odd point at a level costs
-            ``gate²``, because odd points are rare there.
-        lost: the old level counts as lost if the newest points cost this much less without it. That takes four odd
-            points in a row, or more with others in between.
+        unsettled: cost of a point among unsettled points, which do not give a level. An outlier at a level costs
+            ``gate²``, because outliers are rare there.
+        lost: the old level counts as lost if the newest points cost this much less without it. That takes four
+            outliers in a row, or more with other points in between.
         settles: number of commits after which unsettled points become a level with more noise.
         gate: a point farther off its level than this many standard deviations counts as an outlier.
         wander: standard deviation of slow wandering about a level, in units of the noise. Wandering is not a change.

@@ -15,7 +15,7 @@ Silence = Literal["", "modes", "slope"]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A change of level in a series, reported or silent.
+    """A change of level in a series, reported or not.
 
     Attributes:
         index, earliest, latest, reported_at: see ``findings.Change``.

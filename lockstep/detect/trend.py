@@ -40,7 +40,7 @@ class Trend:
             return
         errors = _row(self.errors, "errors")
         if errors.shape != values.shape:
-            raise ValueError(f"errors has {errors.size} entries, values has {values.size}")
+            raise ValueError(f"errors has {errors.size} entries, values has {values.size}: each value has one error")
         # No measurement is perfectly certain, so an error of zero counts as unknown.
         object.__setattr__(self, "errors", np.where(np.isfinite(errors) & (errors > 0), errors, np.nan))
 
