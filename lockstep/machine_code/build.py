@@ -128,7 +128,7 @@ def _clock(repeats: int, request: Request) -> list[float]:
 
 @contextlib.contextmanager
 def _empty_cache() -> Iterator[None]:
-    """Give Triton an empty disk cache within the block, so that it compiles every kernel."""
+    """Give Triton an empty disk cache within the block, so that Triton compiles every kernel."""
     before = os.environ.get(_CACHE)
     with tempfile.TemporaryDirectory(prefix="lockstep-cold-") as folder:
         os.environ[_CACHE] = folder
@@ -156,7 +156,7 @@ def _identify(requests: Sequence[Request]) -> list[Any]:
 
 
 def _identity(request: Request) -> str:
-    """Return a digest of the compiler's input: options, target, versions, and intermediate code without its lines."""
+    """Return a digest of the compiler's input: options, target, versions, intermediate code without line numbers."""
     # Imported here: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
@@ -222,7 +222,7 @@ def _source(function: Any, tree: Path) -> str:
 
 
 def _attempt(function: Callable[[Request], Any], request: Request) -> Any:
-    """Return the function's result; if it raises, return an exception that can be pickled."""
+    """Return the result of ``function`` for a request; if the function raises, an exception that can be pickled."""
     try:
         return function(request)
     except Exception as error:
@@ -246,7 +246,7 @@ def _task(function: Task, first: int, last: int) -> list[Any]:
 
 
 def _spread(function: Task, requests: Sequence[Request], processes: int, batch: int) -> list[Any]:
-    """Run ``function`` on all requests, in batches, in forked processes.
+    """Return the results of ``function`` for all requests, computed in batches in forked processes.
 
     If a process crashes on a request, the result of that request is an exception.
     """

@@ -40,7 +40,7 @@ _TESTS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 
 @dataclass(frozen=True)
 class _Mention:
-    """A value that code mentions: by a plain name, or by a dotted name such as ``torch.version.cuda``.
+    """A value that a function's code mentions: by a plain name, or by a dotted name such as ``torch.version.cuda``.
 
     Attributes:
         owner: module that holds the value, ``torch.version``; ``None`` for a plain name.
@@ -129,7 +129,7 @@ class _Reading:
         self._in_class = not code.co_flags & inspect.CO_OPTIMIZED and code.co_name != "<module>"
 
     def mentions(self) -> Iterator[_Mention]:
-        """Yield the value of each plain or dotted name."""
+        """Yield a mention for each plain or dotted name in the function's bytecode."""
         constants: list[Any] = [None, None]
         module: ModuleType | None = None
         at = 0
@@ -167,14 +167,17 @@ class _Reading:
         return None
 
     def _is_looked_up(self, at: int) -> bool:
-        """Return whether a step loads the first argument of ``getattr`` or ``hasattr``, which are checked when run."""
+        """Return whether the instruction ``at`` loads the first argument of ``getattr`` or ``hasattr``.
+
+        The replacements of these two functions check their arguments at run time.
+        """
         before = self._steps[at - 1]
         return at > 0 and before.opname in ("LOAD_GLOBAL", "LOAD_NAME") and before.argval in ("getattr", "hasattr")
 
     def _end(
         self, mention: _Mention, at: int, *, imported: bool = False, looked_up: bool = False
     ) -> Iterator[_Mention]:
-        """Yield the mention that ends before step ``at``, with ``handed_on`` set if that step passes a module on."""
+        """Yield the mention that ends before instruction ``at``; set ``handed_on`` if the code passes a module on."""
         following = self._steps[at] if at < len(self._steps) else None
         operation = following.opname if following else ""
         if isinstance(mention.value, ModuleType):

@@ -51,7 +51,7 @@ class Cache:
         return found
 
     def put(self, values: Mapping[str, Any]) -> None:
-        """Store values; delete entries that were not used for ``KEPT`` seconds."""
+        """Store values by key, and delete entries that were not used for ``KEPT`` seconds."""
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as database:
             now = time.time()
             rows = [(key, zlib.compress(json.dumps(value).encode(), 3), now) for key, value in values.items()]

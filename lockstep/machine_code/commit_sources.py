@@ -24,7 +24,7 @@ class RefError(ValueError):
 
 @contextlib.contextmanager
 def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequence[str] = ()) -> Iterator[Tree]:
-    """Write the packages of a commit into a temporary folder and yield it; for ".", yield the working tree itself.
+    """Write the packages of a commit into a temporary folder, and yield that tree; for ".", yield the working tree.
 
     Args:
         ref: a name that git resolves to a commit, or ".".
@@ -84,7 +84,9 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         if member.issym():
             inside = inside and (path.parent / member.linkname).resolve().is_relative_to(root)
         if not inside or not (member.isfile() or member.isdir() or member.issym()):
-            raise RefError(f"cannot unpack {member.name}: it is a path or link out of the repository or a device")
+            raise RefError(
+                f"cannot unpack {member.name} of the commit: it is a device, or a path or link out of the repository"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         if member.isdir():
             path.mkdir(exist_ok=True)

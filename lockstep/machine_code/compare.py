@@ -61,7 +61,7 @@ class Comparison:
 
     @cached_property
     def kernels(self) -> tuple[KernelChange, ...]:
-        """Return the figures of each kernel in both trees, also of kernels that are the same."""
+        """Return each kernel's figures (registers, spills …) in both trees, also of kernels that are the same."""
         return kernel_changes(self.base, self.head)
 
     @cached_property

@@ -81,5 +81,5 @@ class CompileClock:
         return self._session.clock(identities, self._target, repeats) if identities else {}
 
     def close(self) -> None:
-        """End the process, if it was started. A later request starts another one."""
+        """End the compiling process, if there is one. A later request starts a new process."""
         self._session.close()

@@ -116,7 +116,7 @@ class Reader:
         return facts_from(kept[key])
 
     def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
-        """Return the code of the cached cases, with the cached machine code of their kernels."""
+        """Return the code of the cases that the cache holds, with the cached machine code of their kernels."""
         codes = {key: code for key, code in self._kept_cases(target)[0].items() if not code.absent}
         return _completed(codes, self._kept_kernels(_identities(codes)))
 
@@ -135,7 +135,10 @@ class Reader:
     def built(
         self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
     ) -> dict[CaseKey, CaseCode]:
-        """Return ``codes`` with machine code for ``identities``: from the cache, or compiled anew (all if ``anew``)."""
+        """Return ``codes`` with machine code for the kernels ``identities``: from the cache, else compiled.
+
+        With ``anew`` all of these kernels are compiled.
+        """
         wanted = sorted(set(identities))
         known = {} if anew else self._kept_kernels(wanted)
         missing = [one for one in wanted if one not in known]
@@ -148,7 +151,7 @@ class Reader:
         return _completed(codes, known)
 
     def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
-        """Return the code of the cached cases, and the cache key of each suite whose cases are not cached."""
+        """Return the code of cases that the cache holds, and the cache key of each suite whose cases it lacks."""
         keys = {name: self._key(name, target) for name in self._sources}
         known = self._cache.get(keys.values())
         codes: dict[CaseKey, CaseCode] = {}
@@ -200,7 +203,7 @@ def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
 
 @cache
 def _surroundings(toolchain: Toolchain) -> str:
-    """Return a digest of what may affect the code besides the tree: Lockstep, all installed packages, variables."""
+    """Return a digest of what may affect code besides the tree: Lockstep, installed packages, environment variables."""
     home = Path(__file__).parents[1]
     harness = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.py")}
     variables = sorted(

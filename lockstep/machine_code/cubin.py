@@ -54,10 +54,10 @@ class ToolError(RuntimeError):
 def fingerprint(cubin: bytes, metadata: Any) -> str:
     """Return a digest of everything that affects execution: instructions with scheduling, constants, launch attributes.
 
-    The kernel's name, lines, comments and paths are left out.
+    The kernel's name, line numbers, comments and paths are left out.
 
     Args:
-        cubin: content of the file.
+        cubin: content of the cubin.
         metadata: Triton's metadata of the kernel.
     """
     digest = hashlib.sha256()
@@ -88,7 +88,7 @@ def registers_and_stack(cubin: bytes) -> tuple[int, int]:
     printed = _run("cuobjdump", cubin, "-res-usage")
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", printed)}
     if usage.keys() != {"REG", "STACK"}:
-        raise ToolError(f"cuobjdump -res-usage did not report registers and stack:\n{printed}")
+        raise ToolError(f"cuobjdump -res-usage did not report a kernel's registers and stack; it printed:\n{printed}")
     return usage["REG"], usage["STACK"]
 
 

@@ -1,4 +1,4 @@
-"""Find the files that a module depends on: if none of them differs between two trees, the module does the same.
+"""Find the files that a module depends on: if no such file differs between two trees, the module does the same in both.
 
 Imports are followed wherever they are, also inside functions, and so are texts and attributes that name a module. If a
 module composes a name at run time, it depends on all packages. Files of the packages that are not Python always count,
@@ -75,7 +75,7 @@ def same_code(base: dict[str, bytes], head: dict[str, bytes]) -> bool:
 
 
 def reads_its_text(files: Mapping[str, bytes]) -> bool:
-    """Return whether a module may read the text of a module, including comments and docstrings."""
+    """Return whether a module among the files may read the source text of a module: comments, docstrings or lines."""
     return any(facts(content, *module_of(name)).reads_text for name, content in files.items() if name.endswith(".py"))
 
 
@@ -87,7 +87,7 @@ def module_of(file: str) -> tuple[str, bool]:
 
 
 def _leaves_the_packages(read: Mapping[str, Facts]) -> bool:
-    """Return whether a module may read a file outside the packages, or import from another folder."""
+    """Return whether one of the modules ``read`` may read a file outside the packages or import from another folder."""
     placed = any(one.placed for one in read.values())
     opens = any(one.opens for one in read.values())
     return any(
@@ -108,7 +108,7 @@ def _code(text: bytes) -> str:
 
 
 def digest(*parts: bytes | str | dict[str, bytes]) -> str:
-    """Return a digest of texts and of files with their names."""
+    """Return one digest of all parts: texts, and files with their names."""
     total = hashlib.sha256()
     for part in parts:
         items = sorted(part.items()) if isinstance(part, dict) else [("", part)]
@@ -148,9 +148,9 @@ def _data(root: Path, listed: Mapping[str, bool]) -> Iterator[tuple[str, bytes]]
 
 
 def _may_be_loaded(path: Path) -> bool:
-    """Return whether Python may load a compiled file that does not match a source.
+    """Return whether Python may load a compiled file (``.pyc``) without checking that it matches a source file.
 
-    This is so outside __pycache__, and if the file's flags (PEP 552) say that Python need not check the source.
+    Python may load a file outside ``__pycache__``, and a file whose flags (PEP 552) exempt it from the check.
     """
     with path.open("rb") as file:
         flags = file.read(8)[4:]

@@ -40,7 +40,7 @@ class StandIn:
         return self.target.arch
 
     def get_current_stream(self, device: int) -> int:
-        """Return the default stream."""
+        """Return 0, which stands for CUDA's default stream."""
         return device * 0
 
     def get_active_torch_device(self) -> Any:
@@ -73,7 +73,7 @@ class StandIn:
 
 
 class _Properties(dict[str, int]):
-    """The properties of Triton's driver (third_party/nvidia). Reading an unknown one makes the trace untrusted."""
+    """Device properties by the names of Triton's CUDA driver; reading an unknown property makes the trace untrusted."""
 
     def __missing__(self, name: str) -> int:
         Listener.doubt(f"asks Triton's driver for the device property {name}")
@@ -87,7 +87,7 @@ class _Properties(dict[str, int]):
 
 
 def stand_in(target: Target) -> None:
-    """Make Triton behave as if ``target`` were present, for the life of the process."""
+    """Make Triton behave as if the GPU ``target`` were present, for the life of the process."""
     # Imported here: Triton is slow to import.
     import triton
 

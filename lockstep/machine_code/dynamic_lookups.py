@@ -21,7 +21,7 @@ _IMPORT = importlib.import_module  # Python's own function, whatever replaced it
 
 
 class Judge:
-    """Checks what is read from modules that are not under test.
+    """Checks each value that code under test reads, by a string, from modules that are not under test.
 
     Args:
         own: top-level packages under test, and packages that they may call.
@@ -70,7 +70,7 @@ class Judge:
 
 
 class Reached(ModuleType):
-    """Replaces a module that was found by a string; reading its attributes is checked."""
+    """Replaces a module that code under test found by a string, so that reads of its attributes are checked."""
 
     def __init__(self, module: ModuleType, judge: Judge) -> None:
         super().__init__(module.__name__)

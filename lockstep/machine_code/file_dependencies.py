@@ -59,12 +59,12 @@ class Facts:
     Attributes:
         imports: dotted names that may be modules.
         any_import: whether the module composes a module's name at run time.
-        placed: whether the module finds the paths of its files.
+        placed: whether the module may look up the path of a module's file, as by ``__file__``.
         climbs: maximum number of folders that the module's paths lead up (``..``, ``parent``), added together.
         changes_path: whether the module uses ``sys.path``, so that imports may come from other folders.
-        reads_text: whether it may read the text of a module, including comments and docstrings.
-        opens: whether it may open a file.
-        names_files: whether one of its texts may be the name of a file, relative to the working folder.
+        reads_text: whether the module may read the source text of a module: comments, docstrings or lines.
+        opens: whether the module may open a file or list a folder.
+        names_files: whether a string in the module may be the name of a file, relative to the working folder.
     """
 
     imports: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ def parsed(text: bytes) -> ast.Module | None:
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes, each before its children; ``ast.walk`` takes twice the time and also yields contexts (load)."""
+    """Yield all nodes, each before its children; ``ast.walk`` takes twice the time and also yields ``ast.Load``."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -163,7 +163,7 @@ class _Reading:
                 handler(node)
 
     def facts(self) -> Facts:
-        """Return the facts that the walk found."""
+        """Return the facts that the walk over the module's syntax tree found."""
         imports = frozenset(self._imports)
         return Facts(
             imports, self._any_import, self._placed, self._climbs, self._changes_path, self._reads_text,

@@ -1,4 +1,4 @@
-"""Find modules under test that may have stored the answer to a question about the machine.
+"""Find modules under test that may have stored the answer to a question about the machine, such as its GPU's name.
 
 A module that asked once may store the answer and not ask again. Later cases that use the module are then unknown too.
 """
@@ -14,13 +14,15 @@ from lockstep.machine_code.purity import top
 
 
 class ModuleState:
-    """Finds modules under test whose variables changed in a case that asked a question about the machine.
+    """Finds modules under test that may have stored a fact about the machine, because their variables changed.
+
+    Only changes in a case whose code asked about the machine (such as the GPU's name) count.
 
     Args:
         packages: top-level packages under test.
 
     Attributes:
-        spoilt: why a module may have stored an answer, by the module's name.
+        spoilt: why a module may have stored such a fact, by the module's name.
     """
 
     def __init__(self, packages: frozenset[str]) -> None:
@@ -38,10 +40,10 @@ class ModuleState:
             self._before = self._held()
 
     def asked(self, reason: str) -> None:
-        """Note the modules whose state changed since it was last recorded: they may have stored an answer.
+        """Distrust the modules whose recorded state has changed: they may have stored a fact about the machine.
 
         Args:
-            reason: what the code under test asked; the reason to distrust these modules begins with it.
+            reason: what the code under test asked about the machine; the reason to distrust a module begins with it.
         """
         former, self._before = self._before or {}, self._held()
         for name, content in self._before.items():

@@ -1,7 +1,7 @@
-"""Tell living objects apart without an audit event.
+"""Identify living objects by number, as ``id`` does, but without an audit event.
 
-``id`` raises an event, for which Python calls the audit hook of the watch. Millions of such calls took more time than
-all other work of a trace.
+``id`` raises an audit event, for which Python calls the audit hook of ``lockstep.machine_code.watch``. Millions of such
+calls took more time than all other work of a trace.
 """
 
 from __future__ import annotations

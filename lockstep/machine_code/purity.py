@@ -131,7 +131,7 @@ def allowed(module: str, name: str) -> bool:
     """Return whether code may use a function or value of another package and its trace is still trusted.
 
     Args:
-        module: dotted name of the module that defines it.
+        module: dotted name of the module that defines the function or value.
         name: qualified name of the function, or name of the value.
     """
     if (module, name) in REFUSED:
@@ -153,7 +153,7 @@ def is_foreign(package: str) -> bool:
 
 
 def may_be_held(value: Any, own: frozenset[str]) -> bool:
-    """Return whether code may refer to a module, a type or an object; what it reads or calls of it is checked later."""
+    """Return whether code may refer to ``value``: a module, type or object whose reads and calls are checked later."""
     if isinstance(value, ModuleType):
         name = value.__name__
         return top(name) in own | {"torch", "triton", "numpy", "lockstep"} or name in PURE or name in HOLDERS
@@ -181,7 +181,10 @@ def refused_call(function: Any) -> str:
 
 
 def refused_scope(scope: Mapping[str, Any], own: frozenset[str]) -> str:
-    """Return why a look-up of names at run time, as by ``globals``, may reach a refused module of ``scope``, or ""."""
+    """Return why code that looks up names at run time, as by ``globals``, may reach a refused module in ``scope``.
+
+    The result is "" if the scope holds no refused module.
+    """
     for name, value in scope.items():
         if isinstance(value, ModuleType) and not may_be_held(value, own):
             return f"looks names up at run time and could so reach the module {name}"

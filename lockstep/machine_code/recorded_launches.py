@@ -32,7 +32,7 @@ class Request:
     target: Target
 
     def __getattr__(self, name: str) -> Any:
-        """Make the trace untrusted: attributes of a compiled kernel are not known without compiling."""
+        """Make the trace untrusted: a compiled kernel's attributes are not known, because traces do not compile."""
         Listener.doubt(f"asks a compiled kernel for {name}")
         raise AttributeError(name)
 
@@ -48,7 +48,7 @@ class Launch:
 
 @contextlib.contextmanager
 def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
-    """Compile and launch nothing within the block; pass each launch to ``note`` instead.
+    """Pass each launch of a Triton kernel within the block to ``note``, instead of compiling and launching the kernel.
 
     An autotuned kernel is launched with each of its configurations, because only a GPU shows which of them is fastest.
     After the block Triton still behaves as if ``target`` were present.

@@ -58,7 +58,7 @@ def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 
 
 def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
-    """Yield the host side of each case, step by step, and its exact quantities."""
+    """Yield lines with each step of the host side of each case, and the case's exact quantities."""
     for key, code in codes.items():
         yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'unknown'}"
         yield from (f"  {step}" for step in code.host)
@@ -170,7 +170,7 @@ MOST_TEXT = 60_000
 
 
 def to_markdown(comparisons: Sequence[Comparison], base: str, head: str) -> str:
-    """Return a Markdown heading that names the targets with differences, then the lines of the terminal unchanged."""
+    """Return the differences as Markdown: a heading that names the targets, then ``diff_lines`` as a code block."""
     different = [one.target.name for one in comparisons if any(change.kind != "unknown" for change in one.changes)]
     found = f"differs on {', '.join(different)}" if different else "is the same"
     lines = [line for one in comparisons for line in diff_lines(one, base, head)]

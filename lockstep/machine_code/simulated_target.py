@@ -19,7 +19,7 @@ from lockstep.machine_code.trace_listener import Listener
 
 
 class Properties:
-    """Replaces the result of ``get_device_properties``. Reading an unknown property makes the trace untrusted."""
+    """Replaces torch's ``get_device_properties`` result; reading an unknown property makes the trace untrusted."""
 
     def __init__(self, target: Target) -> None:
         self.__dict__.update(target.properties())
@@ -34,7 +34,7 @@ class Properties:
 
 
 def answer_as(target: Target) -> None:
-    """Make torch answer as ``target`` for the life of the process. Call it once."""
+    """Make torch report ``target`` as its GPU, for the life of the process; call this function once."""
     _answer_questions(target)
     answer_for_tensors()
     _spare_compiler()
@@ -117,7 +117,7 @@ def _uncompiled(model: Any = None, **options: Any) -> Any:
 
 
 class _OneDevice:
-    """Replaces ``torch.cuda.device``; there is only one device to choose."""
+    """Replaces the context manager ``torch.cuda.device``; only device 0 can be chosen."""
 
     def __init__(self, device: Any) -> None:
         self.idx = 0

@@ -60,7 +60,10 @@ _METHODS = frozenset(
 
 
 def answer_for_tensors() -> None:
-    """Make tensors on "meta" answer as on the target, for the life of the process. Call it once."""
+    """Make tensors on "meta" report to code under test that they are on the target, for the life of the process.
+
+    Call this function once.
+    """
     _doubt_what_is_unknown()
     _place()
     _create_on_meta()
@@ -116,7 +119,7 @@ def _doubted_method(name: str, value: Any) -> Callable[..., Any]:
 
 
 class _Address(int):
-    """Address of a tensor. Its alignment and equality are known, but not its distance to another tensor's address."""
+    """A tensor's made-up address: code may test its alignment and equality; its distance to another is unknown."""
 
     def __sub__(self, other: int) -> int:
         return int(self._compared(other, int.__sub__))
@@ -189,7 +192,7 @@ def _place() -> None:
 
 
 def _create_on_meta() -> None:
-    """Create on "meta" what the code creates on or sends to "cuda"."""
+    """Let torch create on "meta" each tensor that code under test creates on, or sends to, "cuda"."""
     # Imported here: torch is slow to import.
     from torch.utils._device import _device_constructors
 

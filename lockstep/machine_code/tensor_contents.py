@@ -29,7 +29,7 @@ def content_of(tensor: torch.Tensor) -> str:
 
 
 def made_by(description: str | bytes, result: Any) -> None:
-    """Record what made the tensors of a result.
+    """Record which operator made the tensors of a result, because the operator identifies their content.
 
     Args:
         description: description of the operator and its arguments.

@@ -53,7 +53,7 @@ def compiler_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def kernel_counts(changes: Sequence[KernelChange]) -> str:
-    """Return "58 kernels, 58 changed: 20 worse, 38 better; worse in registers 12 …; better in instructions 30 …"."""
+    """Return counts as "58 kernels, 58 changed: 20 worse, 38 better; worse in registers 12 …; better in …"."""
     counts = counted(changes)
     changed = len(changes) - counts.pop("same", 0)
     parts = [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
@@ -66,7 +66,7 @@ def kernel_counts(changes: Sequence[KernelChange]) -> str:
 
 
 def toolchain_markdown(comparisons: Sequence[Comparison], base: str, head: str, ref: str) -> str:
-    """Return a heading with the number of changed kernels of each target, and the lines of the terminal."""
+    """Return Markdown: a heading with each target's number of changed kernels, then ``toolchain_lines`` as code."""
     found = []
     for one in comparisons:
         changed = sum(change.verdict != "same" for change in one.kernels)

@@ -69,7 +69,7 @@ class Trace:
         requests: requests to compile for the launches among the steps, in order.
         unknown: why the trace cannot be trusted, or "".
         complete: whether an untrusted trace still has the steps of a GPU; see ``is_setting``.
-        muted: whether what happens is not added to the steps, as during the first of two calls.
+        muted: whether launches and calls of torch are not added to the steps, as during the first of two calls.
         allocated: bytes allocated by the code under test itself.
         memory: device memory of the call; ``None`` until the call has ended, and for an incomplete trace.
     """
@@ -109,7 +109,7 @@ class Trace:
             self._add(launch, "launch")
 
     def end(self) -> None:
-        """Add the launches that only the first call makes: it may fill tensors that later calls read."""
+        """Add to the steps the launches that only the first call makes: they may fill tensors that later calls read."""
         for launch in self._first:
             if _identity(launch) not in self._traced:
                 self._add(launch, "first call: launch")
@@ -265,7 +265,10 @@ def _forget(packages: frozenset[str], modules: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _caches(packages: frozenset[str], modules: int) -> list[Callable[[], None]]:
-    """Return ``cache_clear`` of the packages' functions; ``modules``, the number of loaded modules, keys the cache."""
+    """Return ``cache_clear`` of each cached function in the packages.
+
+    The result is cached; ``modules``, the number of loaded modules, is part of the cache's key.
+    """
     mine = [module for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     values = [value for module in mine for value in vars(module).values()]
     held = [part for value in values if isinstance(value, type) for part in vars(value).values()]
@@ -286,7 +289,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Mode(TorchDispatchMode):
-    """A mode in which nothing is compiled, so that torch does not import its compiler, which takes as long as torch."""
+    """A dispatch mode that does not make torch import its compiler, because that import takes as long as torch's."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

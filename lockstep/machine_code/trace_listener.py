@@ -19,7 +19,7 @@ TRANSPARENT: set[CodeType] = set()
 
 
 class Listener:
-    """The functions that now receive reasons to distrust the trace, its steps, and requests for tensor addresses."""
+    """The functions that now receive reasons to distrust the trace, steps of the trace, and requests for addresses."""
 
     doubt: Callable[[str], None] = staticmethod(lambda reason: None)
     step: Callable[[str], None] = staticmethod(lambda step: None)
@@ -42,7 +42,7 @@ def heard_by(
 
 @contextlib.contextmanager
 def doubted_by(doubt: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass reasons to distrust the trace to ``doubt``. Receivers of steps and addresses stay."""
+    """Within the block, pass reasons to distrust the trace to ``doubt``, and nothing else: other receivers stay."""
     former, Listener.doubt = Listener.doubt, doubt
     try:
         yield

@@ -87,9 +87,10 @@ class Watch:
         self._leave_toml_out()
 
     def _hear(self) -> None:
-        """Add the audit hook. It is a plain function, because Python takes three times as long to call a method.
+        """Add the audit hook of this watch to Python.
 
-        Reading ``frame.f_code`` raises an event, so most events come from the watch itself.
+        The hook is a function, because Python takes three times as long to call a method. It must be fast: reading
+        ``frame.f_code`` raises an event, so most events come from the watch itself.
         """
 
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
@@ -106,7 +107,7 @@ class Watch:
             self._doubt(reason)
 
     def begin_case(self) -> None:
-        """Start a new case: a module that asks in this case is compared with its state before the case."""
+        """Start a new case: if its code asks about the machine, modules that changed during the case are distrusted."""
         self._state.begin_case()
 
     @contextlib.contextmanager
@@ -274,7 +275,7 @@ class Watch:
     def _caller(self, frame: FrameType, *, any_library: bool = False, any_package: bool = False) -> FrameType | None:
         """Return the function under test that made a call, perhaps through the standard library; None if none did.
 
-        A call into an impure part of the standard library was itself checked, so calls that this part makes are not.
+        A call into an impure part of the standard library was itself checked, so calls made by that part are left out.
         ``any_library`` looks through such parts nevertheless, and ``any_package`` through torch and NumPy.
         """
         caller = frame.f_back
@@ -354,7 +355,10 @@ class Watch:
 
 
 def _failed(function: Any) -> str:
-    """Return why a failed C function makes the trace untrusted: one of torch may fail for lack of a GPU. Else ""."""
+    """Return why the failure of a C function makes the trace untrusted; "" if the function is not torch's.
+
+    A function of torch may have failed for lack of a GPU.
+    """
     holder = getattr(function, "__self__", None)
     homes = (getattr(function, "__module__", None), getattr(type(holder), "__module__", None))
     if any(top(str(home)) == "torch" for home in homes):
@@ -366,7 +370,7 @@ def _failed(function: Any) -> str:
 class _Known:
     """Facts about a function that decide how its calls are checked, found at its first call.
 
-    What a plain function does need not be checked.
+    A call of a ``plain`` function is harmless, and so is all that it does: neither is checked.
     """
 
     module: str

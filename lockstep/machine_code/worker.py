@@ -148,7 +148,7 @@ class Tracer:
         self._process.emit("clocked", seconds=compile_seconds(requests, repeats))
 
     def _answer_as(self, target: str) -> None:
-        """Make torch and Triton answer as the target, also to modules that ask while they are imported."""
+        """Make torch and Triton report the target as the GPU, before modules under test are imported."""
         if self._answering is None:
             # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
             from lockstep.machine_code.driver_stand_in import stand_in
@@ -158,7 +158,10 @@ class Tracer:
             answer_as(Target.spelled(target))
             self._answering = target
         if self._answering != target:
-            raise ValueError("this process traces for another target already, and modules may have stored its answers")
+            raise ValueError(
+                "this process already traces for another target, and modules may have stored facts of that target: "
+                "start a new process"
+            )
 
     def _suite(
         self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None

@@ -54,7 +54,7 @@ class Tree:
 
     @property
     def label(self) -> str:
-        """Return the name, and the toolchain unless it is the installed one: "HEAD with triton==3.6.0"."""
+        """Return the tree's name, and its toolchain unless that is the installed one: "HEAD with triton==3.6.0"."""
         return self.name if self.toolchain == INSTALLED else f"{self.name} with {self.toolchain.name}"
 
 
@@ -112,7 +112,7 @@ class Session:
             except WorkerDied as died:
                 self.close()
                 if not died.variant:
-                    raise TracingFailed(f"{self.tree.label}: {died.how}") from died
+                    raise TracingFailed(f"tracing {self.tree.label} failed: {died.how}") from died
                 self._skip[died.variant] = f"cannot be followed without a GPU ({died.how})"
                 continue
             self._traced.append(asked)
@@ -130,7 +130,7 @@ class Session:
             }
 
     def trace_case(self, suite: str, case: str, target: Target) -> dict[CaseKey, CaseCode]:
-        """Return the code of all variants at one case, as ``trace`` does. Later calls for it return the stored result.
+        """Return the code of all variants at one case, as ``trace`` does. Later calls for this case repeat the result.
 
         Args:
             suite, case: the suite, and the label of the case.
@@ -164,7 +164,7 @@ class Session:
             event = self._ask({"build": {"target": asked["target"], "identities": list(identities)}}, "built")
         except WorkerDied as died:
             self.close()
-            raise TracingFailed(f"{self.tree.label}: {died.how}") from died
+            raise TracingFailed(f"compiling {self.tree.label} failed: {died.how}") from died
         return {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
 
     def describe(self, target: Target) -> CompilerFacts:
@@ -173,7 +173,7 @@ class Session:
             return facts_from(self._ask({"describe": {"target": target.spell()}}, "described"))
         except WorkerDied as died:
             self.close()
-            raise TracingFailed(f"{self.tree.label}: {died.how}") from died
+            raise TracingFailed(f"describing the compiler of {self.tree.label} failed: {died.how}") from died
 
     def clock(self, identities: Sequence[str], target: Target, repeats: int) -> dict[str, tuple[float, ...]]:
         """Return the seconds that each kernel takes to compile, by identity; those that do not compile are left out.
@@ -191,7 +191,7 @@ class Session:
             seconds = self._ask({"clock": asked}, "clocked")["seconds"]
         except WorkerDied as died:
             self.close()
-            raise TracingFailed(f"{self.tree.label}: {died.how}") from died
+            raise TracingFailed(f"timing the compiler of {self.tree.label} failed: {died.how}") from died
         return {one: tuple(taken) for one, taken in zip(identities, seconds, strict=True) if taken}
 
     def stop(self) -> None:
