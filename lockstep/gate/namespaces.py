@@ -1,13 +1,13 @@
 """Hold two versions of the same packages in one process, both under their own module names.
 
-Both trees hold a package of the same name, and both must use that name: Triton's disk cache, torch.compile, dataclasses
-and pickles depend on ``__module__``. So each side has its own entries of ``sys.modules``, which are in place while the
-side's code is imported or called. Every import that this code makes (relative, absolute, late inside a function, or by
-``importlib``) is looked up in these entries and found in the side's tree. Objects that a function captured at import,
-such as its globals, need no switching.
+The trees of both versions (the sides "base" and "head") hold a package of the same name, and both must use that name:
+Triton's disk cache, torch.compile, dataclasses and pickles depend on ``__module__``. So each side has its own entries
+of ``sys.modules``, which are in place while the side's code is imported or called. Every import that this code makes
+(relative, absolute, late inside a function, or by ``importlib``) is looked up in these entries and found in the side's
+tree. Objects that a function captured at import, such as its globals, need no switching.
 
-A suite's own variants have the same source on both sides. Each side still imports its own copy of their modules, so
-that state from an import belongs to one side.
+A suite's own variants have the same source for base and head. Each side still imports its own copy of their modules,
+so that state from an import belongs to one side.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Sides:
 
     @property
     def root(self) -> Path | None:
-        """Return the tree whose code is currently imported or called; None outside ``active``."""
+        """Return the folder of the tree whose code is being imported or called; None outside of ``active`` blocks."""
         return self.roots[self._active] if self._active else None
 
     @contextlib.contextmanager
     def active(self, side: str) -> Iterator[None]:
-        """Make imports of the packages find this side's modules and tree within the block. Blocks may nest."""
+        """Let imports of the packages under test find base or head (``side``) within the block. Blocks may nest."""
         before = self._active
         if side != before:
             self._switch(side)
@@ -78,7 +78,7 @@ class Sides:
                 self._switch(before)
 
     def load_family(self, suite: Suite, side: str) -> Family:
-        """Return the variants of a suite, imported from a side's tree.
+        """Return the variants of a suite, imported from the tree of base or head (``side``).
 
         Besides the following, the errors are those of ``lockstep.suite.variants.load_family``.
 
@@ -92,7 +92,7 @@ class Sides:
         return family
 
     def relative(self, side: str, file: str) -> Path:
-        """Return a file's path relative to a side's tree.
+        """Return a file's path relative to the tree of base or head (``side``).
 
         Raises:
             ValueError: the file is not in that tree.
@@ -100,7 +100,7 @@ class Sides:
         return Path(file).resolve().relative_to(self.roots[side])
 
     def _anew(self, suite: Suite) -> Suite:
-        """Return the suite; if it has variants of its own, return the active side's copy of the suite."""
+        """Return the suite; if it has variants of its own, return the copy that base or head, as active, imported."""
         name = type(suite).__module__
         if name.partition(".")[0] not in self.definitions:
             return suite
@@ -111,13 +111,13 @@ class Sides:
         return [name for name in sys.modules if self._home_of(name.split(".", 1)[0], None) is not None]
 
     def _home_of(self, top: str, side: str | None) -> Path | None:
-        """Return the folder from which a top-level package is imported; None for a package that all sides share."""
+        """Return the folder from which a top-level package is imported; None for one that base and head share."""
         if top in self.packages:
             return self.roots[side] if side is not None else Path()
         return self.definitions.get(top)
 
     def _switch(self, side: str | None) -> None:
-        """Replace the modules of the active side by the modules of ``side``."""
+        """Replace the active version's modules in ``sys.modules`` by those of base or head (``side``)."""
         unchanged = self._mark == _mark()
         known = list(self._modules[self._active]) if unchanged else self._loaded()
         self._modules[self._active] = {name: sys.modules.pop(name) for name in known}

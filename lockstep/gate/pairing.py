@@ -72,7 +72,7 @@ class Epoch:
     Attributes:
         pair: timings of head and base, for each pair of replays that counts; on a CPU the fastest replay of each.
         seconds: seconds per call, by side; for the energy the joules per call.
-        shared: whether both sides used the same buffers throughout.
+        shared: whether base and head used the same buffers throughout.
     """
 
     pair: Pair
@@ -90,7 +90,7 @@ class Ready:
 
     Attributes:
         arms: the arms, by side ("base" or "head").
-        shared: whether both sides use the same buffers throughout.
+        shared: whether base and head use the same buffers throughout.
         replays: the replays, by side. If fixed kernels run before the calls, ``ALONE`` replays only these kernels.
         calls: number of calls in a replay, the same for all replays.
     """

@@ -62,7 +62,7 @@ class ProcessPairs:
         self.compared_s = 0.0
 
     def start(self) -> Mapping[str, str]:
-        """Start a process for each side. Return facts of the machine, with both values of versions that differ.
+        """Start a process for base and one for head. Return facts of the machine; versions that differ are "old → new".
 
         Raises:
             WorkerDied: a process does not start.
@@ -193,7 +193,7 @@ def add_records(trial: PairTrial, key: SeriesKey, base: Record, head: Record) ->
 
 
 def _refused(key: SeriesKey, base: Record, head: Record) -> Verdict:
-    """Return the verdict on a case that at least one side cannot run."""
+    """Return the verdict on a case that base or head, or both, cannot run."""
     if head.state == "na":
         if base.state == "ok":
             return Verdict(key, "removed", f"head: {head.reason}")

@@ -94,7 +94,7 @@ class Verdict:
         confirmed: whether a second round on other buffers found the difference again.
         moved: number of epochs in which a control moved, including voided epochs.
         voided: number of epochs discarded because a control moved; ``epochs`` does not count them.
-        shared: whether both sides used the same buffers.
+        shared: whether base and head used the same buffers.
         proved: whether machine code and launch are proved to be the same as in base. If ``change`` is set, the case was
             measured nevertheless. If the outcome is "na", the case could not be measured.
         in_base: whether a failed case fails in base as well, so that the change did not break it.

@@ -78,7 +78,10 @@ class ClockSample:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. ``index`` is NVML's index (PCI order), which CUDA_VISIBLE_DEVICES does not change."""
+    """A GPU, of which NVML reads and locks the clocks.
+
+    ``index`` is NVML's index (PCI order), which CUDA_VISIBLE_DEVICES does not change.
+    """
 
     index: int | None
     uuid: str

@@ -1,4 +1,4 @@
-"""Fix Triton's assembler and cache folder, so that ``torch.compile`` cannot change them in the middle of a measurement.
+"""Pin Triton's assembler and cache folder, so that ``torch.compile`` cannot change them in the middle of a measurement.
 
 The first compilation by ``torch.compile`` lets Inductor set environment variables of the whole process
 (``torch/_inductor/runtime/compile_tasks.py`` and ``triton_heuristics.py``). The variables direct Triton to the
@@ -19,9 +19,9 @@ ASSEMBLER = "TRITON_PTXAS_PATH"
 
 
 def keep_toolchain() -> None:
-    """Fix Triton's current assembler and cache folder for this process and its child processes.
+    """Pin Triton's current assembler and cache folder for this process and its child processes.
 
-    ``torch.compile`` then uses them too. Variables that the user has set are not changed.
+    ``torch.compile`` then uses the same ones. Environment variables that the user has set are not changed.
     """
     own = own_assembler()
     if own is None:

@@ -34,7 +34,7 @@ class WorkerProcess:
     def __init__(self, name: str) -> None:
         end_with_parent()
         self.parser = argparse.ArgumentParser(prog=name)
-        self.parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
+        self.parser.add_argument("--reply", type=int, required=True, help="file descriptor on which to send events")
 
     def parse(self) -> argparse.Namespace:
         """Parse the worker's command line, and open the pipe on which it sends events to the parent."""

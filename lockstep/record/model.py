@@ -114,7 +114,7 @@ class Record:
 
     Attributes:
         suite: ``family`` or ``family.op``.
-        state: "ok"; "na" (not supported here, ``reason`` says why); "failed" (wrong result, out of memory, raised,
+        state: "ok"; "na" (not supported, ``reason`` says why); "failed" (wrong result, out of memory, raised,
             hung, killed; ``reason`` says which).
         rule: name of the rule (``lockstep.timing.rules.Rule``) that a failed variant broke. For an "ok" variant, the
             rule because of which it has no speedup. Otherwise "".

@@ -41,7 +41,7 @@ def open_problem(source: ProblemDefinition, device: Device) -> Problem:
 
 
 class Bench:
-    """Measures one candidate at a time. Controls, checks and the incumbent are kept between candidates.
+    """Measures one candidate at a time beside the incumbent. Reuses controls, checks and incumbent for all candidates.
 
     Args:
         problem: the problem that candidates solve.
@@ -95,6 +95,6 @@ class Bench:
             with self._measurer.trusted.kept():
                 return self._problem.load(Path(submission.path), submission.function)
         except Disqualified as error:
-            raise Refused(f"its import {error.evidence}", error.rule) from error
+            raise Refused(f"the candidate's import {error.evidence}", error.rule) from error
         except (Exception, SystemExit) as error:
-            raise Refused(f"cannot be loaded: {brief(error)}") from error
+            raise Refused(f"the candidate's file cannot be loaded: {brief(error)}") from error

@@ -113,7 +113,7 @@ def kernelbench_problem(source: ProblemDefinition, device: Device) -> Problem:
     except SuiteError:
         raise
     except Exception as error:
-        raise SuiteError(f"{source.definition}: {type(error).__name__}: {error}") from error
+        raise SuiteError(f"{source.definition} cannot be used: {type(error).__name__}: {error}") from error
 
     def load(path: Path, name: str) -> Candidate:
         return _candidate(suite.build(member(import_file(path), name or "ModelNew")))

@@ -53,7 +53,7 @@ class Pull:
 
 
 class GitHub:
-    """The needed part of GitHub's REST API (https://docs.github.com/rest).
+    """Sends the requests to GitHub's REST API (https://docs.github.com/rest) that writing the comment needs.
 
     Args:
         url: address of the API.

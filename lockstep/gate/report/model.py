@@ -43,7 +43,7 @@ class Report:
         controls: result of ``Controls.summary``.
         absent: requested suites whose family exists in neither version.
         compared_s: seconds of ``wall_s`` for comparing the code; not part of the budget.
-        toolchains: toolchains of base and head, if each side has its own processes; otherwise empty.
+        toolchains: toolchains of base and head, if base and head run in separate processes; otherwise empty.
     """
 
     base: str
@@ -85,9 +85,9 @@ class Report:
         """Return why a run without a slower or failed case is not a pass; "" if it is.
 
         A pass has three conditions. Every family exists in at least one version. At least one case is judged: head was
-        compared with base, or checked if base lacks the case. Each case that the change can touch runs here. Proved and
-        new cases do not count as judged if all compared cases are unsure, because those are the cases that the change
-        can touch. Only latencies count: a cost never makes a run a pass.
+        compared with base, or checked if base lacks the case. Each case that the change can touch runs on this machine.
+        Proved and new cases do not count as judged if all compared cases are unsure, because the compared cases are
+        those that the change can touch. Only latencies count: a cost never makes a run a pass.
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
