@@ -47,7 +47,7 @@ class Judge:
         return value
 
     def builtins(self) -> dict[str, Any]:
-        """Return Python's built-in names, with ``getattr`` and ``hasattr`` replaced by functions that check."""
+        """Return Python's built-in names; ``getattr`` and ``hasattr`` are functions that also check what is read."""
 
         def getattr_(owner: Any, name: str, *default: Any) -> Any:
             value = getattr(owner, name, *default)
@@ -60,7 +60,7 @@ class Judge:
         return {**vars(builtins), "getattr": getattr_, "hasattr": hasattr_}
 
     def watch_imports(self, asks: Callable[[FrameType], bool]) -> None:
-        """Make ``importlib.import_module`` return a ``Reached`` to callers in the code under test (``asks``)."""
+        """Make ``importlib.import_module`` return a ``Reached`` to callers for whose frames ``asks`` is true."""
 
         def import_module(name: str, package: str | None = None) -> ModuleType:
             module = _IMPORT(name, package)

@@ -106,7 +106,10 @@ def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _doubted(name: str) -> property:
-    """Return a property that makes the trace untrusted if code outside Triton reads it: only a GPU finds its value."""
+    """Return a property for an autotuner's attribute that only measuring on a GPU finds.
+
+    The trace becomes untrusted if code outside Triton reads the attribute.
+    """
 
     def read(self: Any) -> Any:
         if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "triton":

@@ -53,7 +53,7 @@ GIGABYTE = 1 << 30
 
 
 def is_setting(reason: str) -> bool:
-    """Return whether a trace is distrusted only because it read Triton's own settings.
+    """Return whether ``reason``, for which a trace is distrusted, is that its code read Triton's own settings.
 
     Code may assign these settings, so the trace proves nothing. But its steps are those of a GPU: Triton compiles as on
     a GPU, because its interpreter does not run.

@@ -180,7 +180,7 @@ class Watch:
 
     @contextlib.contextmanager
     def _profiled(self, function: Any) -> Iterator[None]:
-        """Make ``function`` the profiling function of the thread within the block, or none."""
+        """Make ``function`` the profiling function of the thread within the block; ``None`` removes it."""
         before = sys.getprofile()
         self._plain = None
         sys.setprofile(function)

@@ -51,7 +51,7 @@ class Layout:
     end: int = ALIGNMENT
 
     def place(self, like: torch.Tensor) -> Slot:
-        """Reserve a position for a tensor of this shape, strides and dtype, and return it."""
+        """Reserve and return a position for a tensor with the shape, strides and dtype of ``like``."""
         slot = Slot(self.end, tuple(like.shape), tuple(like.stride()), str(like.dtype).removeprefix("torch."))
         self.slots.append(slot)
         self.end = -(-slot.end // ALIGNMENT) * ALIGNMENT + ALIGNMENT

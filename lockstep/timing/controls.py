@@ -37,7 +37,7 @@ class Control:
 
 @dataclass
 class Controls:
-    """The controls of one device, and the seconds that each took so far in this process."""
+    """The controls (pieces of fixed work) of one device, and the seconds that each control took so far."""
 
     controls: tuple[Control, ...]
     history: dict[str, list[float]] = field(default_factory=dict)

@@ -65,7 +65,7 @@ class Outcome:
         latency: seconds per call.
         ratio: latency of the baseline over that of this arm; ``None`` without a baseline.
         mde: minimal detectable effect, a relative change.
-        rounds, epochs, voided: numbers of timed rounds, of epochs, and of voided rounds.
+        rounds, epochs, voided: numbers of timed rounds, of epochs, and of rounds discarded because a control moved.
         converged: whether the interval of the ratio became as narrow as requested.
         clocks: clocks while the arm ran.
         latency_samples, ratio_samples: at most ``MOST_SAMPLES`` of the rounds' numbers.

@@ -37,7 +37,7 @@ class Isolated:
     Attributes:
         seconds: seconds of one call in the fastest of the long runs.
         low: least seconds that a call of an honest contestant takes; 0 if the runs are too short to resolve them.
-        high: seconds of one call, the median over the long runs. Other work slowed down the median run, if any did.
+        high: seconds of one call in the median long run: an upper bound, because other work only adds time.
         notes: remarks for readers of the record, such as restrictions that were not enforced on the contestant.
     """
 

@@ -25,7 +25,7 @@ RANGE = "lockstep"
 
 
 def commands(suite: str, variant: str, case: str, l2: str, calls: int) -> dict[str, str]:
-    """Return the command line of each profiler that profiles an arm.
+    """Return, by profiler (ncu, nsys), the command line that profiles a variant at a case.
 
     ncu replays each kernel several times: ``--cache-control all`` empties the caches before each replay, ``none``
     leaves them as they are. Clocks are left to ``lockstep clocks``. (Nsight Compute CLI and Nsight Systems user

@@ -133,7 +133,7 @@ class Located:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Located:
-        """Note where a CUDA tensor lies, without holding the tensor."""
+        """Return where a CUDA tensor lies in memory, without holding the tensor."""
         size = span(tensor).numel() * tensor.element_size()
         return cls(tensor.data_ptr(), size, tensor.dtype, tuple(tensor.shape), tensor.stride())
 

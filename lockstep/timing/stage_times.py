@@ -29,7 +29,7 @@ class Stages:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time that the block takes to stage ``name``."""
+        """Measure the time of the block, and add it to the stage ``name``."""
         self._turn()
         self._running.append(name)
         try:

@@ -61,7 +61,7 @@ class Under(Protocol):
 
 
 class Refused(RuntimeError):
-    """The contestant cannot run the variant; the message says why."""
+    """The process that runs one variant cannot run that variant; the message says why."""
 
 
 class Trial:
@@ -188,7 +188,7 @@ class Trial:
         """Draw other values of the named inputs into the first sets, and fill their outputs with NaN.
 
         Returns:
-            The checkers of a few sets, by the number of the set. Only the judge knows which.
+            The checkers of a few sets, by the number of the set. Only the judge knows which sets.
         """
         sampled = self._chance.sample(range(length), min(SAMPLED, length))
         self._seeds = [self._seed() for _ in range(length)]

@@ -176,8 +176,8 @@ class Verifier:
     def _redraw(self, timed: Sequence[Timed], seed: int, new_seed: int) -> tuple[Checker, str]:
         """Return other values for the arms' arguments with their reference, and a note on inputs that do not change.
 
-        The shapes and numbers of a replay are fixed. An input that differs in them in another draw keeps the epoch's
-        values. All inputs that may depend on this input keep their values as well.
+        The shapes and numbers of a replay are fixed. An input whose shape or number differs between draws keeps its
+        timed values. All inputs that may depend on this input keep their values as well.
         """
         where = self.device.torch_device
         checker = Checker.draw(self.suite, self.case, where, new_seed)
