@@ -184,7 +184,7 @@ def _build(requests: Sequence[Request]) -> list[Any]:
 
 
 def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
-    """Return the machine code without its instruction mix, and the cubin, from which the mix is counted."""
+    """Return the requested kernel's machine code without its instruction mix, and the cubin, which gives the mix."""
     # Imported here: Triton is slow to import.
     from triton.compiler import compile as compile_kernel
 

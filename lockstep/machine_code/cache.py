@@ -31,7 +31,7 @@ def cache_path() -> Path:
 
 
 class Cache:
-    """A file that stores JSON objects by key. Several processes may use it at once."""
+    """A file that stores results of tracing and compiling as JSON by key. Several processes may use it at once."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_path()

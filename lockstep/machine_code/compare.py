@@ -29,7 +29,7 @@ from lockstep.suite.definition import Suite
 
 @dataclass(frozen=True)
 class Comparison:
-    """The code of two trees for one target.
+    """The result of ``compare``: the code of two trees for one target, and how it differs.
 
     Attributes:
         target: the GPU that the kernels are compiled for.

@@ -71,7 +71,7 @@ class CompileClock:
         """Return the seconds of ``repeats`` compilations of each kernel; kernels that do not compile are left out.
 
         Args:
-            kernels: identities that ``kernels`` has returned.
+            kernels: identities of kernels, from the method ``kernels``.
             repeats: how often each kernel is compiled.
 
         Raises:

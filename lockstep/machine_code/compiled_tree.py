@@ -42,7 +42,7 @@ def codes_of(
     """Return the code of every case with every kernel compiled; cases that the tree lacks are marked as absent.
 
     Args:
-        tree: the sources.
+        tree: the sources of the packages under test.
         suites: current suites, whatever commit the tree holds.
         target: the target to compile for.
         processes: number of processes that compile at once; by default one for each processor.

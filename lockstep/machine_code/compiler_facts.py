@@ -29,7 +29,7 @@ class CompilerFacts:
 
 
 def facts_from(row: Mapping[str, Any]) -> CompilerFacts:
-    """Return the facts from a mapping that ``dataclasses.asdict`` made."""
+    """Return a compiler's facts from a mapping that ``dataclasses.asdict`` made of them."""
     return CompilerFacts(row["versions"], row["options"])
 
 

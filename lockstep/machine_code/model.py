@@ -118,12 +118,12 @@ class CaseCode:
 
     @property
     def host_fingerprint(self) -> str:
-        """Return a digest of ``host``; "" if the trace cannot be trusted."""
+        """Return a digest of the steps in ``host``; "" if the trace of the case cannot be trusted."""
         return "" if self.unknown else _digest("\n".join(self.host))
 
     @property
     def fingerprint(self) -> str:
-        """Return a digest of kernels and host side; "" if any part is unknown or not compiled."""
+        """Return a digest of the case's kernels and host side; "" if any part is unknown or not compiled."""
         if self.unknown or not all(kernel.fingerprint for kernel in self.kernels):
             return ""
         return _digest("\n".join([*(kernel.fingerprint for kernel in self.kernels), *self.host]))

@@ -17,7 +17,7 @@ from lockstep.record.model import Code, Kernel
 
 
 class Observer:
-    """Records what each case launches, and returns it as the ``code`` of a record.
+    """Records which kernels each case launches while it is measured, and returns their code for the case's records.
 
     Args:
         known: the cases' code as traced and compiled without a GPU; adds instruction counts and the host side.

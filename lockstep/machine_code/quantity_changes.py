@@ -37,7 +37,7 @@ class QuantityChange:
 
 
 def quantity_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[QuantityChange, ...]:
-    """Return the exact quantities that are known in both trees and differ; those that became worse come first.
+    """Return the exact quantities (launches, registers …) that are known in both trees and differ; worse ones first.
 
     Quantities of machine code are known only if every kernel of a case is compiled, see
     ``lockstep.machine_code.compare``.

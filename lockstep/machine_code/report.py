@@ -67,7 +67,7 @@ def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 
 
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
-    """Yield the differences by kind, then the number of cases without differences."""
+    """Yield the report on two trees: the differences by kind, then the number of cases without differences."""
     yield f"{comparison.target.name}: {base} → {head}"
     yield from sections(comparison, tuple(HEADINGS))
     yield status_line(comparison)

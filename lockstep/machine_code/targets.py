@@ -133,7 +133,7 @@ class Target:
 
     @property
     def limits(self) -> Limits:
-        """Return how many warps, blocks and bytes of shared memory fit on one multiprocessor."""
+        """Return how many warps, blocks and bytes of shared memory fit on one multiprocessor of this GPU."""
         return LIMITS[max(arch for arch in LIMITS if arch <= self.arch)]
 
     @classmethod

@@ -52,7 +52,7 @@ class KernelChange:
 
     @property
     def verdict(self) -> str:
-        """Return one of ``VERDICTS``; "mixed" means worse in one figure and better in another."""
+        """Return how the kernel changed, one of ``VERDICTS``; "mixed": worse in one figure and better in another."""
         if self.after.failure:
             return "fails"
         if self.before.same_as(self.after):

@@ -21,7 +21,7 @@ _HEADINGS = {
 
 
 def toolchain_lines(comparison: Comparison, base: str, head: str, ref: str) -> Iterator[str]:
-    """Yield the report: how the compilers differ, kernels by verdict, changed kernels, and other differences.
+    """Yield the report on two compilers: how they differ, kernels by verdict, changed kernels, and other differences.
 
     Args:
         comparison: comparison of one tree under two toolchains.

@@ -62,7 +62,7 @@ def is_setting(reason: str) -> bool:
 
 
 class Trace:
-    """The steps of one case. Tensors are numbered by their storage, in order of appearance.
+    """The steps of one case's host side: launches and calls of torch. Tensors are numbered by storage, as they appear.
 
     Attributes:
         steps: one line for each step.
@@ -101,7 +101,7 @@ class Trace:
         self.complete = self.complete and is_setting(reason)
 
     def launch(self, launch: Launch) -> None:
-        """Add a launch to the steps; while ``muted``, store it for ``end``."""
+        """Add a launch to the trace's steps; while ``muted``, store the launch for ``end``."""
         if self.muted:
             self._first.append(launch)
         else:
@@ -109,7 +109,7 @@ class Trace:
             self._add(launch, "launch")
 
     def end(self) -> None:
-        """Add to the steps the launches that only the first call makes: they may fill tensors that later calls read."""
+        """Add to the trace the launches that only the first call makes: they may fill tensors that later calls read."""
         for launch in self._first:
             if _identity(launch) not in self._traced:
                 self._add(launch, "first call: launch")
@@ -126,12 +126,12 @@ class Trace:
         self.steps.append(f"{what} [{grid}] ({', '.join(self.spell(one) for one in launch.arguments)})")
 
     def step(self, step: str) -> None:
-        """Record a step of the host side that is neither a launch nor a call of a torch operator."""
+        """Add to the trace a step of the host side that is neither a launch nor a call of a torch operator."""
         if not self.muted:
             self.steps.append(step)
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Add a call of a torch operator to the steps, with its arguments and its result."""
+        """Add a call of a torch operator to the trace's steps, with the call's arguments and result."""
         given = [self.spell(one) for one in args]
         given += [f"{key}={self.spell(one)}" for key, one in kwargs.items() if key != "device"]
         self.steps.append(f"{name}({', '.join(given)}) → {self.spell(result)}")

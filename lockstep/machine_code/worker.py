@@ -71,7 +71,7 @@ def main() -> int:
 
 
 class Tracer:
-    """Traces suites of one tree, and stores the requests from which their kernels are compiled."""
+    """Traces suites of one tree, and stores a request to compile for each kernel that they launch."""
 
     def __init__(
         self,

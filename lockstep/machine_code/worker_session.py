@@ -31,7 +31,7 @@ class TracingFailed(RuntimeError):
 
 
 class TooSlow(RuntimeError):
-    """Tracing and compiling took longer than the limit."""
+    """Tracing and compiling the trees took longer than the limit that the caller gave."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class Session:
         cases: Mapping[str, Sequence[str]] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare a session. The worker process is started by the first request.
+        """Prepare to trace and compile a tree. The first request starts the worker process.
 
         Args:
-            tree: the tree.
+            tree: the sources of the packages under test.
             benchmark_dir: folder of the current suites.
             processes: maximum number of processes that compile at once.
             cases: case labels by suite; ``None`` for all cases.

@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass
 class Layout:
-    """Plans a shared buffer: ``place`` gives each tensor its position after the last one, with a gap for canaries."""
+    """Plans a shared buffer: ``place`` puts each tensor after the last one, and leaves a gap for canary bytes."""
 
     slots: list[Slot] = field(default_factory=list)
     end: int = ALIGNMENT
@@ -130,9 +130,10 @@ def _mapped(fd: int, size: int) -> torch.Tensor:
 
 
 def _canary_bytes(layout: Layout) -> torch.Tensor:
-    """Return the positions of the canaries: the first and the last ``ALIGNMENT`` bytes of each gap between tensors.
+    """Return the positions of the canary bytes, which reveal writes outside the tensors.
 
-    A gap has fewer than ``2 * ALIGNMENT`` bytes, so these bytes fill the whole gap.
+    Canary bytes are the first and the last ``ALIGNMENT`` bytes of each gap between tensors. A gap has fewer than
+    ``2 * ALIGNMENT`` bytes, so canary bytes fill it.
     """
     edges = [0, *(edge for slot in layout.slots for edge in (slot.offset, slot.end)), layout.end]
     starts = torch.tensor([*edges[::2], *(end - ALIGNMENT for end in edges[1::2])])

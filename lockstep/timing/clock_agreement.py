@@ -61,7 +61,7 @@ def host_disagreement(stamps_s: float, host_s: float) -> str:
 
 
 def late_work(late_s: float) -> str:
-    """Return for how long the device still worked after the replays' stream was idle; "" if the device did not work.
+    """Return for how long the device still worked after the replays' stream was idle; "" if the device was idle too.
 
     Args:
         late_s: seconds between the stream becoming idle and the whole device becoming idle.

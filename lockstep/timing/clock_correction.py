@@ -44,7 +44,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class ClockLaw:
-    """How an arm's time depends on its clock.
+    """How an arm's time depends on the SM clock.
 
     Attributes:
         slope: d log seconds / d log clock, between −1 (SM-bound) and 0.

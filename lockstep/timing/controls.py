@@ -44,7 +44,7 @@ class Controls:
 
     @classmethod
     def of(cls, device: Device) -> Controls:
-        """Create a device's controls: a copy, a matrix product and an almost empty kernel."""
+        """Create a device's controls, fixed work to time: a copy, a matrix product and an almost empty kernel."""
         cuda = device.kind == "cuda"
         where = device.torch_device
         megabytes, side = (256, 4096) if cuda else (64, 512)
@@ -93,7 +93,7 @@ class Controls:
         return now
 
     def moved(self, before: dict[str, Timing], after: dict[str, Timing]) -> str:
-        """Return the control whose time changed by more than its noise, as text; "" if none changed.
+        """Return as text which control (fixed work that is timed between epochs) changed by more than its noise, or "".
 
         A control counts as changed only if both its seconds and its clock cycles changed. If only the seconds changed,
         the clock changed, for the arms too; ``lockstep.timing.clock_correction`` handles that.
@@ -108,7 +108,7 @@ class Controls:
         return ""
 
     def tolerance(self, name: str) -> float:
-        """Return the largest change (log units) of a control between two timings that counts as noise.
+        """Return the largest change (log units) of a control's time, between two timings, that counts as noise.
 
         The result is six robust standard deviations (1.4826 · MAD) of the control's changes so far, but at least 10 %,
         and 20 % until ten changes are known. With 5 %, a quarter of an H200's series lost epochs: single replays of the
@@ -138,9 +138,9 @@ class Controls:
         return rows
 
     def floor(self, flops: float, moved_bytes: float) -> float:
-        """Return the floor of a task: the seconds that it takes at the highest rates that the controls reached.
+        """Return the floor of a task: its seconds at the highest rates that the copy and the matrix product reached.
 
-        The fastest copy and product count, because a floor is what the hardware can do, not what it does on average.
+        The fastest replays count, because a floor is what the hardware can do, not what it does on average.
         """
         return max(moved_bytes / self.best_rate("copy"), flops / self.best_rate("matmul"))
 

@@ -32,7 +32,7 @@ class CudaClock:
 
 @dataclass(frozen=True)
 class Interval:
-    """The time between two stamps in seconds, and the mean SM clock in MHz (NaN if the stamps ran on different SMs)."""
+    """Seconds between two stamps of the GPU's counters, and the mean SM clock in MHz (NaN if on different SMs)."""
 
     seconds: float
     sm_mhz: float
@@ -55,13 +55,13 @@ class Stamps:
         self._slot = 0
 
     def start(self, count: int) -> None:
-        """Forget earlier stamps, and allocate space for ``count`` stamps."""
+        """Forget earlier stamps of the GPU's counters, and allocate space for ``count`` stamps."""
         if self._buffer.numel() < 3 * count:
             self._buffer = torch.zeros(3 * count, dtype=torch.int64, device=self._device)
         self._slot = 0
 
     def take(self) -> None:
-        """Enqueue a stamp on the current stream, between the launches before and after it."""
+        """Enqueue a stamp, a kernel that records the GPU's counters, on the current stream."""
         self._kernel[(1,)](self._buffer, self._slot, num_warps=1)
         self._slot += 1
 

@@ -64,7 +64,7 @@ class Replay(Protocol):
     """A fixed sequence of calls that can be run again."""
 
     def __call__(self) -> None:
-        """Run the sequence once."""
+        """Run the fixed sequence of calls once."""
 
 
 class Device(Protocol):

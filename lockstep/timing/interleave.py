@@ -117,8 +117,8 @@ def compare(
         names: arms to measure.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         device: the device to measure on.
-        controls: timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the ``min_epochs``,
-            and after those of each further epoch, because each further epoch may be the last.
+        controls: fixed work, timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the
+            ``min_epochs``, and after those of each further epoch, because each further epoch may be the last.
         plan: duration and precision.
         seed: seed of the order and the buffers.
         stages: collects the seconds of each stage.

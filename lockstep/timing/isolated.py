@@ -44,8 +44,8 @@ class Checkout:
         folder: the folder from which the packages under test are imported.
         packages: names of these top-level packages.
         benchmark_dir: the folder with the modules of the suites.
-        silence_s: seconds without an answer after which a contestant counts as hung and is killed.
-        module: the module that the contestant process runs.
+        silence_s: seconds without an answer after which this process counts as hung and is killed.
+        module: the module that this process runs.
     """
 
     folder: Path
@@ -65,8 +65,8 @@ class Judge:
 
     Args:
         device: the device on which variants run.
-        template: the process from which contestants are forked, see ``lockstep.timing.contestant.template_for``;
-            ``None`` starts each contestant anew.
+        template: the process from which these processes are forked, see ``lockstep.timing.contestant.template_for``;
+            ``None`` starts each process anew.
 
     Attributes:
         stages: the seconds that judging took, by stage.
@@ -82,9 +82,9 @@ class Judge:
         """Run one variant at one case in a separate process, and judge the variant.
 
         Raises:
-            Disqualified: outputs of a timed run are wrong, inputs or a canary changed, or the time does not grow with
-                the number of calls.
-            WorkerDied: the contestant hung or died.
+            Disqualified: outputs of a timed run are wrong, inputs or canary bytes changed, or the time does not grow
+                with the number of calls.
+            WorkerDied: the separate process hung or died.
             Refused: the variant raised an error.
             NotImplementedError: the variant or the suite cannot be judged this way; the message says why.
         """
@@ -152,7 +152,7 @@ class Judge:
         return self._shared
 
     def _scratch(self, under: Under, suite: Suite, variant: str) -> Path:
-        """Return the folder of a variant's contestants, which holds its compiled kernels."""
+        """Return the only folder that the processes of a variant may write to, which holds its compiled kernels."""
         name = hashlib.sha256(repr(under.arguments(suite.name, variant)).encode()).hexdigest()[:16]
         folder = Path(self._folder.name, name)
         folder.mkdir(exist_ok=True)

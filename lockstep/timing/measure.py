@@ -78,7 +78,10 @@ class Measurer:
 
     @property
     def controls(self) -> Controls:
-        """The device's controls, created and timed three times at first use."""
+        """Return the device's controls, fixed work whose time shows whether the machine changed.
+
+        The controls are created, and timed three times, at first use.
+        """
         if self._controls is None:
             with self.stages.stage("controls"):
                 self._controls = Controls.of(self.device)

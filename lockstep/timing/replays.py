@@ -29,13 +29,13 @@ MOST_PROBES = 1024
 
 
 def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> tuple[float, R]:
-    """Measure roughly how long a call takes; return its seconds, and the replay that was timed.
+    """Measure roughly how long a call takes; return the seconds of the call, and the replay that was timed.
 
-    The caller must hold the replay until it has another replay: a pool whose last graph is gone cannot be captured into
-    again (torch 2.11).
+    The caller must hold this replay until the pool has another one: a pool whose last graph is gone cannot be captured
+    into again (torch 2.11).
 
     Args:
-        capture: returns a replay of the given number of rotations.
+        capture: returns a replay of the given number of rotations; a rotation is one call on each argument set.
         calls: calls of one rotation.
         device: the device.
     """

@@ -20,7 +20,7 @@ STAGES = {
 
 @dataclass
 class Stages:
-    """Seconds by stage. The time of a nested stage does not count for the outer stage."""
+    """Sums up the seconds of each stage of a measurement; the time of a nested stage does not count for the outer."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     now: Callable[[], float] = time.monotonic

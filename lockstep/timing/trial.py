@@ -121,7 +121,7 @@ class Trial:
                 self.idle_s.append(self._timed({"idle": 0}, list(kept))[0])
 
     def load(self) -> None:
-        """Let the contestant import the code under test."""
+        """Let the contestant process import the code under test."""
         with self._stages.stage("import"):
             self._worker.ask({"load": self.variant})
             ready = self._answer("ready")
@@ -145,7 +145,7 @@ class Trial:
         )
 
     def set_up(self) -> None:
-        """Let the contestant compile and capture, on values that no run uses again."""
+        """Let the contestant process compile and capture the variant, on values that no run uses again."""
         with self._stages.stage("draw"), _one_thread(self.device):
             for one in self._sets:
                 self._fill(one, self._draw(self._seed()), self._shapes)
@@ -154,13 +154,13 @@ class Trial:
             self._ask({"setup": self.lengths})
 
     def order(self) -> list[int]:
-        """Return the numbers of calls of the next runs, in random order, so that a contestant cannot foresee them."""
+        """Return the numbers of calls of the next runs, in a random order that code under test cannot foresee."""
         lengths = [length for length in self.lengths for _ in range(RUNS if length == self.lengths[-1] else SHORT_RUNS)]
         self._chance.shuffle(lengths)
         return lengths
 
     def run(self, length: int) -> float:
-        """Let the contestant call the variant on ``length`` sets of new values; check the outputs; return the seconds.
+        """Return the seconds of one call of the variant on each of ``length`` sets of new values; check some outputs.
 
         Raises the errors of ``Judge.judge``.
         """
@@ -266,7 +266,7 @@ def _one_thread(device: Device) -> Iterator[None]:
 
 
 def room_of(device: Device) -> int:
-    """Return how many bytes of the device's memory the argument sets of a contestant may use."""
+    """Return how many bytes of the device's memory the argument sets of an isolated run may use."""
     return min(ARENA_BYTES[device.kind], device.memory_bytes)
 
 

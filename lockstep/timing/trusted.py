@@ -127,7 +127,7 @@ class _Taken:
 
 @dataclass(frozen=True)
 class _Entries:
-    """Saved values of names, arranged so that thousands are compared in a fraction of a millisecond.
+    """Saved values of names, arranged so that thousands are compared with current values in less than a millisecond.
 
     ``Trusted`` compares after every capture; a loop over ``_Taken.changed`` takes three times as long. All comparisons
     are of identity, because code under test can define ``==``.
