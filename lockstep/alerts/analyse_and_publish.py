@@ -1,4 +1,4 @@
-"""Analyse a store, and write the findings for the pages."""
+"""Analyse a results store, and write the findings for the dashboard's pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lockstep.suite.thresholds import Thresholds
 def analyse_store(
     store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()
 ) -> tuple[Results, AnalysisResult]:
-    """Analyse all new results in a store, and write the findings for the pages.
+    """Analyse all new results in a store, and write the findings for the dashboard's pages.
 
     Args:
         store: the store of the results.
@@ -36,7 +36,7 @@ def analyse_store(
 
 
 def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key: str) -> None:
-    """Write the files from which pages read the changes and the open alerts of each machine.
+    """Write the files from which the dashboard's pages read the changes and the open alerts of each machine.
 
     Args:
         result: the analysis of all machines, made with the same ``cache``.

@@ -1,4 +1,4 @@
-"""Run the analysis of new results in a child process of the server.
+"""Run the analysis of new results in a child process of the dashboard's server.
 
 The analysis of millions of points takes seconds and hundreds of megabytes, which must not slow the server. So a child
 process runs the command that people also use, ``lockstep alerts list``, and writes the findings that pages read.

@@ -1,4 +1,6 @@
-"""Record in a file whether the last analyses succeeded. All workers of the server share the file in the store's cache.
+"""Record in a file whether the last analyses succeeded.
+
+The file is in the store's cache, and all processes of the dashboard share it.
 
 The runner writes the file when an analysis begins and when it ends. If the file states a begin without an end and no
 process holds the lock, the analysis was killed together with its runner.

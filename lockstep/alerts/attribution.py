@@ -67,7 +67,7 @@ def attribute(step: Step) -> Cause:
         cause = ask(step)
         if cause is not None:
             return cause
-    raise AssertionError("the last question always has an answer")
+    raise AssertionError("no cause was found, although the cause 'unknown' applies to every step")
 
 
 def _protocol(step: Step) -> Cause | None:
@@ -234,7 +234,7 @@ def explains(log: float, size: float) -> bool:
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:
-    """Yield the facts that differ. A fact that is known on only one side does not count."""
+    """Yield the facts that differ before and after a change. A fact that is unknown before or after does not count."""
     # There are thousands of steps, and most have equal facts. To compare the whole mappings first is fast.
     for name in sorted(before.keys() & after.keys()) if before != after else ():
         if before[name] != after[name] and before[name] and after[name]:

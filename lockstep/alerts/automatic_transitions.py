@@ -24,7 +24,7 @@ FINAL_ENDINGS = ("intended", "recorded")
 
 
 def merged(parts: Sequence[Alert]) -> Alert:
-    """Merge alerts of an analysis whose changes belong to the same stored alert."""
+    """Merge alerts of one analysis into one alert, because their changes belong to the same stored alert."""
     first, *others = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
     if not others:
         return first

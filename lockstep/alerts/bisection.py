@@ -187,7 +187,7 @@ class _Bench:
             for end, commit in ends.items():
                 # A wider range shares one end that was already measured.
                 if len(self.of(commit)) <= tries and (measurement := self.take(commit)).log is None:
-                    message = f"{commit[:8]} cannot be measured here: {measurement.reason}"
+                    message = f"{commit[:8]} cannot be measured on this machine: {measurement.reason}"
                     raise Inconclusive(message, self.measured, end)
             apart = (self.level(span.bad) - self.level(span.good)) * math.copysign(1, expected.size)
             error = self._error(span.good, span.bad)
@@ -199,7 +199,7 @@ class _Bench:
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
         raise Inconclusive(
             f"{self._ends(span, expected)}, so they differ by {between:+.1%} ± {give:.1%}, but the recorded change is "
-            f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad; "
+            f"{math.expm1(expected.size):+.1%}: measurements on this machine scatter too much to tell good from bad; "
             "repeat the bisection on a quieter machine",
             self.measured,
         )

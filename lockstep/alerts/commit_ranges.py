@@ -139,7 +139,7 @@ class Ranges:
         return tuple(touched)
 
     def _read_trees(self, commits: Iterable[str]) -> None:
-        """Ask git for the object names of the packages at these commits; equal names mean equal contents."""
+        """Ask git for the packages' object names at these commits, and store them; equal names mean equal contents."""
         new = sorted(set(commits) - self._trees.keys())
         asked = [f"{commit}:{path}" for commit in new for path in self._packages]
         # This format keeps git from opening the objects, which a partial clone may lack.

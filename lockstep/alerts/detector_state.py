@@ -176,7 +176,7 @@ def _recent(path: Path) -> Path:
 def _loaded(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]]:
     stored = _load(path, of)
     if stored is None:
-        raise ValueError(f"{path} belongs to other results, or is damaged")
+        raise ValueError(f"{path} belongs to other results, or is damaged: the next analysis writes it again")
     return stored
 
 

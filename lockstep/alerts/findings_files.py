@@ -108,7 +108,7 @@ class MachineFindings:
             self._start, self._end = ends[:-1], ends[1:]
             series, last, suppressed = (np.array(content[name], dtype=np.int32) for name in _INDEX)
             if content["bytes"] != len(self._text) - ends[0] or not len(series) == len(last) == len(ends) - 2:
-                raise ValueError(f"{changes} is damaged: its lengths differ")
+                raise ValueError(f"{changes} is damaged: its index and its lines differ in number or length")
             names = [SeriesName(*name) for name in content["series"]]
             order = np.lexsort((last, series))
             first = np.searchsorted(series[order], np.arange(len(names) + 1)).tolist()

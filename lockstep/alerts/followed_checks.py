@@ -49,7 +49,7 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
     Args:
         results: the results that hold the points.
         trends: all trends of a machine.
-        baselines: the baseline of each of our suites.
+        baselines: the baseline of each Lockstep suite, by suite.
     """
     latencies = _first_of_each_case(trends)
     names = {key: one for key, one in latencies.items() if key.variant == baselines.get(key.suite)}

@@ -2,8 +2,8 @@
 
 For a variant of a Lockstep suite, the paired speedup is followed, because it is far more certain than the latency. The
 baseline has no speedup, so its latency is followed. If a machine becomes slower, its baselines therefore report it
-once, and its other variants do not. The time behind a fixed kernel is also followed as a ratio. Other costs, exact
-quantities and benchmarks of other projects are followed by their numbers.
+once, and its other variants do not. The cost ``behind`` (time of a call that follows a fixed kernel) is also followed
+as a ratio. Other costs, exact quantities and benchmarks of other projects are followed by their numbers.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Names:
-    """The families, machines and owners that occur among the alerts, sorted, which are the choices of a filter."""
+    """The families, machines and owners that occur among the alerts, sorted. A filter offers them as choices."""
 
     family: tuple[str, ...]
     machine: tuple[str, ...]
@@ -114,7 +114,7 @@ def read_names(connection: Connection) -> Names:
 
 
 def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
-    """Return the open alerts: the ``most`` most urgent alerts of the machine, and counts."""
+    """Return the ``most`` most urgent open alerts of a machine, and the numbers of open alerts on all machines."""
     grouped = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
     states: Counter[State] = Counter()
     elsewhere: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Analyse one machine: filter its followed series, and turn every change into a step.
+"""Analyse one machine: find the changes of its followed series, and add the data that may explain each change.
 
 The analysis continues the last analysis from files. A machine whose results did not change is not read at all. For a
 machine with more commits, only the points of the new commits are read.
@@ -228,7 +228,7 @@ def _exact_of(followed: Followed) -> Sequence[Change]:
 
 
 def _measured(trends: Sequence[Trend]) -> dict[str, list[int]]:
-    """Return the positions of the commits that measured some series, by family."""
+    """Return the positions of the commits at which a series of the family was measured, by family."""
     found: dict[str, set[int]] = defaultdict(set)
     for trend in trends:
         found[trend.benchmark.family].update(trend.commit.tolist())

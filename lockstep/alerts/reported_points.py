@@ -216,7 +216,7 @@ class SeriesReports:
         columns["name"] = [SeriesName(*one) for one in content["name"]]
         found = cls(content["texts"], **_arrays(columns), earlier=dict(content["earlier"]))
         if {len(one) for one in columns.values()} - {len(found)}:
-            raise ValueError("the columns differ in length")
+            raise ValueError("the columns of the stored reports differ in length")
         return found
 
 

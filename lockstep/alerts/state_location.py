@@ -1,4 +1,4 @@
-"""Name the place of the alert database without importing what opens it."""
+"""Return where the alert database is, without an import of the modules that open it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
         LifecycleError: the state does not allow the action, or the action lacks a reason or a last day.
     """
     if state not in _FROM[act.action]:
-        raise LifecycleError(f"it is {state} and cannot be {_DONE[act.action]}; only {_or(_FROM[act.action])} can")
+        raise LifecycleError(
+            f"an alert in the state {state} cannot be {_DONE[act.action]}; only {_or(_FROM[act.action])} can"
+        )
     if not act.who.strip():
         raise LifecycleError("the action needs the name of the person: --by NAME")
     if act.action == "mute":

@@ -189,7 +189,7 @@ def test_a_recovered_alert_is_not_reopened_when_its_mute_ends(store):
 def test_the_log_names_actor_and_action(store):
     sync(store, step(10))
     store.act(1, Act("ack", "ada", "looking"), "", TODAY)
-    with pytest.raises(LifecycleError, match="it is acknowledged and cannot be acknowledged"):
+    with pytest.raises(LifecycleError, match="an alert in the state acknowledged cannot be acknowledged"):
         store.act(1, Act("ack", "bo"), "", TODAY)
     with pytest.raises(LifecycleError, match="--by"):
         store.act(1, Act("resolve", " "), "", TODAY)

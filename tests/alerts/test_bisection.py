@@ -156,7 +156,7 @@ def test_what_does_not_show_here_is_not_searched():
     assert asked == [0, 20]
     for end, name in ((0, "good"), (20, "bad")):
         commits, measure, _ = history(20, 5, 0.1, broken={end})
-        with pytest.raises(Inconclusive, match=f"^{end} cannot be measured here: does not build") as caught:
+        with pytest.raises(Inconclusive, match=f"^{end} cannot be measured on this machine: does not build") as caught:
             bisect(row(commits), measure, Expected(math.log1p(0.1)))
         assert caught.value.end == name
         assert not isinstance(caught.value, NotReproduced)
@@ -349,4 +349,4 @@ def test_the_verb_reports_an_end_that_does_not_build(slowed, tmp_path):
     finally:
         project.git("checkout", "-q", "-B", "main", commits[4])
     assert status == 3, answer
-    assert f"{broken[:8]} cannot be measured here: " in note
+    assert f"{broken[:8]} cannot be measured on this machine: " in note

@@ -1,1 +1,1 @@
-"""One module per layout, in the order of their numbers."""
+"""The migrations of the alert database: one module for each layout, ordered by the numbers in their names."""
