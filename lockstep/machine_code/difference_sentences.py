@@ -16,7 +16,7 @@ KINDS = ("kernel", "host", "unknown", "new", "removed")
 
 @dataclass(frozen=True)
 class CodeChange:
-    """One change, and every case that it affects.
+    """One change of code between two trees, and every case that the change affects.
 
     Attributes:
         kernel: name of the kernel; "" for a change of the host side or an unknown case.

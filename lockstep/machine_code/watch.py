@@ -55,7 +55,7 @@ OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONSAFEPATH", "TRITO
 
 
 class Watch:
-    """Watches the code under test for the life of the process; there may be one watch in a process.
+    """Records what the code under test asks about the machine; a process may have one watch, which is never removed.
 
     Args:
         packages: top-level packages under test.

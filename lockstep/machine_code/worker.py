@@ -71,7 +71,7 @@ def main() -> int:
 
 
 class Tracer:
-    """Traces suites of one tree, and stores a request to compile for each kernel that they launch."""
+    """Traces suites of one tree, and stores a request to compile for each kernel that a variant launches."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ SILENCE_S = 300.0
 
 
 class TracingFailed(RuntimeError):
-    """The worker does not start, or dies on every attempt; the message ends with the last line that it printed."""
+    """The worker process that traces a tree does not start or dies; the message ends with the last line it printed."""
 
 
 class TooSlow(RuntimeError):

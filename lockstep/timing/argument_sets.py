@@ -111,7 +111,7 @@ def place(value: Any, chance: random.Random) -> Any:
 
 
 def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], None] | None:
-    """Return a function that undoes the calls' changes to their inputs: it writes the present values back.
+    """Return a function that writes the inputs' present values back, to undo the changes of later calls.
 
     Args:
         sets: argument sets of one draw; all hold the same values.

@@ -23,7 +23,7 @@ MOST_WATCHES = 20
 
 
 def require_joined(replay: Callable[[], object]) -> None:
-    """Run a replay on a CPU, and refuse it if Python threads continue to work after it has returned.
+    """Run a replay on a CPU; refuse the replay if Python threads continue to work after it has returned.
 
     Threads of compiled libraries are not checked: OpenMP's threads spin for a while after each call.
 

@@ -23,7 +23,7 @@ from lockstep.timing.outputs import Located, outputs_of
 
 @dataclass(frozen=True)
 class BoundCall:
-    """A variant's function with the arguments of one set, ready to be called."""
+    """A variant's function with the arguments of one argument set, ready to be called."""
 
     function: Any
     arguments: dict[str, Any]

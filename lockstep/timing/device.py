@@ -189,7 +189,7 @@ class CudaDevice:
         self._stamps: Stamps | None = None
 
     def new_pool(self) -> Any:
-        """Return a graph memory pool. Arms that share it overwrite each other's outputs, as intended."""
+        """Return a graph memory pool. Arms that share a pool overwrite each other's outputs, as intended."""
         return torch.cuda.graph_pool_handle()
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:

@@ -66,7 +66,7 @@ def time_of_call(
 
 
 def speedup(own: Isolated, baseline: Isolated) -> Estimate:
-    """Return the baseline's time over a variant's time, as the judge's runs show both.
+    """Return the baseline's time over a variant's time, with bounds, from the times of their runs.
 
     Each time of a call lies between its ``low`` and its ``high``, because other work only adds time.
 

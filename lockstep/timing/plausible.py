@@ -67,7 +67,7 @@ def plausible(
     narrowest: int,
     copy_rate: float | None,
 ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
-    """Separate the outcomes whose times the hardware can reach from the others; return them, and errors by arm.
+    """Return the outcomes whose times the hardware can reach, and an error for each other arm.
 
     If the baseline's time is impossible, no outcome has a ratio. For the arguments see ``refuse_impossible``.
     """

@@ -253,7 +253,7 @@ class Trial:
 
 @contextlib.contextmanager
 def _one_thread(device: Device) -> Iterator[None]:
-    """Let torch use one thread on a CPU: several wait for each other in many short operations on a busy machine."""
+    """Let torch use one thread on a CPU: on a busy machine several threads wait for each other at short operations."""
     if device.kind != "cpu":
         yield
         return
