@@ -107,7 +107,7 @@ if LockstepBenchmark not in benchmarks.benchmark_types:
 
 @functools.cache
 def _measure_here(suite: Suite, case: str, l2: str, quick: bool) -> dict[str, Record]:
-    """Measure in this process, for environments without a worker."""
+    """Measure a case in this process, for asv environments without a worker."""
     # Imported here: torch is slow to import.
     from lockstep.timing.device import open_device
     from lockstep.timing.interleave import QUICK, Plan

@@ -27,9 +27,9 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Target:
-    """What is measured, and the file of the records. ``lockstep.record.model.Provenance`` describes the fields.
+    """The commit to measure, and the file for its records. ``lockstep.record.model.Provenance`` describes the fields.
 
-    Without a path nothing is stored.
+    ``path`` is that of the file; nothing is stored if it is ``None``.
     """
 
     commit: str

@@ -112,7 +112,7 @@ def _known_code(
 
 
 def _run(arguments: list[str], cwd: str) -> tuple[int, str]:
-    """Run an ordinary asv benchmark (``time_*``, ``track_*`` …) here; return its exit code and output."""
+    """Run an ordinary asv benchmark (``time_*``, ``track_*`` …) in this process; return its exit code and output."""
     # Imported here: asv's runner serves only ordinary asv benchmarks.
     from asv_runner.run import _run as run_benchmark
 

@@ -55,7 +55,7 @@ class CompilePairs:
         self._trials: dict[tuple[Kernels, Kernels, Test], PairTrial] = {}
 
     def judge(self, request: GroupRequest, host: Mapping[str, str]) -> Iterator[Verdict]:
-        """Yield the verdict on each case of a group; cases that are undecided at the deadline are unsure.
+        """Yield the verdict on the compile time of each case of a group; undecided cases are unsure at the deadline.
 
         Args:
             request: the cases.

@@ -58,7 +58,7 @@ class Conflict:
 
 
 class Coordinator:
-    """Compares the selected cases, in as many workers as necessary.
+    """Compares base and head in the selected cases, and starts a new worker when a worker dies.
 
     Args:
         setup: the code that workers import, and the settings of their measurements.
@@ -291,7 +291,7 @@ class Coordinator:
         costs: Sequence[SeriesKey],
         chance: random.Random,
     ) -> None:
-        """Run the A/A control. Differences between unchanged code are noise, and thresholds must lie above them."""
+        """Compare unchanged code with itself (A/A control): the differences are noise; thresholds must lie above them."""
         if not todo and not costs:
             return  # no case needs the control
         on_cpu = self.machine["device"] == "cpu"

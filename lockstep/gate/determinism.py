@@ -55,7 +55,7 @@ class _Side:
 
 
 def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], until: float) -> Verdict:
-    """Return the verdict on a case: "slower" if head is not deterministic and base is, "faster" the other way round.
+    """Return the verdict on determinism: "slower" if base is deterministic and head is not, "faster" if only head is.
 
     Args:
         key: the case.

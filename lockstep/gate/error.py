@@ -29,7 +29,7 @@ SMALLEST = 2.0**-53
 
 
 def compare_errors(key: SeriesKey, errors: Iterator[tuple[float, float]], min_effect: float, until: float) -> Verdict:
-    """Return the verdict on a case: "slower" if head's error is larger than base's, "faster" if it is smaller.
+    """Return the verdict on a variant's error: "slower" if head's is larger than base's, "faster" if it is smaller.
 
     Args:
         key: the case.

@@ -27,11 +27,11 @@ from lockstep.suite.variants import Family, load_family
 
 
 class Conflict(ImportError):
-    """One process cannot hold both versions. The message names the module that prevents this."""
+    """One process cannot import both base and head. The message names the module that prevents this."""
 
 
 class Sides:
-    """Imports the packages under test from several trees.
+    """Imports the packages under test from several trees ("base" and "head") in one process.
 
     Args:
         packages: top-level packages; each is imported only from a side's tree.
@@ -141,7 +141,7 @@ def _mark() -> tuple[int, str]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the packages under the active side's root, and refuses them anywhere else.
+    """Finds the packages under test in the tree of the active version, and refuses them anywhere else.
 
     Attributes:
         packages: packages under test, for ``lockstep.suite.checkout.under_test``.

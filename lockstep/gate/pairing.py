@@ -56,12 +56,12 @@ class Pace:
 
     @classmethod
     def on(cls, device: Device) -> Pace:
-        """Return the pace for a device. A CPU gets more, shorter pairs, so that other work disturbs only some pairs."""
+        """Return the ``Pace`` for a device. A CPU gets more, shorter pairs, of which other work disturbs only some."""
         return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
 
     @classmethod
     def quick(cls) -> Pace:
-        """Return a pace for finding errors; its numbers are not accurate."""
+        """Return a ``Pace`` with short epochs, which find errors but give inaccurate times."""
         return cls(replay_s=1e-3, rounds=4, warmup_s=0.0)
 
 

@@ -87,7 +87,7 @@ def select(
 
 
 def groups(keys: Iterable[SeriesKey]) -> list[Group]:
-    """Group the keys by suite, case, cache state and quantity."""
+    """Return the keys in groups with the same suite, case, cache state and quantity."""
     gathered: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for key in keys:
         gathered[key.suite, key.case, key.l2, key.quantity].append(key.variant)

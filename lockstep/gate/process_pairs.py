@@ -156,7 +156,7 @@ class ProcessPairs:
         return Test(least, 1 - threshold.confidence, cases, max(MOST_SAME, least))
 
     def _dressed(self, verdict: Verdict) -> Verdict:
-        """If thresholds.toml accepts a slowdown, add the reason to the verdict."""
+        """Return the verdict, with the reason from thresholds.toml if that file accepts the slowdown."""
         if verdict.outcome != "slower" or verdict.change is None:
             return verdict
         key, terms = verdict.key, self._terms

@@ -199,7 +199,7 @@ def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
 
 
 def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
-    """Return the values of a dict literal for a variant; ``None`` if the statement assigns no plain dict literal."""
+    """Return a variant's values in the dict literal that a statement assigns; ``None`` for any other statement."""
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Dict) or not all(isinstance(key, ast.Constant) for key in value.keys):
         return None

@@ -61,7 +61,7 @@ class Test:
 
     @property
     def same_bound(self) -> float:
-        """Return the share within which the interval of a "same" must lie."""
+        """Return the share around 0 within which the interval of a case must lie for the decision "same"."""
         return min(self.min_effect, self.same_within)
 
     @property

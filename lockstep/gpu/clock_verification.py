@@ -123,7 +123,7 @@ def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
 
 
 def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:
-    """Sample every 20 ms for ``HOLD_S`` seconds while ``load`` runs in a second thread."""
+    """Sample the GPU's clocks every 20 ms for ``HOLD_S`` seconds while ``load`` runs in a second thread."""
     # Call it once before sampling: compilation and allocation would look like an idle GPU. Errors are raised here.
     load()
     done = threading.Event()

@@ -51,7 +51,7 @@ class LockRecord:
 
     @classmethod
     def mine(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
-        """Return a record that names this process as the owner. The record is not yet written."""
+        """Return a lock record that names this process as the owner. The record is not yet written to its file."""
         pid = os.getpid()
         return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())
 
@@ -77,7 +77,7 @@ class LockRecord:
         return f"locked to {clock} at {when} and left behind by process {self.pid}, which is gone"
 
     def write(self) -> None:
-        """Create the file atomically.
+        """Create the file of the lock record atomically.
 
         Raises:
             ClocksHeld: another process has just written a record.
@@ -111,7 +111,7 @@ class LockRecord:
 
 
 def record_path(uuid: str) -> Path:
-    """Return the path of this GPU's record, whether or not the file exists."""
+    """Return the path of the file that records a GPU's clock lock, whether or not the file exists."""
     return user_state_path("lockstep", appauthor=False) / f"clocks-{uuid}.json"
 
 
@@ -135,7 +135,7 @@ def read_record(uuid: str) -> LockRecord | None:
 
 
 def remove_record(uuid: str) -> None:
-    """Remove this GPU's record if it exists."""
+    """Remove the file that records a GPU's clock lock, if it exists."""
     record_path(uuid).unlink(missing_ok=True)
 
 

@@ -9,6 +9,6 @@ from platformdirs import user_cache_path
 
 
 def cache_folder() -> Path:
-    """Return ``LOCKSTEP_CACHE``, or ``lockstep`` in the user's cache folder (``XDG_CACHE_HOME``)."""
+    """Return Lockstep's cache folder: ``LOCKSTEP_CACHE``, or ``lockstep`` in the user's cache (``XDG_CACHE_HOME``)."""
     chosen = os.environ.get("LOCKSTEP_CACHE")
     return Path(chosen) if chosen else user_cache_path("lockstep", appauthor=False)

@@ -18,9 +18,9 @@ NUMBER = struct.Struct("i")
 
 
 class Forked:
-    """A process that a template forked.
+    """A process that a template process forked (``lockstep.processes.template``).
 
-    It has the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
+    The class has the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
 
     Attributes:
         pid: id of the process, which leads a session of its own.

@@ -34,7 +34,7 @@ class Git:
     fetch: bool = True
 
     def output(self, *command: str, given: Iterable[str] = ()) -> bytes:
-        """Return what a command prints.
+        """Return what a git command prints.
 
         Args:
             command: the subcommand and its arguments.
@@ -59,18 +59,18 @@ class Git:
         return printed
 
     def lines(self, *command: str, given: Iterable[str] = ()) -> list[str]:
-        """Return the lines that a command prints. The arguments and errors are the same as for ``output``."""
+        """Return the lines that a git command prints. The arguments and errors are the same as for ``output``."""
         text = self.output(*command, given=given).decode("utf-8", "replace").removesuffix("\n")
         # Not splitlines(): the subject of a commit may hold a form feed or U+2028.
         return text.split("\n") if text else []
 
     def try_lines(self, *command: str, given: Iterable[str] = ()) -> list[str] | None:
-        """Return the lines that a command prints, or ``None`` if ``output`` would raise GitError."""
+        """Return the lines that a git command prints, or ``None`` if ``output`` would raise GitError."""
         try:
             return self.lines(*command, given=given)
         except GitError:
             return None
 
     def try_line(self, *command: str) -> str:
-        """Return the first line that a command prints; "" if it prints nothing or fails."""
+        """Return the first line that a git command prints; "" if the command prints nothing or fails."""
         return next(iter(self.try_lines(*command) or ()), "")

@@ -36,13 +36,13 @@ _MOST_FDS = 16
 
 
 class Template:
-    """A running template process, which forks processes on request. Call ``close`` at the end.
+    """A running process that has imported slow modules and forks processes on request. Call ``close`` at the end.
 
     The constructor returns at once; the template imports its modules while this process continues. The template also
     ends when this process ends.
 
     Args:
-        modules: modules that the template imports. It skips a module that cannot be imported.
+        modules: modules that the template imports. A module that cannot be imported is skipped.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:

@@ -206,7 +206,7 @@ class Watched:
         kill_group(self._process)
 
     def close(self, patience_s: float = 5.0) -> None:
-        """End the worker. Kill it if it owes an answer or does not end within ``patience_s`` seconds."""
+        """End the worker. Kill it if a request is unanswered, or if it does not end within ``patience_s`` seconds."""
         if self._log.closed:
             return
         if self._process.stdin and not self._process.stdin.closed:

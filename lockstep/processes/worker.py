@@ -59,5 +59,5 @@ class WorkerProcess:
         return CONTEXT_LOST
 
     def requests(self) -> Iterator[dict[str, Any]]:
-        """Yield requests until standard input ends."""
+        """Yield the parent's requests until standard input ends."""
         yield from map(json.loads, sys.stdin)

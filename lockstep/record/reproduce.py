@@ -173,7 +173,7 @@ def _show(subject: SeriesName, ref: str) -> str:
 
 
 def _target(subject: SeriesName) -> tuple[str, ...]:
-    """Return the option that selects the compile target of exact results, which their machine's name contains."""
+    """Return the option for the compile target of exact results, read from the machine's name; () for other results."""
     found = _COMPILED.search(subject.machine)
     if found is None:
         return ()

@@ -95,7 +95,7 @@ def _shared(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _rest(row: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a row's ``PARTED`` field that ``common`` does not hold; {} if ``common`` holds all of it."""
+    """Return a row's clocks (``PARTED``) without the entries that ``common`` holds; {} if ``common`` holds them all."""
     if PARTED not in common or row[PARTED] == common[PARTED]:
         return {}
     return {PARTED: {name: value for name, value in row[PARTED].items() if name not in common[PARTED]}}

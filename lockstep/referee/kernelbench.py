@@ -69,7 +69,7 @@ class KernelBench(Suite):
         vars(self)["tolerance"] = usual if source.tolerance is None else source.tolerance
 
     def build(self, kind: Any) -> torch.nn.Module:
-        """Return a model built with the problem's seed, on its device and in its dtype."""
+        """Return a model built with the problem's seed, device and dtype."""
         with _seeded(self._seed):
             arguments = map_tensors(list(self._init_inputs()), self._cast)
             with torch.no_grad(), _seeded(self._seed):

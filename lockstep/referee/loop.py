@@ -132,7 +132,7 @@ class Referee:
             self._worker = None
 
     def close(self) -> None:
-        """End the worker and delete the copies of the candidates."""
+        """End the worker and delete the copies of the candidates' files."""
         self.close_worker()
         self._folder.cleanup()
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ProblemDefinition:
-    """The definition of a problem, and the cases to measure.
+    """The problem that candidates solve, and the cases to measure, as plain values.
 
     Attributes:
         kind: the format of the definition.
@@ -39,7 +39,7 @@ class ProblemDefinition:
 
 @dataclass(frozen=True)
 class Submission:
-    """A candidate's file.
+    """A candidate as submitted to the referee: a file, with the candidate's name.
 
     Attributes:
         name: name of the candidate, unique in a loop.

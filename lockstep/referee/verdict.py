@@ -85,7 +85,7 @@ class Verdict:
 
 
 def percent(speedup: Estimate) -> str:
-    """Return a ratio and its interval as ``5.2 % ± 0.3 %``."""
+    """Return a speedup and its interval as text, ``5.2 % ± 0.3 %``."""
     half = (math.log(speedup.high) - math.log(speedup.low)) / 2 if 0 < speedup.low <= speedup.high else math.inf
     spread = f"{speedup.value * math.expm1(half):.2%}" if half < 1 else "more than 100%"
     return f"{speedup.value - 1:.2%} ± {spread}".replace("%", " %")
@@ -111,7 +111,7 @@ def _evidence_of(record: Record) -> str:
 
 
 def evidence(record: Record) -> Evidence | None:
-    """Return the evidence on the ratio from a measured record; None if the record has no ratio."""
+    """Return the evidence on a candidate's speed from its record at one case; None if the record has no speedup."""
     ratio = record.speedup
     if ratio is None:
         return None
@@ -120,7 +120,7 @@ def evidence(record: Record) -> Evidence | None:
 
 
 def case_rows(candidate: Sequence[Record], incumbent: Sequence[Record]) -> tuple[dict[str, Any], ...]:
-    """Return the numbers of each case for ``Verdict.cases``."""
+    """Return for each case the numbers of candidate and incumbent, as ``Verdict.cases`` describes them."""
     before = {(one.case, one.l2): one.latency for one in incumbent}
     return tuple(
         {

@@ -49,7 +49,7 @@ class RefereeWorker(Watched):
     def measure(
         self, candidate: Submission | None, incumbent: Submission | None, stage: Stage, seed: int
     ) -> list[Record]:
-        """Measure in the worker; arguments and records are those of ``Bench.measure``.
+        """Measure a candidate in the worker; arguments and records are those of ``Bench.measure``.
 
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; start another worker.

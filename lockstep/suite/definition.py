@@ -168,7 +168,7 @@ class Suite(ABC):
         raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
 
     def speedup(self, variant: str, case: str, l2: str) -> None:
-        """Represent the asv benchmark ``family.speedup``, over the baseline, from the same measurement."""
+        """Represent the asv benchmark ``family.speedup``, over the baseline; ``lockstep.asv.benchmark`` measures it."""
         raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
 
     @property

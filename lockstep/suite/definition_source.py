@@ -28,7 +28,7 @@ _HARNESS = "lockstep"
 
 @dataclass
 class Reader:
-    """Reads the parts of one suite's definition. A name that several functions use is read once.
+    """Reads the source of everything that defines one suite. A name that several functions use is read once.
 
     Attributes:
         root: folder of the project; modules below it are followed, except installed packages.

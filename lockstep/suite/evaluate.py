@@ -69,7 +69,7 @@ def buffers_of(suite: Suite, case: Case, new: Draw) -> Any:
 
 
 def reference_of(suite: Suite, case: Case, inputs: Mapping[str, Any]) -> Any:
-    """Return the correct result for these inputs."""
+    """Return the suite's correct result for these inputs of a case."""
     return suite.reference(**bind(suite.reference, {**case, **inputs}))
 
 

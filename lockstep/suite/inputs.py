@@ -69,7 +69,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return the same structure with every tensor replaced by ``change(tensor)``."""
+    """Return a tensor, tuple, list or dict with every tensor in it replaced by ``change(tensor)``."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
 
 
 def shuffled(value: Any) -> Any:
-    """Return the same structure with the elements of each tensor shuffled. "meta" tensors are returned as they are."""
+    """Return a tensor, tuple, list or dict with each tensor's elements shuffled; "meta" tensors stay as they are."""
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_meta:

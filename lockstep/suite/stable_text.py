@@ -6,7 +6,7 @@ from typing import Any
 
 
 def is_literal(value: Any) -> bool:
-    """Return whether the text of a value is the same in every process."""
+    """Return whether ``stable_text`` of a value is the same in every process."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return True
     if isinstance(value, dict) and type(value) is dict:

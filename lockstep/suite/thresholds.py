@@ -69,7 +69,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Mute:
-    """Series whose changes are not reported up to and including a day, and the reason."""
+    """An entry of thresholds.toml: series whose changes are not reported up to and including a day, and the reason."""
 
     match: Pattern
     until: datetime.date
@@ -78,7 +78,7 @@ class Mute:
 
 @dataclass(frozen=True)
 class Accept:
-    """An intended slowdown, and the reason.
+    """An entry of thresholds.toml that accepts an intended slowdown, with the reason.
 
     Attributes:
         match: the series.
@@ -126,7 +126,7 @@ class Thresholds:
     def muted(
         self, suite: str, variant: str, case: str, l2: str, today: datetime.date, quantity: str = "latency"
     ) -> Mute | None:
-        """Return the entry that mutes the series today, for the longest time if several do; ``None`` if none does."""
+        """Return the entry that mutes a series today, of several the one that lasts longest; ``None`` if none does."""
         series = (suite, variant, case, l2, _time_of(quantity))
         found = [one for one in self.mutes if today <= one.until and one.match.matches(*series)]
         return max(found, key=lambda one: one.until, default=None)
@@ -141,7 +141,7 @@ class Thresholds:
         about: Iterable[str],
         quantity: str = "latency",
     ) -> Accept | None:
-        """Return the entry that accepts a slowdown; ``None`` if no entry does.
+        """Return the entry of thresholds.toml that accepts a slowdown of a series; ``None`` if no entry does.
 
         Args:
             suite, variant, case, l2: the series.

@@ -32,7 +32,7 @@ INCUMBENT = "now"
 
 
 class SearchSpace(Protocol):
-    """The configurations to try for a variant at one case, and where the table stores the best of them."""
+    """The configurations to try for a variant at one case, and where the tuning table stores the best one."""
 
     @property
     def choice(self) -> str:
@@ -53,7 +53,7 @@ class TuningTable(Protocol):
     def save(
         self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
     ) -> Path:
-        """Store each (choice, sizes, configuration) for a GPU, and return the path of the file."""
+        """Store each tuned (choice, sizes, configuration) in the table of a GPU, and return the table's path."""
 
 
 def table_of(suite: Suite) -> TuningTable:

@@ -46,7 +46,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Pull:
-    """The pull request that gets the comment."""
+    """The pull request on which the gate's report is posted as a comment."""
 
     number: int
     sha: str

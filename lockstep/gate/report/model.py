@@ -25,7 +25,7 @@ EXIT: Mapping[State, int] = {"pass": 0, "slower": 1, "failed": 2, "infrastructur
 
 @dataclass(frozen=True)
 class Report:
-    """One run of the gate.
+    """The result of one run of the gate.
 
     Attributes:
         base, head: the requested versions, with the commit.
@@ -195,13 +195,13 @@ def headline(report: Report) -> str:
 
 
 def _of_errors(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a part of the headline about the errors, if there are any."""
+    """Return the headline's part about changed errors of results, as a list; [] if no verdict is about an error."""
     found = [verdict for verdict in verdicts if verdict.key.quantity == ERROR]
     return [f"{_cases(found)}: {found[0].of_cost}: {_names(found)} by {_by(found)} in every draw"] if found else []
 
 
 def _of_bits(verdicts: Sequence[Verdict], what: str) -> list[str]:
-    """Return a part of the headline about the verdicts on determinism, if there are any."""
+    """Return the headline's part about determinism, as a list; [] if no verdict is about determinism."""
     found = [verdict for verdict in verdicts if verdict.key.quantity == DETERMINISTIC]
     return [f"{_cases(found)} {what}: {_names(found)} at {found[0].key.case} {found[0].key.l2}"] if found else []
 

@@ -27,7 +27,7 @@ print(json.dumps([list(sys.version_info[:2]), [p for p in sys.path if p not in o
 
 
 class UnknownToolchain(ValueError):
-    """The text is not a toolchain; the message says what to write."""
+    """The user's text does not describe a toolchain; the message says what to write."""
 
 
 def toolchain_of(
