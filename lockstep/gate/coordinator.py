@@ -291,7 +291,7 @@ class Coordinator:
         costs: Sequence[SeriesKey],
         chance: random.Random,
     ) -> None:
-        """Compare unchanged code with itself (A/A control): the differences are noise; thresholds must lie above them."""
+        """Compare unchanged code with itself (A/A control). The differences are noise: thresholds must be larger."""
         if not todo and not costs:
             return  # no case needs the control
         on_cpu = self.machine["device"] == "cpu"
