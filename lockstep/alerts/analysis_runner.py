@@ -73,7 +73,7 @@ class AnalysisRunner:
 
         Args:
             results: the results to analyse.
-            missing: whether the findings for the pages are missing.
+            missing: whether the findings for the dashboard's pages are missing.
         """
         with self._lock:
             if self.busy or not _due(self.status, _digest(results), missing):

@@ -71,7 +71,7 @@ class AnalysisStatus:
 
     @property
     def text(self) -> str:
-        """Notice for the readers of pages if the last analysis failed or the findings are stale; otherwise ""."""
+        """Notice for the dashboard if the last analysis failed or the findings are stale; otherwise ""."""
         since = ""
         if self.succeeded:
             at = datetime.fromtimestamp(self.succeeded, UTC)

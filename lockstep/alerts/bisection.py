@@ -156,7 +156,7 @@ class _Bench:
         self.measured: list[Measurement] = []
 
     def take(self, commit: str) -> Measurement:
-        """Measure a commit once."""
+        """Measure a commit once, and add the measurement to those of the search."""
         self.measured.append(self._measure(commit))
         return self.measured[-1]
 

@@ -34,7 +34,7 @@ class SeriesSteps:
 
     Attributes:
         length: number of points of the series.
-        steps: the steps by the place of each change, oldest first.
+        steps: the steps by the key of each change (see ``place_of``), oldest first.
     """
 
     length: int

@@ -1,4 +1,4 @@
-"""Give the pages the findings of the latest analysis.
+"""Give the dashboard's pages the findings of the latest analysis.
 
 The detector takes seconds and hundreds of megabytes, so it never runs in the process that serves pages. If findings are
 missing, an analysis is requested and pages say that findings are pending. When findings arrive, ``Findings.version``
@@ -20,7 +20,7 @@ from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_threshol
 
 
 class Findings:
-    """Gives the pages the findings of each machine, and requests an analysis if they are missing.
+    """Gives the dashboard's pages the findings of each machine, and requests an analysis if findings are missing.
 
     Args:
         cache: the store's cache folder, see ``Store.cache``.

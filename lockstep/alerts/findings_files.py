@@ -1,4 +1,4 @@
-"""Write the findings of an analysis, one file per machine, and read them for the pages.
+"""Write the findings of an analysis, one file per machine, and read them for the dashboard's pages.
 
 A page reads only the findings of the machine that it shows. The noise and the levels of a series are read from the
 detector's file when a page needs them.

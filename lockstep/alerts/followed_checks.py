@@ -109,7 +109,7 @@ def continued(
 
 
 def _extend(entry: list[float], error: float, same: float) -> bool:
-    """Add one check to the state of a latency, in place. Return ``False`` if the check may be a change."""
+    """Add one check to the state of a latency's checks, in place. Return ``False`` if the check may be a change."""
     if not math.isnan(error):
         own = math.log(max(error, ROUNDING))
         if not entry[1] or abs(own - entry[0]) >= PART * STEP:

@@ -60,7 +60,7 @@ class Followed:
 
 
 def row_of(name: SeriesName, index: int) -> str:
-    """Return the key ``Followed.row``; ``index`` is ``Followed.place``."""
+    """Return the key of a series and a benchmark version, as in ``Followed.row``; ``index`` is ``Followed.place``."""
     return json.dumps([*astuple(name), index])
 
 

@@ -57,7 +57,7 @@ class MachineChanges:
 def analyse_machine(
     results: Results, machine: str, ranges: Ranges, cache: AnalysisCache, processes: int = 1
 ) -> MachineChanges:
-    """Analyse a machine.
+    """Find the changes of a machine's series, and add to each change the data that may explain it.
 
     Args:
         results: the results that hold the machine.
@@ -85,7 +85,7 @@ def analyse_machine(
 
 
 class _MachineAnalysis:
-    """Analyses one machine, by all of its points or only by its new points."""
+    """Finds the changes of one machine's series, from all points or only from new points."""
 
     def __init__(
         self, results: Results, machine: str, ranges: Ranges, path: Path, cached: CachedAnalysis | None
@@ -101,7 +101,7 @@ class _MachineAnalysis:
         self.cached = cached if same else None
 
     def whole(self, processes: int) -> CachedAnalysis:
-        """Analyse the machine by all of its points. The detector still continues series whose old points are equal."""
+        """Analyse all points of the machine. The detector still continues series whose points only gained new ones."""
         order = {series: place for place, series in enumerate(self.results.series(machine=self.machine))}
         trends = sorted(self.results.trends(order), key=lambda trend: order[trend.series])
         baseline_of = newest_baselines(self.results, self.machine)

@@ -198,7 +198,7 @@ class SeriesReports:
         self.span[places, 2:] = reported
 
     def to_json(self) -> dict[str, Any]:
-        """Return the reports as lists, texts and numbers."""
+        """Return the reports as lists, texts and numbers, which can be written as JSON."""
         content = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in vars(self).items()}
         return content | {
             "name": [astuple(name) for name in self.name],

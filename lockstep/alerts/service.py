@@ -1,4 +1,4 @@
-"""Give the pages the alerts and the state of the analysis that updates them."""
+"""Give the dashboard's pages the stored alerts, and the state of the analysis that updates these alerts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AlertService:
     def request_analysis(self, results: Results) -> str:
         """Start an analysis if there are new results, and return at once.
 
-        Returns a notice for the readers of a page while the analysis runs or if it fails; otherwise "".
+        Returns a notice for the readers of the dashboard while the analysis runs or if it fails; otherwise "".
         """
         if self.runner is None:
             return ""

@@ -165,7 +165,7 @@ class Sync:
     def _overlapping(self, alert: Alert) -> int | None:
         """Return the number of the oldest stored alert that a new alert joins; ``None`` if there is none.
 
-        It has the same machine, family and topic, and its range shares a commit with the range of the new alert.
+        The stored alert has the same machine, family and topic as the new alert, and their ranges share a commit.
         """
         place = _place_of(alert)
         near = (self._near.get((*place, commit)) for commit in alert.commits)

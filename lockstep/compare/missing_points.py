@@ -19,9 +19,9 @@ _FAILED, _NEW, _UNSURE, _NOT_MEASURED = map(LOUDEST.index, ("failed", "new", "un
 
 
 def not_measured(differences: Differences, rows: RowTable, first: int, newest: int) -> Differences:
-    """Return the differences with the verdict "not measured" for series without a point after the earlier commit.
+    """Return the differences with the verdict "not measured" for series without a point after the commit ``first``.
 
-    Otherwise, if the newest point of a series is at the earlier commit, the point would be compared with itself and
+    Otherwise, if the newest point of a series is at that commit, the point would be compared with itself and
     give "same". The verdict "failed" stays.
 
     Args:
@@ -53,7 +53,7 @@ def not_new(
 ) -> Differences:
     """Return the differences with the verdict "unsure" instead of "new" for series that are not new.
 
-    Such a series has no number at the earlier commit, but a number of the same benchmark version before that commit.
+    Such a series has no number at the commit ``first``, but a number of the same benchmark version before that commit.
 
     Args:
         differences: the differences of the rows.

@@ -28,7 +28,7 @@ SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "c
 
 @dataclass(frozen=True, eq=False)
 class MachineFacts:
-    """What the rows of a machine share: the objects to which their columns refer by index.
+    """What all rows of a machine share: the series, commits and benchmarks to which the columns refer by index.
 
     Attributes:
         index: the keys of the machine's series.
@@ -65,10 +65,10 @@ class RowTable(Sequence[Row]):
     """The rows of a machine as columns. An item is a ``Row``, and a slice is a table.
 
     Attributes:
-        columns: columns by name, of equal length. "key" is an index into the machine's keys, "commit" an index into the
-            machine's commits, "rank" the rank of the row's series, and "version" an index into ``Results.versions``.
-            The numbers "latency" (seconds), "speedup" and "value" (in the benchmark's unit) also have the columns
-            "…_low", "…_high" and "…_error". Unknown numbers are NaN. A column without any number is left out.
+        columns: columns by name, of equal length. "key", "commit" and "rank" are indices into the machine's keys,
+            commits and series, and "version" is an index into ``Results.versions``. The numbers
+            "latency" (seconds), "speedup" and "value" (in the benchmark's unit) also have the columns "…_low", "…_high"
+            and "…_error". Unknown numbers are NaN. A column without any number is left out.
     """
 
     def __init__(self, machine: MachineFacts, columns: Columns) -> None:

@@ -70,7 +70,7 @@ class Level:
             self.paired_low, self.paired_high = min(self.paired_low, paired), max(self.paired_high, paired)
 
     def left_by(self, own: float, paired: float) -> bool:
-        """Return whether a point lies outside the range of the ratios; without a known ratio, that of the errors."""
+        """Return whether a point lies outside the range of the ratios or, without a ratio, the range of the errors."""
         if math.isnan(paired) or self.paired_low > self.paired_high:
             return abs(_beyond(own, self.low, self.high, ALONE)) > 0
         side = _beyond(paired, self.paired_low, self.paired_high, STEP if self.points >= KNOWN else NEW)

@@ -182,7 +182,7 @@ class Detector(OnlineFilter):
         self._choose_best(rows)
 
     def _report_unsettled(self, row: int, now: int) -> None:
-        """Report that the points scatter too much to give a level, unless noise or modes explain them."""
+        """Report that the points scatter too much to give a level, unless noise or modes explain the scatter."""
         first = int(self._lost_at[row])
         if self._lost[row] < self.settings.lost * correlated(self.noise.residuals(row, first), self.settings.gate):
             return

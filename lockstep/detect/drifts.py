@@ -33,7 +33,7 @@ _BEYOND_NOISE = 5.0
 def median(y: Floats) -> float:
     """Return the median of the points that are not NaN; NaN without points.
 
-    For the few points here, numpy's own function takes twenty times as long.
+    For a few points, numpy's own function takes twenty times as long.
     """
     ordered = np.sort(y)  # NaN last
     count = int(np.count_nonzero(~np.isnan(ordered)))

@@ -197,7 +197,7 @@ class OnlineFilter:
         self._lost[rows] = np.where(odd | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
 
     def _choose_best(self, rows: Ints) -> None:
-        """Choose for each series the cheapest hypothesis that contains the known changes and no other."""
+        """Choose for each series the hypothesis of the least cost among those with as many changes as are known."""
         found = self.run_lengths
         held = np.where(found.depth[rows] == self.depth[rows][:, None], found.cost[rows], np.inf)
         self._best[rows] = held.argmin(axis=1)

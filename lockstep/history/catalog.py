@@ -204,7 +204,7 @@ class Catalog:
 
 
 class Reading:
-    """The manifest's content at one moment."""
+    """What the manifest holds at one moment: result files, parts, series, versions, commits and problems."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -24,8 +24,8 @@ class Tally:
         files: the number of result files.
         unread: the number of result files that were not read at all.
         reasons: why files were not read, each with the number of files, the most frequent first.
-        parts: why single benchmarks, provenance files and folders were not read, each with its number.
-        notes: how content that was read differs from asv's format, each with its number.
+        parts: why single benchmarks, provenance files and folders were not read, each with its count.
+        notes: how content that was read differs from asv's format, each with its count.
     """
 
     files: int

@@ -263,7 +263,7 @@ def log_ratios(column: Mapping[str, NDArray[Any]]) -> Floats:
 
 
 def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
-    """Return a column with nulls replaced by the value for "unknown"."""
+    """Return a column with each null replaced by the value that stands for "unknown" in a column of this kind."""
     missing = np.ma.getmaskarray(values)
     if kind not in ("text", "samples"):
         return np.ma.filled(values.astype(DTYPES[kind]), BLANKS[kind])

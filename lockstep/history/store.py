@@ -102,7 +102,7 @@ class Store:
             return self._refresh(wait)
 
     def current(self) -> Results:
-        """Return a snapshot of the results that is not older than ``patience``.
+        """Return a snapshot of the results that is at most ``patience`` seconds old.
 
         While one thread refreshes the cache, other threads get the previous snapshot.
 
