@@ -199,7 +199,7 @@ def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] |
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Map the detector's arrays into memory, which reads only the parts that are used.
+    """Map the detector's arrays into memory, so that only the parts in use are read from the file.
 
     ``None`` if the file is missing or damaged.
     """

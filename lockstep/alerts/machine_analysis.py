@@ -184,7 +184,7 @@ class _MachineAnalysis:
     def _changed(
         self, done: MonitoredSeries, series: Mapping[str, Followed], reported: SeriesReports
     ) -> dict[str, SeriesSteps]:
-        """Return the steps of every row. Cached steps are reused unless new points lie next to them."""
+        """Return the steps of every followed series, by row. Reuse a cached step unless new points lie next to it."""
         old = self.cached.changed if self.cached else {}
         lengths = done.monitor.detector.length.tolist()
         located = []
@@ -214,7 +214,7 @@ class _MachineAnalysis:
         return found
 
     def _read(self, rows: Sequence[str], reported: SeriesReports) -> dict[str, Followed]:
-        """Read the series of these rows, with the latencies that may explain their changes."""
+        """Read the series with these keys (``Followed.row``), and the latencies that may explain their changes."""
         places = {(one.suite, one.case, one.l2) for one in map(name_in, rows)}
         each = zip(reported.number.tolist(), reported.name, strict=True)
         numbers = [number for number, one in each if (one.suite, one.case, one.l2) in places]

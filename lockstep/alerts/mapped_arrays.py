@@ -1,4 +1,4 @@
-"""Map the arrays of a file that ``numpy.savez`` wrote into memory, which reads only the parts that are used.
+"""Map the arrays of a file that ``numpy.savez`` wrote into memory, so that only used parts are read.
 
 NumPy itself maps only files that hold a single array. An uncompressed archive holds such a file for each array, after a
 header

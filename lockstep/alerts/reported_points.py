@@ -187,7 +187,7 @@ class SeriesReports:
         return bool((self.ours[places] & (self.version[places] >= 0)).all()) and all(beside)
 
     def _report(self, places: Ints, commit: int, state: Ints, version: Ints) -> None:
-        """Add a commit's reports to the spans, in place."""
+        """Add a commit's reports to the series' spans of equal reports, in place."""
         reported = np.stack([state, version], axis=1)
         other = (self.span[places, 2:] != reported).any(axis=1)
         assert isinstance(self.earlier, dict)

@@ -148,7 +148,7 @@ class Sync:
             self._near.setdefault((*place, commit), number)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
-        """Split the alert if several known alerts own its changes. New changes join the oldest of these alerts."""
+        """Split an alert of this analysis if several stored alerts own its changes. New changes join the oldest."""
         if not alert.members:
             return [(self._same.get(alert.fingerprint), alert)]
         hashes = [_hash(member.key) for member in alert.members]

@@ -107,7 +107,7 @@ class Detector(OnlineFilter):
         return mask
 
     def _reconsider(self, rows: Ints, index: Ints) -> None:
-        """Withdraw the last changes that are no longer likely."""
+        """Withdraw the last change of each of the series ``rows`` if that change is no longer likely."""
         found = self.run_lengths
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
         less, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
@@ -267,11 +267,11 @@ class Detector(OnlineFilter):
         self._look[row] = np.iinfo(np.int64).max
 
     def _relocate(self, rows: Ints, index: Ints) -> None:
-        """Place the last changes again by all points so far, and test again whether a slope explains unreported steps.
+        """Compute the positions of the last changes again, and test again whether a slope explains unreported steps.
 
-        A change is placed again when half as many commits have been added as had passed since its report. The test for
-        a slope runs at each of the first ``ASKED`` commits after an unreported step, and the step is reported as soon
-        as no slope explains it.
+        The next time comes when the number of commits since the report of the change has grown by half. The test for a
+        slope runs at each of the first ``ASKED`` commits after an unreported step, and the step is reported as soon as
+        no slope explains it.
         """
         found = self.run_lengths
         places = found.locate(rows, found.depth[rows] == self.depth[rows, None])

@@ -149,7 +149,7 @@ class RunLengths:
         keep: Ints,
         settings: Settings,
     ) -> None:
-        """Add to each of the series ``rows`` the hypothesis that a level begins at its current point.
+        """Add to each of the series ``rows`` the hypothesis that a level begins at the series' current point.
 
         The new hypothesis replaces the costliest one other than ``keep`` [rows]. ``y`` is NaN if the points do not give
         a level.

@@ -1,6 +1,6 @@
 """Store in SQLite which result files were read, and which parquet files ("parts") of the cache hold their points.
 
-The manifest can be rebuilt from the results folder. A part and its runs are added in one transaction. So if a process
+This manifest can be rebuilt from the results folder. A part and its runs are added in one transaction. So if a process
 is killed, finished parts stay and the other files are read again.
 """
 

@@ -100,9 +100,9 @@ class Run:
         measured_at: the time of the file's newest number, ms since 1970; 0 if unknown.
         host: facts from the provenance: gpu, driver, cuda, torch, triton, python, os, cpu …; {} without provenance.
         controls: the controls copy, matmul and empty; {} without provenance.
-        clock_state: from the provenance; "" without provenance.
-        harness: from the provenance; "" without provenance.
-        protocol: from the provenance; 0 without provenance.
+        clock_state: state of the clocks, such as "locked@1500"; "" without provenance.
+        harness: commit of the suites and of Lockstep; "" without provenance.
+        protocol: version of the measuring protocol; 0 without provenance.
     """
 
     machine: str

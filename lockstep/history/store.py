@@ -153,7 +153,7 @@ class Store:
         return Refreshed(len(seen.files), changed, gone, points, problems, notes, time.perf_counter() - began)
 
     def _settled(self) -> Scan | None:
-        """Return the last scan if it is recent, has many files, and ``probably_unchanged`` confirms it."""
+        """Return the last scan if it is recent, found many files, and is still valid by ``probably_unchanged``."""
         seen, young = self._seen, time.monotonic() - self._scanned < _OLD
         many = seen is not None and len(seen.files) > _MANY
         return seen if seen and many and young and probably_unchanged(self.root, seen) else None
@@ -196,7 +196,7 @@ class Store:
             return len(changed), len(gone), points
 
     def _mend(self, catalog: Catalog) -> None:
-        """Remove missing and damaged parts from the manifest, so that their files are read again."""
+        """Remove missing and damaged parts from the manifest, so that their result files are read again."""
         with catalog.reading() as reading:
             parts = reading.parts()
         for part in parts:

@@ -79,7 +79,7 @@ def name(text: Any) -> str:
         Unreadable: the text is not printable, is too long, or is not a text.
     """
     if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
-        raise Unreadable(f"{text!r:.60} stands in place of a name", "something else stands in place of a name")
+        raise Unreadable(f"{text!r:.60} is not a name: names are short and printable", "a value is not a name")
     return text
 
 
