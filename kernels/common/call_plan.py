@@ -3,7 +3,7 @@
 The facts of a call are the shape, strides, dtype, device and alignment of every tensor and how torch dispatches it, the
 value of every other argument, and the current device. A tuple counts as its values. ``planned`` runs the first call
 with given facts as it is written, and records its allocations and launches (``kernels.common.call_recorder``). Later
-calls with these facts repeat them by the plan, a function that is written for it (``kernels.common.plan_code``): no
+calls with these facts repeat these by the plan, a function that is generated from it (``kernels.common.plan_code``): no
 check, table or descriptor is computed again.
 
 A plan holds no tensor and no address. Each launch takes its addresses from the call's own tensors, from the workspaces
@@ -74,12 +74,12 @@ _recording = _Recording()
 
 
 def planned(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a plan for each set of facts; planning does not change its results and errors."""
+    """Return ``function`` with a plan for each set of facts (see the module); results and errors remain the same."""
     return _planned(function, None)
 
 
 def planned_by(summary: Callable[[Any], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return ``planned`` for functions whose launches depend on a tuple ``value`` only by ``summary(value)``."""
+    """Return the decorator ``planned`` for functions that depend on a tuple only through ``summary`` of the tuple."""
     return functools.partial(_planned, summary=summary)
 
 
@@ -176,7 +176,7 @@ def _on_one_gpu(tensors: list[Any]) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is a tensor, or equal values mean the same; a tuple is plain if all of its values are."""
+    """Return whether a plan can compare a value: a tensor, a number, a string, a dtype, None, or a tuple of such."""
     if isinstance(value, tuple):
         return (type(value) is tuple or hasattr(value, "_fields")) and all(map(_is_plain, value))
     return value is None or type(value) in _PLAIN

@@ -50,7 +50,7 @@ class Recorder(TorchDispatchMode):
     """Records a call's allocations, launches and computations with torch while the recorder is entered.
 
     Args:
-        code: recognises the call. The tensors among the call's arguments are all different.
+        code: code that recognises calls like this one. The tensors among its arguments are all different.
     """
 
     def __init__(self, code: PlanCode) -> None:
@@ -71,12 +71,12 @@ class Recorder(TorchDispatchMode):
         if func in _ALLOCATING:
             self._fresh.append(result)
         elif not func.is_view:
-            self._refuse(f"it calls {func}")
+            self._refuse(f"the call runs {func}")
         return result
 
     @property
     def again(self) -> bool:
-        """Return whether the next call is to be recorded too: this one cannot have a plan, but made a workspace."""
+        """Return whether to record the next call too: the recorded call has no plan, but it made a workspace."""
         return bool(self.refusal) and len(workspace.BUFFERS) > self._workspaces
 
     def _refuse(self, reason: str) -> None:
@@ -85,9 +85,9 @@ class Recorder(TorchDispatchMode):
     def launch(
         self, kernel: Any, compiled: Any, grid: Sequence[int], arguments: Sequence[Any], options: dict[str, Any]
     ) -> None:
-        """Record a launch that has been made."""
+        """Record a kernel launch that the call has made."""
         if not is_plain(kernel) or callable(grid):
-            self._refuse(f"it launches a {type(kernel).__name__}, or its grid is a function")
+            self._refuse(f"the call launches a {type(kernel).__name__}, or its grid is a function")
             return
         bound = dict(zip(kernel.arg_names, arguments, strict=False))
         bound |= {name: value for name, value in options.items() if name in kernel.arg_names}
@@ -109,7 +109,7 @@ class Recorder(TorchDispatchMode):
         The function returns ``UNPLANNED`` if the call cannot have a plan.
         """
         if not self._steps:
-            self._refuse("it launches nothing")
+            self._refuse("the call launches nothing")
         if not self.refusal:
             try:
                 return self._code.function(self._plan(result))
@@ -137,7 +137,7 @@ class Recorder(TorchDispatchMode):
         for step in self._steps:
             if isinstance(step, _Launch):
                 if any(roots.is_made(one) for one in _tensors_of(step)):
-                    raise Unsupported("a kernel reads what a library call returned")
+                    raise Unsupported("a kernel takes the result of a library call")
                 values = {name: roots.argument(value) for name, value in step.arguments.items()}
                 steps.append(Start(step.compiled, step.grid, values))
                 kernels.append(step.kernel)
@@ -150,24 +150,24 @@ class Recorder(TorchDispatchMode):
                     roots.add(step.result, made=True)
         returns = tuple if type(result) is tuple else list if type(result) is list else None
         if returns is None and not isinstance(result, torch.Tensor):
-            raise Unsupported(f"it returns a {type(result).__name__}")
+            raise Unsupported(f"the call returns a {type(result).__name__}")
         results = tuple(roots.view(one) for one in (result if returns else (result,)))
         return Plan(tuple(buffers), tuple(fresh), tuple(kernels), tuple(steps), results, returns)
 
     def _allocation(self, tensor: torch.Tensor) -> Fresh:
         if not tensor.is_contiguous() or tensor.data_ptr() & 15 or tensor.device != self._inputs[0].device:
             raise Unsupported(
-                "it allocates a tensor that is not contiguous, not aligned to 16 bytes, or not on its arguments' GPU"
+                "the call allocates a tensor that is not contiguous, not aligned to 16 bytes, or on another GPU"
             )
         if tensor.device.index != current_device():
-            raise Unsupported("its arguments are not on the current GPU")
+            raise Unsupported("the call's arguments are not on the current GPU")
         # Code from torch.compile calls these functions, which take 0.4 µs; ``new_empty`` takes 1.1.
         allocate = "_empty_strided_cuda" if tensor.is_cuda else "_empty_strided_cpu"
         return Fresh(allocate, tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 class _Roots:
-    """The numbered tensors ("roots") that a plan finds again at each call; it describes all others as their views."""
+    """The numbered tensors ("roots") that a plan finds again at each call. All other tensors are views of a root."""
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         self._roots: list[torch.Tensor] = []
@@ -179,7 +179,13 @@ class _Roots:
             self.add(one, guarded=True)
 
     def add(self, tensor: torch.Tensor, *, made: bool = False, guarded: bool = False) -> None:
-        """Number a tensor: ``made`` by a library call, or ``guarded``: to torch the same at each call of the plan."""
+        """Give a tensor a number.
+
+        Args:
+            tensor: the tensor.
+            made: whether a library call returned the tensor.
+            guarded: whether the plan ensures that torch treats the tensor alike at each call.
+        """
         for number, holds in ((self._made, made), (self._guarded, guarded)):
             if holds:
                 number.add(len(self._roots))
@@ -187,14 +193,14 @@ class _Roots:
         self._roots.append(tensor)
 
     def is_made(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor lies in a library call's result. No kernel may take it: its alignment may change."""
+        """Return whether a tensor lies in a library call's result. No kernel may take it, as its alignment may vary."""
         return self._root(tensor) in self._made
 
     def has(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._numbers
 
     def hold(self, tensor: torch.Tensor) -> bool:
-        """Return whether the tensor lies in a root, as the result of a library function that returns its ``out``."""
+        """Return whether a tensor shares memory with a root, such as the result of a library function with ``out``."""
         storage = tensor.untyped_storage()._cdata
         return any(one.untyped_storage()._cdata == storage for one in self._roots)
 
@@ -219,15 +225,15 @@ class _Roots:
         return found[0]
 
     def view(self, value: Any) -> View:
-        """Return which root a tensor lies in, and where; a library function takes the tensor or the call returns it."""
+        """Return a tensor that a library function takes, or that the call returns, as a view of its root."""
         if not isinstance(value, torch.Tensor):
-            raise Unsupported(f"a {type(value).__name__} where a tensor was expected")
+            raise Unsupported(f"the call returns a {type(value).__name__} in place of a tensor")
         root = self._root(value)
         base = self._roots[root]
         if value is base:
             return View(root)
         if value.dtype != base.dtype or value.device != base.device:
-            raise Unsupported("a view has another dtype")
+            raise Unsupported("a view has another dtype than the viewed tensor")
         alike = root in self._guarded and base.is_inference() is self._inference
         offset = int(value.storage_offset() - base.storage_offset())
         return View(root, tuple(value.shape), value.stride(), offset, tracked=base.requires_grad or not alike)
@@ -237,7 +243,7 @@ class _Roots:
         if isinstance(value, torch.Tensor):
             return self.view(value)
         if value is not None and not isinstance(value, bool | int | float | str):
-            raise Unsupported(f"a {type(value).__name__} for a library function")
+            raise Unsupported(f"a library function takes a {type(value).__name__}")
         return value
 
 

@@ -51,7 +51,7 @@ def sm_count(device: torch.device) -> int:
 
 
 def capability(device: torch.device) -> tuple[int, int]:
-    """Return the compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` unless it is NVIDIA's GPU.
+    """Return the compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` if it is not an NVIDIA GPU.
 
     For "meta" return the capability of Triton's compile target: some kernels choose their code by the capability.
     """

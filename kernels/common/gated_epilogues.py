@@ -80,7 +80,7 @@ def feed_gate_up(gate_up, ring, full, free, tiles, M, N, BAND: gl.constexpr):
 def store_gated_grad(
     total, target, group, row, column, N, ring, full, free, count, HALF: gl.constexpr
 ):  # fmt: skip
-    """Store the gradients of gate and up for one tile of the hidden layer's gradient. Return the count of pieces."""
+    """Store the gradients of gate and up for a tile of the hidden layer's gradient. Return the new ``count``."""
     SLOTS: gl.constexpr = full.shape[0] // 2
     west, east = halves(total)
     first, second = halves(west)

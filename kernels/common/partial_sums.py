@@ -9,7 +9,7 @@ A device has one mailbox, so calls must not overlap: use one stream, or events b
 program id than the writers. Programs start in the order of their ids, so the writers that it waits for have started.
 
 A mailbox is faster while the sums are few. From about 100 rows of sums a tile on (partials × tokens) a counter was
-faster on an H200; ``split_k`` of ``kernels.linear`` uses one.
+faster on an H200; ``split_k`` of ``kernels.linear`` uses a counter.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -55,7 +55,7 @@ def post_tile(mail, values):
 
 @gluon.jit
 def read_tiles(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
-    """Wait for ``PARTIALS`` matrices, ``STRIDE`` elements apart, and return their sum, added in order.
+    """Wait for ``PARTIALS`` matrices in the mailbox, ``STRIDE`` elements apart; return their sum, added in order.
 
     The mailbox keeps the matrices, because other programs may still read them.
     """
@@ -87,7 +87,7 @@ def _read_group(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
 
 @gluon.jit
 def empty_tiles(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
-    """Store EMPTY over the matrices. Call this function after every reader has read them."""
+    """Store EMPTY over the matrices of ``read_tiles``. Call this function after every reader has read the matrices."""
     layout: gl.constexpr = mail.type.layout
     for partial in gl.static_range(PARTIALS):
         gl.store(mail + partial * STRIDE, gl.full(mail.shape, EMPTY, gl.int32, layout))

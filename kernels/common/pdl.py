@@ -41,7 +41,7 @@ def launch_options(order: int) -> dict[str, bool]:
 
 @triton.jit
 def begin(ORDER: tl.constexpr):
-    """Let dependents start; if ``ORDER`` is FIRST, wait for the preceding launch. Call before reading any memory."""
+    """Let the next launch start; if ``ORDER`` is FIRST, wait for the preceding one. Call before reading any memory."""
     if ORDER == 1:
         gdc_wait()
     if ORDER > 0:

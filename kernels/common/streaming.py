@@ -38,7 +38,7 @@ def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
 
 @gluon.jit
 def fetch(tiles, row, column, ring, full, slot, wanted):
-    """Request a tile into a slot of the ring, if ``wanted``. The slot's barrier completes a phase on arrival."""
+    """Request a tile into a slot of the ring, if ``wanted``. When the tile arrives, the slot's barrier completes."""
     mbarrier.expect(full.index(slot), tiles.block_type.nbytes, pred=wanted)
     tma_load(tiles, [row, column], full.index(slot), ring.index(slot), pred=wanted)
 

@@ -57,7 +57,7 @@ class SearchSpace(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: the configuration to use if every condition (size, comparison, bound) holds."""
+    """One row of a table: ``use`` is the configuration if every condition (size, comparison, bound) holds."""
 
     where: tuple[tuple[str, str, int], ...]
     use: Any
@@ -73,7 +73,7 @@ class Row:
 
 
 class Choice(Generic[T]):
-    """One choice of a family; see ``Table.choice`` for the arguments.
+    """One choice of a family that its tables decide, such as a tile; ``Table.choice`` describes the arguments.
 
     Attributes:
         ask: function of (device, size, …) that returns the configuration to use, or None if no row fits.
@@ -222,7 +222,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
 
 
 def first_that_can(backends: Sequence[Backend], compute: Callable[[Backend], T]) -> T:
-    """Return the result of the first backend that does not raise NotImplementedError; raise it if the last one does."""
+    """Return the result of the first backend that does not raise NotImplementedError; raise the error of the last."""
     for backend in backends[:-1]:
         with suppress(NotImplementedError):
             return compute(backend)

@@ -12,7 +12,7 @@ from triton.experimental import gluon
 
 @triton.jit
 def tile_of(index, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
-    """Return first row and column of tile ``index``. ``GROUP_M`` tiles in a column follow one another and share B."""
+    """Return first row and column of tile ``index``. ``GROUP_M`` consecutive tiles lie in a column and share B."""
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     group = index // (GROUP_M * tiles_n)

@@ -43,14 +43,14 @@ class Unsupported(Exception):
 
 
 class Place(NamedTuple):
-    """A kernel argument that changes from call to call: ``root`` is an index into the call's addresses."""
+    """A kernel argument that changes from call to call: ``offset`` bytes after the call's address number ``root``."""
 
     root: int
     offset: int
 
 
 class Described(NamedTuple):
-    """A tensor descriptor whose base address changes from call to call."""
+    """A tensor descriptor whose base address, ``place``, changes from call to call."""
 
     place: Place
     descriptor: Any
@@ -102,7 +102,7 @@ class Start:
         for name, kind in compiled.src.signature.items():
             value = values[name]
             if not isinstance(kind, str):
-                raise Unsupported(f"{name} is a tuple")
+                raise Unsupported(f"the argument {name} is a tuple")
             if kind == "constexpr":
                 self._arguments.append(None)
             elif kind.startswith("tensordesc"):
@@ -110,11 +110,11 @@ class Start:
             elif type(value) in ((Place,) if kind.startswith("*") else (bool, int, float)):
                 self._arguments.append(value)
             else:
-                raise Unsupported(f"{name} is a {type(value).__name__} for {kind}")
+                raise Unsupported(f"the argument {name} is a {type(value).__name__}, but the kernel takes {kind}")
 
     def _describe(self, name: str, value: Any, encoding: Any) -> None:
         if not isinstance(value, Described) or encoding is None:
-            raise Unsupported(f"{name} is not a descriptor that the host encodes")
+            raise Unsupported(f"the argument {name} is not a descriptor that the host encodes")
         # Imported here: only a GPU needs NVIDIA's backend.
         from triton.backends.nvidia.driver import make_tensordesc_arg
 
@@ -133,7 +133,7 @@ class Start:
         first = descriptor.base.data_ptr()
         encoded, *sizes = encode(first)
         if sizes != [*fields["shape"], *fields["strides"]]:
-            raise Unsupported(f"{name} is expanded to {sizes}")
+            raise Unsupported(f"Triton expands the descriptor {name} to {sizes}")
         # An encoded descriptor depends only on address, shape, strides and box, so it may outlive the memory it
         # describes.
         known = {first: encoded}
@@ -169,7 +169,7 @@ class Start:
         self._head = [int(size) for size in grid], head
 
     def text(self, name: Callable[[Any], str]) -> str:
-        """Return the text of the launch on ``stream``, where ``a0`` is the address of root 0 and so on.
+        """Return Python text that makes the launch on ``stream``, where ``a0`` is the address of root 0 and so on.
 
         Args:
             name: returns the text for a value.
@@ -182,7 +182,7 @@ class Start:
 
 
 class _Encoded(NamedTuple):
-    """A descriptor that ``find`` encodes for its address."""
+    """A tensor descriptor at ``place``; ``find`` returns its encoding for an address."""
 
     place: Place
     find: Callable[[int], Any]

@@ -15,7 +15,7 @@ from kernels.common.gluon_compat import tma_store
 
 @gluon.jit
 def tile_of(tile, M, N, BAND: gl.constexpr):
-    """Return (group, first row within it, first column) of a 128 × 256 tile.
+    """Return (group, first row within the group, first column) of a 128 × 256 tile.
 
     Without bands, columns are innermost. With bands, rows are innermost within ``BAND`` tile rows: the tiles that run
     together then form a squarer part of the output.
@@ -46,7 +46,7 @@ def halves(total):
 
 @gluon.jit
 def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
-    """Store a 64 × 64 piece through the group's next buffer, once TMA has read the buffer's previous content."""
+    """Store a 64 × 64 piece through the warp group's next buffer, once TMA has read the buffer's previous content."""
     BUFFERS: gl.constexpr = buffers.shape[0] // 2
     gluon_tma.store_wait(BUFFERS - 1)
     buffer = buffers.index(HALF * BUFFERS + count % BUFFERS)
@@ -57,7 +57,7 @@ def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
 
 @gluon.jit
 def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.constexpr, PAIR: gl.constexpr):
-    """Store 64 × 256 in four pieces. If ``PAIR``, the last two go to ``other``, at the columns of the first two."""
+    """Store 64 × 256 in four pieces. If ``PAIR``, the last two go to ``other``, at the first two pieces' columns."""
     west, east = halves(total)
     first, second = halves(west)
     third, fourth = halves(east)

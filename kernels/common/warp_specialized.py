@@ -41,10 +41,10 @@ from kernels.common.warp_group_tiles import store_quarters, tile_of
 
 
 class TileConfig(NamedTuple):
-    """Tiling of a product: steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for each group's stores.
+    """Tiling of a product: steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for a warp group's stores.
 
-    The second group starts once slot ``stagger`` of the ring is filled for the first time. ``band`` is the number of
-    tile rows that are taken together; 0 takes tiles row by row.
+    The second warp group starts once slot ``stagger`` of the ring is filled for the first time. ``band`` is the number
+    of tile rows that are taken together; 0 takes tiles row by row.
     """
 
     k: int

@@ -22,7 +22,7 @@ def groups_of(x: Tensor, weight: Tensor, name: str, offsets: Tensor | None, host
     """Check x, the weight [G, K, any] and the offsets, and return the groups of x's rows.
 
     Raises:
-        ValueError: an argument does not fit; the message names the argument. All functions here raise this error.
+        ValueError: an argument does not fit; the message names the argument. All functions of this module raise it.
     """
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(weight, name, shape=(None, x.shape[1], None), dtype=x.dtype, device=x.device, contiguous=True)
@@ -38,9 +38,9 @@ def groups_of(x: Tensor, weight: Tensor, name: str, offsets: Tensor | None, host
 
 
 def ends_of(value: Any) -> Any:
-    """Reduce host offsets to their number and the last one, on which alone launches depend; keep other arguments.
+    """Return the number of host offsets and the last offset, on which alone launches depend; keep other arguments.
 
-    A training step has different offsets at each call. With this reduction one plan serves all of them.
+    A training step has different offsets at each call. With this reduction one plan serves all calls.
     """
     return (len(value), value[-1]) if type(value) is tuple and value and type(value[-1]) is int else value
 

@@ -86,13 +86,13 @@ class Loop(Products):
             out += other
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """Write each group's gradient with one product."""
+        """Write the gradient of each group's weight with one product for each group."""
         for g in range(groups.count):
             torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
 
 
 class Fused(Products):
-    """Activation and its gradient in one Triton kernel each. Without Triton, torch takes two and four kernels."""
+    """Base of backends with one Triton kernel for the activation and one for its gradient."""
 
     def activate(self, gate: Tensor, up: Tensor, out: Tensor) -> None:
         """Write ``silu(gate) · up`` with one Triton kernel, or with torch on a CPU."""
@@ -119,13 +119,13 @@ class Bmm(Fused):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """Multiply all groups with one batched product; add ``too`` with another."""
+        """Multiply all groups with one batched product; add the product ``too`` with another batched product."""
         call_library(torch.bmm, groups.batch(a), weight, out=groups.batch(out))
         if too:
             groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """Write the gradients of all groups with one batched product."""
+        """Write the gradients of all groups' weights with one batched product."""
         call_library(torch.bmm, groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
 
@@ -140,7 +140,7 @@ class Triton(Fused):
         grouped_triton.product(a, weight, groups.offsets, out, too)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """Write the gradients of all groups in one launch of ``triton_kernels.grad_weight``."""
+        """Write the gradients of all groups' weights in one launch of ``triton_kernels.grad_weight``."""
         grouped_triton.grad_weight(x, grad, groups.offsets, out)
 
 
@@ -157,7 +157,7 @@ class Tma(Triton):
         grouped_tma.product(a, weight, groups, out, follows=follows)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """Write the gradients of all groups in one launch of ``tma_kernels.grad_weight``."""
+        """Write the gradients of all groups' weights in one launch of ``tma_kernels.grad_weight``."""
         grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
 
 
@@ -170,7 +170,7 @@ class Specialized(Triton):
     def product(
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
-        """Multiply all groups in one launch of ``warp_specialized_kernels.product``; refuse a second product."""
+        """Multiply all groups in one launch of ``warp_specialized_kernels.product``; refuse a product ``too``."""
         if too:
             raise NotImplementedError(
                 "warp_specialized cannot add a second product: pack both weights with pack_gate_up"
@@ -178,7 +178,7 @@ class Specialized(Triton):
         grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """Write the gradients of all groups in one launch of ``warp_specialized_kernels.grad_weight``."""
+        """Write the gradients of all groups' weights in one launch of ``warp_specialized_kernels.grad_weight``."""
         grouped_specialized.grad_weight(x, grad, groups, out, config=self.config, follows=follows)
 
 

@@ -30,7 +30,7 @@ def _best(op: str, x: Tensor, weight: Tensor, groups: Groups) -> str:
 
 
 def backends_for(op: str, config: str | None, x: Tensor, weight: Tensor, groups: Groups) -> tuple[Products, ...]:
-    """Return the backend that ``config`` names; without ``config`` the fastest, then one for the shapes it refuses."""
+    """Return the backend that ``config`` names; else the fastest, and one that takes every shape."""
     best = _backend(op, config or _best(op, x, weight, groups), x, weight, groups)
     if config:
         return (best,)
@@ -51,7 +51,7 @@ def _backend(op: str, name: str, x: Tensor, weight: Tensor, groups: Groups) -> P
 
 
 def mlp_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups) -> MlpPlan | None:
-    """Return the launch plan of ``mlp`` with packed weights; None if the backend does not use them."""
+    """Return the launch plan of ``mlp`` with packed weights; None if the backend does not use packed weights."""
     name = config or _best("mlp", x, w_gate, groups)
     if name == "warp_specialized":
         return MLP(x.device, groups.rows // groups.count, *w_gate.shape)
@@ -59,7 +59,7 @@ def mlp_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups) -> M
 
 
 def mlp_train_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups) -> MlpTrainPlan | None:
-    """Return the launch plan of ``mlp_train`` with packed weights; None if the backend does not use them."""
+    """Return the launch plan of ``mlp_train`` with packed weights; None if the backend does not use packed weights."""
     name = config or _best("mlp_train", x, w_gate, groups)
     if name == "warp_specialized":
         return MLP_TRAIN(x.device, groups.rows // groups.count, *w_gate.shape)

@@ -1,4 +1,4 @@
-"""Gate and up as one product with the activation in its epilogue, and the gradient (tiles: ``tile_schedule``)."""
+"""Triton kernels of the gated MLP: gate and up as one product with the activation in its epilogue; the gradient."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False

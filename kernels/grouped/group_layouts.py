@@ -12,8 +12,9 @@ from kernels.grouped.tile_schedule import schedule_tiles
 
 @dataclass(frozen=True)
 class Groups:
-    """``rows`` rows in ``count`` groups. Ragged groups also have ``offsets``, and may have ``host``: the offsets as
-    ints.
+    """The division of ``rows`` rows into ``count`` groups.
+
+    Ragged groups also have ``offsets``, and may have ``host``, the offsets as ints.
     """
 
     rows: int
@@ -23,7 +24,7 @@ class Groups:
 
     @property
     def bands(self) -> int:
-        """Return the bands of columns that descriptors see: ``count`` if groups are even, else 1."""
+        """Return the number of bands of columns in TMA descriptors: ``count`` if groups are even, else 1."""
         return self.count if self.offsets is None else 1
 
     @functools.cached_property
@@ -42,5 +43,5 @@ class Groups:
     def batch(self, matrix: Tensor) -> Tensor:
         """Return every group's rows as a strided view [G, B, columns]; nothing is copied."""
         if self.offsets is not None:
-            raise NotImplementedError("a batched product needs groups of equal size")
+            raise NotImplementedError("bmm needs groups of equal size: use another backend for ragged groups")
         return matrix.view(-1, self.count, matrix.shape[1]).transpose(0, 1)

@@ -21,14 +21,14 @@ from kernels.grouped.table import TABLE, Tile
 
 
 class MlpPlan(NamedTuple):
-    """The two launches of ``mlp`` with packed gate and up."""
+    """The backend of each of the two launches of ``mlp`` with packed gate and up."""
 
     gated: str
     down: str
 
 
 class MlpTrainPlan(NamedTuple):
-    """The six launches of ``mlp_train``, in order; ``grad_gate_up`` is the gradient of both weights."""
+    """The backend of each of the six launches of ``mlp_train``; ``grad_gate_up`` is the gradient of both weights."""
 
     gated: str
     down: str
@@ -99,7 +99,7 @@ def gated_grad(
 
 def _tile_config(backend: str) -> TileConfig:
     if backend not in TILE_CONFIGS:
-        raise ValueError(f"{backend!r} does not compute this launch; backends are tma, {', '.join(TILE_CONFIGS)}")
+        raise ValueError(f"the backend {backend!r} cannot compute this launch: choose tma, {', '.join(TILE_CONFIGS)}")
     return TILE_CONFIGS[backend]
 
 
@@ -109,7 +109,7 @@ def tile_configs_at(op: str, B: int, G: int, K: int, N: int, ragged: bool = Fals
 
 
 def mlp_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
-    """Return the plans that ``lockstep tune`` tries: every tile config, and after each the same config or cuBLAS."""
+    """Return the plans that ``lockstep tune`` tries: every tile config, then for ``down`` that config or cuBLAS."""
     plans = [MlpPlan(config, down) for config in TILE_CONFIGS for down in (config, "bmm")]
     return SearchSpace("mlp.warp_specialized", _sizes(B, G, K, H=H), () if ragged else plans)
 
@@ -117,7 +117,7 @@ def mlp_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> Search
 def mlp_train_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
     """Return the plans that ``lockstep tune`` tries: some without cuBLAS, some with cuBLAS for ``down`` and ``grad_x``.
 
-    The gradient through the gate needs a config with an even number of buffers.
+    The launch ``gated_grad`` needs a config with an even number of buffers.
     """
     plans = []
     for config, through_gate in (("k64s3b4", "k64s3b4"), ("k32s7b3", "k32s6b4"), ("k32s7b3", "k64s3b4")):

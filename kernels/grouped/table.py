@@ -1,4 +1,4 @@
-"""Choices that the ``grouped`` family leaves open, and the table that decides them for each GPU."""
+"""The table of tuned configurations of the ``grouped`` family, and the tile of its Triton kernels."""
 
 from __future__ import annotations
 

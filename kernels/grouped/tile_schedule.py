@@ -89,7 +89,7 @@ def tile_count(scheduled, room, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.const
 
 @triton.jit
 def locate(slot, scheduled, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
-    """Return (group, band of columns, first row, the group's rows from the first row on) of a row tile."""
+    """Return (group, band of columns, first row, number of the group's rows from there on) of a row tile."""
     if RAGGED:
         group = tl.load(scheduled + slot * 3)
         band = 0
@@ -129,7 +129,7 @@ def store_tile(
 
 
 def require(tensor: Tensor, **widths: tuple[int, int]) -> None:
-    """Raise NotImplementedError without 16-bit elements, TMA, or widths in multiples of their blocks."""
+    """Raise NotImplementedError unless elements have 16 bits, the GPU has TMA, and widths are multiples of blocks."""
     if tensor.element_size() != 2:
         raise NotImplementedError(f"tma needs 16-bit elements, got {tensor.dtype}")
     if tensor.device.type != "cpu" and capability(tensor.device) < (9, 0):

@@ -26,7 +26,7 @@ ELEMENTS = 1024
 
 @triton.jit
 def locate(slot, offsets, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr):
-    """Return (group, first row in it, its rows, global row of its row 0, step between its rows) of row tile ``slot``.
+    """Return of row tile ``slot``: group, first row in the group, rows of the group, matrix row of its row 0, row step.
 
     Ragged groups have at most ``rows / BLOCK_M + G`` tiles: the host knows this bound without reading the offsets. A
     slot beyond the last tile gets a group without rows.
@@ -131,7 +131,7 @@ def product(
 
 
 def _slots(rows: int, groups: int, offsets: Tensor | None, block: int) -> int:
-    """Return the number of row tiles; if the offsets are on the GPU, an upper bound."""
+    """Return the number of row tiles; for ragged groups an upper bound, because the host cannot read the offsets."""
     return rows // block + groups if offsets is not None else groups * triton.cdiv(rows // groups, block)
 
 

@@ -134,7 +134,7 @@ def gated_grad(
     (rows, K), (G, H, _) = grad.shape, w_down.shape
     require(grad, groups, K=(K, config.k), H=(H, COLUMNS))
     if config.buffers % 2:
-        raise NotImplementedError(f"warp_specialized needs an even number of buffers here, got {config.buffers}")
+        raise NotImplementedError(f"gated_grad needs an even number of buffers, got {config.buffers}")
     sizes = G, rows // G, H, K
     launch(
         _bands(grad, G, (64, config.k)), described(w_down, (G * H, K), (COLUMNS, config.k)),
@@ -144,7 +144,7 @@ def gated_grad(
 
 
 def require(tensor: Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
-    """Raise NotImplementedError without even groups, 16-bit elements, ``wgmma``, or widths in multiples of blocks."""
+    """Raise NotImplementedError unless groups are even, elements have 16 bits, the GPU has ``wgmma``, widths fit."""
     if groups.offsets is not None:
         raise NotImplementedError(
             "warp_specialized needs groups of equal size: its tiles cannot mask rows beyond the end of a group"

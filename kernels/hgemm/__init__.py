@@ -31,9 +31,7 @@ PLAINER = {"warp_specialized": ("tma",)}
 def torch_mm(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """Multiply with cuBLAS. With ``c``, torch first copies ``c`` into ``out`` (a separate launch), then accumulates
-    there.
-    """
+    """Multiply with cuBLAS. With ``c``, torch copies ``c`` into ``out`` (a separate launch), then accumulates there."""
     if c is None and alpha == 1:
         return torch.mm(a, b, out=out)
     addend = a.new_empty(()) if c is None else c
@@ -204,7 +202,7 @@ def hgemm(
 
 
 def _cublas(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor) -> Tensor:
-    """Compute ``torch_mm``. A plan repeats a plain product without the choice that ``torch_mm`` makes."""
+    """Compute ``torch_mm``. A plain product is a call of ``torch.mm``, so that a plan repeats only that call."""
     if c is None and alpha == 1:
         return call_library(torch.mm, a, b, out=out)
     return call_library(torch_mm, a, b, c, alpha=alpha, beta=beta, out=out)

@@ -31,7 +31,7 @@ def run_pointers(
 ) -> None:
     """Launch the kernel of "naive", "vectorized" and "pipelined". The caller has checked every argument.
 
-    ``unroll`` is the number of steps of K in an iteration; 0 is one step, always with masks. Otherwise loads have no
+    ``unroll`` is the number of steps of K in an iteration; 0 is one step, always with masks. From 1 on, loads have no
     masks if the tile divides the matrices.
     """
     (M, K), N = a.shape, b.shape[1]

@@ -33,7 +33,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(x: Tensor, w_in: Tensor, name: str, w_fg: Tensor) -> Sizes:
-    """Check the merged weights against ``x``, and return the sizes. Raise ValueError if one does not fit."""
+    """Check the merged weights against ``x``, and return the sizes. Raise ValueError if a shape does not fit."""
     expect(x, "x", shape=(None, None), dtype=FLOATS)
     expect(w_fg, "w_fg", shape=(2, None, None), dtype=x.dtype, device=x.device)
     expect(w_in, name, shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
@@ -67,7 +67,7 @@ def _pack(order: tuple[str, ...], name: str, **weights: Tensor) -> dict[str, Ten
 
 
 def pack_as_source(**weights: Tensor) -> dict[str, Tensor]:
-    """Return merged weights in the source's order: q, k, v, beta, f_a, g_a."""
+    """Return merged weights in the order of SGLang PR 17801: q, k, v, beta, f_a, g_a."""
     return _pack(("w_q", "w_k", "w_v", "w_beta", "w_fa", "w_ga"), "w_qkvbfg", **weights)
 
 

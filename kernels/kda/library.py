@@ -67,7 +67,7 @@ def merged(x: Tensor, w_qkvbfg: Tensor, w_fg: Tensor, *, out: Tensor | None = No
 
     Args:
         x: [M, K].
-        w_qkvbfg: [3·D + H + 2·R, K], the rows of q, k, v, beta, f_a, g_a in the source's order.
+        w_qkvbfg: [3·D + H + 2·R, K], the rows of q, k, v, beta, f_a, g_a in the order of the PR.
         w_fg: [2, D, R], ``w_fb`` and ``w_gb``.
         out: flat buffer, see ``kernels.kda``.
 

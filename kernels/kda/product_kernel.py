@@ -1,4 +1,4 @@
-"""Variant "triton" of ``kernels.kda`` launches this plain product twice; nothing is fused."""
+"""A plain Triton product, which variant "triton" of ``kernels.kda`` launches twice; nothing is fused."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False

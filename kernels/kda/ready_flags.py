@@ -38,7 +38,7 @@ def counters_of(device: torch.device) -> torch.Tensor:
 
 @triton.jit
 def raise_flag(flag):
-    """Raise a flag by one, after all stores of this program are visible to the others."""
+    """Add one to a flag, after all stores of this program are visible to other programs."""
     # The release orders only the stores of this thread. The barrier orders the other threads' stores before the
     # release.
     tl.debug_barrier()
@@ -55,7 +55,7 @@ def await_flag(flag, wanted):
 
 @triton.jit
 def leave(counters, programs):
-    """Reset the flags in the last program of role 3: every other program has passed the flags by then."""
+    """Reset the flags, in the last of ``programs`` to call this: all others have passed the flags by then."""
     tl.debug_barrier()
     if tl.atomic_add(counters + 2, 1, sem="acq_rel", scope="gpu") == programs - 1:
         tl.store(counters, 0)
@@ -64,6 +64,6 @@ def leave(counters, programs):
 
 
 def overlap(x: torch.Tensor) -> dict[str, bool]:
-    """Return the options of programmatic dependent launch (from Hopper on): start while the preceding kernel runs."""
+    """Return options that let a launch start while the preceding kernel runs; off if the GPU of ``x`` cannot."""
     overlap = capability(x.device) >= (9, 0)
     return {"PDL": overlap, "launch_pdl": overlap} if overlap else {"PDL": False}

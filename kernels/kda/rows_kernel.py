@@ -20,7 +20,7 @@ ROWS_LIMIT = 4
 
 
 class Rows(NamedTuple):
-    """Tile config of ``decode_rows``: weight rows for each program, of the long products and of f and g."""
+    """Tile config of ``decode_rows``: weight rows for each program: ``LONG`` for products of x, ``SHORT`` for f, g."""
 
     LONG: int
     SHORT: int
@@ -115,7 +115,7 @@ def _short_rows(
 
 
 def decode_rows(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
-    """Compute dot products without tensor cores, whole rows of the weight for each program, for M ≤ 4.
+    """Compute all eight products without tensor cores, whole rows of the weight for each program, for M ≤ 4.
 
     Args:
         x: [M, K], contiguous; so is every tensor.

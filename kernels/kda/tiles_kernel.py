@@ -134,9 +134,10 @@ def _short_tile(
 
 
 def decode_tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
-    """Compute tensor-core tiles with K split over programs, for M ≤ 128. Arguments as in ``rows_kernel.decode_rows``.
+    """Compute all eight products on tensor cores, for M ≤ 128. Arguments are those of ``rows_kernel.decode_rows``.
 
-    The program that finishes a tile last adds up its partial sums, so that no second launch is needed.
+    K is split over programs. The program that finishes a tile last adds up the tile's partial sums, so that no second
+    launch is needed.
 
     Raises:
         NotImplementedError: more than 128 tokens, or sizes that do not divide into tiles.

@@ -121,7 +121,7 @@ def stream(
     _require_hopper("stream", x, weight)
     config = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
     if config is None:
-        raise NotImplementedError(f"stream has no tile for {len(x)} rows: it is for fewer; call linear")
+        raise NotImplementedError(f"stream has no tile for {len(x)} rows, only for fewer; call linear")
     parts = linear_stream.parts_of(config, x.shape[1], weight.shape[0], x.device)
     linear_stream.launch(x, weight, bias, out, config, parts)
     return out
@@ -248,7 +248,7 @@ def linear(
 
 
 def _cublas(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """Compute ``torch_linear``. A plan repeats the product without the choice that ``torch_linear`` makes."""
+    """Compute ``torch_linear`` as one call of torch, so that a plan repeats only that call."""
     if bias is None:
         return call_library(torch.mm, x, weight.t(), out=out)
     return call_library(torch.addmm, bias, x, weight.t(), out=out)
@@ -293,7 +293,7 @@ def _gemv(
     tile = config or VECTORS(x.device, *x.shape, len(weight))
     if tile is None:
         raise NotImplementedError(
-            f"gemv has no tile for {len(x)} rows on this GPU: it is made for one to a few rows; use best"
+            f"gemv has no tile for {len(x)} rows on this GPU, only for one to a few rows; call linear"
         )
     run_gemv(tile, x, weight, bias, out, pdl=pdl)
     return out

@@ -1,13 +1,13 @@
 """Variant "direct" of ``kernels.linear``: whole rows of the weight in registers before the preceding kernel ends.
 
-A program owns 16 rows of the weight. Each of its warps takes every fourth (K up to 2048) or eighth 64 elements of K;
+A program owns 16 rows of the weight. Each of its warps takes every fourth (K up to 2048) or eighth block of 64 in K;
 the warps add their sums through shared memory. The loads of all the program's weights are issued before ``gdc_wait``.
 x, which the preceding kernel may still write, is only prefetched into L2, where later writes reach it.
 
 Elements keep their order in memory. A product does not depend on the order of K, so a thread passes the eight
-consecutive elements of its 16-byte load to the tensor core, where ``mma.sync`` expects pairs from two places. It does
-the same with x (``k_width=8``). So nothing is transposed through shared memory, and x goes straight from L2 to
-registers.
+consecutive elements of its 16-byte load to the tensor core, where ``mma.sync`` expects pairs from two places. The
+thread does the same with x (``k_width=8``). So nothing is transposed through shared memory, and x goes straight from
+L2 to registers.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.

@@ -21,7 +21,7 @@ from kernels.linear.table import TABLE, search_space
 
 
 class Vectors(NamedTuple):
-    """The number of weight rows for each program of "gemv", and of elements of K per step."""
+    """Tile config of "gemv": ``n`` weight rows for each program, in steps of ``k`` elements of K."""
 
     n: int
     k: int

@@ -63,7 +63,7 @@ def _tgv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, 
     if capability(x.device)[0] != 10:
         raise NotImplementedError("FlashInfer's TGV GEMM needs a Blackwell GPU (compute capability 10.x)")
     if bias is None:
-        raise NotImplementedError("FlashInfer's TGV GEMM always adds a bias; PREPARE makes one of zeros")
+        raise NotImplementedError("FlashInfer's TGV GEMM always adds a bias: pass one, such as the zeros of PREPARE")
     try:
         flashinfer = importlib.import_module("flashinfer.gemm")
     except ImportError as error:

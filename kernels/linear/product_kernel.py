@@ -25,7 +25,7 @@ from kernels.linear.table import TABLE, search_space
 class Tile(NamedTuple):
     """Tile of the output; ``swapped`` makes rows of the weight the M side of the tensor cores' product.
 
-    With programmatic dependent launch the weights of the first ``ahead`` steps are prefetched into L2 before the wait.
+    With programmatic dependent launch the weights of the first ``ahead`` steps are prefetched before the wait.
     """
 
     m: int

@@ -4,7 +4,7 @@ In ``kernels.linear.stream_kernel`` the program of the last part of K adds up a 
 then. Here each program posts its partial sums in shares of some tokens, one share for each part. Each program then adds
 up its own share, in the order of the parts. The same number of elements is read in total, but by all programs at once.
 
-So programs wait for programs with higher ids. All of them must be resident together; ``launch`` refuses other sizes.
+So programs wait for programs with higher ids. All programs must be resident together; ``launch`` refuses other sizes.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -36,9 +36,10 @@ from kernels.linear.table import TABLE, search_space
 
 
 class Share(NamedTuple):
-    """Tile of ``m`` tokens by ``n`` weight rows; steps of ``k``; K in ``parts`` (2 or 4); stages of both rings.
+    """Tile of ``m`` tokens by ``n`` weight rows; steps of ``k``; K in ``parts`` (2 or 4); stages of two rings.
 
-    A program's share is ``m / parts`` tokens, at least 8: the narrowest product of the tensor cores.
+    The rings hold tiles of the weight and of x. A program's share is ``m / parts`` tokens, at least 8:
+    the narrowest product of the tensor cores.
     """
 
     m: int
@@ -131,7 +132,7 @@ def _product(
     weight, x, w_plain, x_plain, tile, part, M, N, K, STEPS: gl.constexpr, W_STAGES: gl.constexpr,
     X_STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Compute ``kernels.common.streaming.stream`` unrolled. Prefetch tiles that do not fit the rings into L2."""
+    """Compute as ``kernels.common.streaming.stream``, unrolled. Prefetch into L2 the tiles beyond the rings."""
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
     BLOCK_K: gl.constexpr = weight.block_type.shape[1]
     BLOCK_M: gl.constexpr = x.block_type.shape[0]

@@ -22,7 +22,7 @@ from kernels.linear.table import TABLE
 
 
 class Stream(NamedTuple):
-    """Tile of ``m`` tokens by ``n`` weight rows; steps of ``k``; stages of both rings.
+    """Tile of ``m`` tokens by ``n`` weight rows; steps of ``k``; stages of the rings of weights and tokens.
 
     K is split into as many parts as ``slots`` programs for each multiprocessor allow.
     """

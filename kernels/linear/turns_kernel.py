@@ -2,8 +2,8 @@
 
 "share" requests all its weights before it requests x. So x arrives behind them, and the products start late. Here
 only the first steps of the weights are requested before the preceding kernel has ended; then x and the other weights
-follow step by step. On an H200 (K 4096, N 2048, M 32), one of four steps requested early takes 6.5 µs in a chain, 8.2
-behind an ordinary kernel; all four requested early take 6.9 and 8.9.
+follow step by step. On an H200 (K 4096, N 2048, M 32), a launch that requests one of four steps early takes 6.5 µs in a
+chain, 8.2 behind an ordinary kernel; one that requests all four early takes 6.9 and 8.9.
 
 All steps of a program stay in shared memory, so no slot is refilled. Each program adds up a share of the tokens, and
 waits for programs with higher ids: all of them must be resident together.

@@ -86,8 +86,8 @@ def stream(
 
     Raises:
         ValueError: a shape, dtype or device does not fit; the message names the argument.
-        NotImplementedError: ``planes`` raises it too, the table has no tile for so many tokens, rows of x or of the
-            scales are not multiples of 16 bytes, or the GPU is older than Hopper.
+        NotImplementedError: ``planes`` refuses the arguments, the table has no tile for so many tokens, rows of x or
+            of the scales are not multiples of 16 bytes, or the GPU is older than Hopper.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     config = config or STREAM(x.device, *sizes_of(x, scales32))
@@ -108,8 +108,8 @@ def ring(
 
     Raises:
         ValueError: a shape, dtype or device does not fit; the message names the argument.
-        NotImplementedError: ``planes`` raises it too, rows of x or of the result are not multiples of 16 bytes, or the
-            GPU is not a Hopper.
+        NotImplementedError: ``planes`` refuses the arguments, rows of x or of the result are not multiples of 16 bytes,
+            or the GPU is not a Hopper.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     if refusal := _why_no_ring(x, out):
@@ -157,7 +157,7 @@ def _why_no_stream(x: Tensor, scales32: Tensor, config: Stream | None) -> str | 
     if not has_hopper_ptx(x.device):
         return "stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it"
     if config is None:
-        return f"stream has no tile for {len(x)} tokens: it is for fewer; call w4a16"
+        return f"stream has no tile for {len(x)} tokens, only for fewer; call w4a16"
     if len(x) > config.tokens:
         return f"this tile of stream holds {config.tokens} tokens, got {len(x)}"
     return _ragged("stream", x=x, **({"scales32": scales32} if len(scales32) > 1 else {}))

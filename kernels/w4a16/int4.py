@@ -41,7 +41,7 @@ def expect_quantised(codes: Tensor, scales: Tensor) -> None:
 
     Args:
         codes: uint8 [K, N], 0 … 15.
-        scales: float16 [groups, N]; groups divides K.
+        scales: float16 [groups, N]; the number of groups divides K.
 
     Raises:
         ValueError: an argument does not fit; the message names it. Values of ``codes`` are checked on a CPU only.
@@ -63,7 +63,7 @@ def expect_codes(codes: Tensor) -> None:
     """
     expect(codes, "codes", shape=(None, None), dtype=torch.uint8)
     if codes.numel() and codes.device.type == "cpu" and (largest := int(codes.max())) > 15:
-        raise ValueError(f"codes must lie in 0 … 15, got {largest}; pack 8-bit codes elsewhere")
+        raise ValueError(f"codes must lie in 0 … 15, got {largest}: a code has 4 bits")
 
 
 def dequantise(codes: Tensor, scales: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ def pack_planes(codes: Tensor) -> Tensor:
     the tensor core takes.
 
     Args:
-        codes: uint8 [K, N], 0 … 15. K is padded to a multiple of 128, N to one of 256, with the zero point.
+        codes: uint8 [K, N], 0 … 15. K is padded to a multiple of 128, N to a multiple of 256, with zero points.
 
     Returns:
         int16 [N' / 64, K' / 128, 64, 32] for the padded sizes.
@@ -160,7 +160,7 @@ def plane_shape(K: int, N: int) -> PlaneShape:
 def pack_pairs(codes: Tensor) -> Tensor:
     """Pack rows 2·k (high nibble) and 2·k + 1 of the codes into one row of bytes, and transpose the result.
 
-    ``torch._convert_weight_to_int4pack`` takes this on CUDA (aten/src/ATen/native/cuda/int4mm.cu).
+    ``torch._convert_weight_to_int4pack`` takes this layout on CUDA (aten/src/ATen/native/cuda/int4mm.cu).
 
     Args:
         codes: uint8 [K, N], 0 … 15, K even.
@@ -219,7 +219,7 @@ def unpack_codes(words, PTX: tl.constexpr):
 def dequantise_planes(words: Tensor, scales32: Tensor, K: int) -> Tensor:
     """Return the weight of ``pack_planes`` as float16 [K, N], stored with K contiguous, each product rounded once.
 
-    Runs a Triton kernel, or torch on a CPU. The variants that call this have checked the arguments.
+    Runs a Triton kernel, or torch on a CPU. The variants that call this function have checked the arguments.
 
     Args:
         words: int16, see ``pack_planes``.

@@ -25,7 +25,7 @@ def fp16(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
         out: float16 [M, N] to write into.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
     """
     expect(x, "x", shape=(None, None), dtype=torch.float16)
     expect(weight, "weight", shape=(x.shape[1], None), dtype=torch.float16, device=x.device)
@@ -38,7 +38,7 @@ def int4pack(x_bf16: Tensor, tiles: Tensor, scales_and_zeros: Tensor) -> Tensor:
     Args:
         x_bf16: bfloat16 [M, K], converted offline.
         tiles: the codes as ``torch._convert_weight_to_int4pack`` lays them out for this device.
-        scales_and_zeros: bfloat16 [groups, N, 2], the second always zero.
+        scales_and_zeros: bfloat16 [groups, N, 2]: a scale and a zero.
 
     Returns:
         bfloat16 [M, N]; the operation has no ``out=``.

@@ -217,7 +217,7 @@ def finish_products():
 def counters(device: torch.device, count: int) -> Tensor:
     """Return at least ``count`` counters, int32, zero before and after every launch.
 
-    Calls on a device share them, so two streams must not run this kernel at once.
+    Calls on a device share the counters, so two streams must not run this kernel at once.
     """
     return _counters(device) if count <= COUNTERS else torch.zeros(count, dtype=torch.int32, device=device)
 

@@ -74,7 +74,7 @@ def _fetch_weights(
     codes, scales, code_ring, scale_ring, full, tile, first, slot, wanted, TOKEN_BYTES: gl.constexpr,
     K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr, DEPTH: gl.constexpr, BLOCKS: gl.constexpr,
 ):  # fmt: skip
-    """Request the weights and scales of one iteration. Its barrier completes when the tokens have arrived as well."""
+    """Request the weights and scales of one iteration. The iteration's barrier waits for the tokens as well."""
     SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
     bar = full.index(slot)
     mbarrier.expect(bar, DEPTH * (BLOCKS * codes.block_type.nbytes + SCALE_BYTES + TOKEN_BYTES), pred=wanted)
@@ -109,7 +109,7 @@ def _work(
     K_TILES: gl.constexpr, TURNS: gl.constexpr, GROUP_TILES: gl.constexpr, BN: gl.constexpr, DEPTH: gl.constexpr,
     STAGES: gl.constexpr, CREWS: gl.constexpr, LATE: gl.constexpr,
 ):  # fmt: skip
-    """Return one crew's sums [BN, BM]: every ``CREWS``-th iteration of the part of K."""
+    """Return the sums [BN, BM] of one crew (four warps) over every ``CREWS``-th iteration of a part of K."""
     BM: gl.constexpr = tokens.block_type.shape[0]
     BLOCKS: gl.constexpr = BN // 64
     TOKEN_BYTES: gl.constexpr = tokens.block_type.nbytes

@@ -146,9 +146,9 @@ def test_what_warp_specialized_refuses_is_named():
         launch_plan.product("k32s7b3", x[:0], weight, Groups(0, 2, None, None), x[:0])
     with pytest.raises(NotImplementedError, match="begin at a multiple of 16 bytes"):
         specialized.described(torch.zeros(257).half()[1:].view(1, 256), (1, 256), (64, 64))
-    with pytest.raises(ValueError, match="'k16' does not compute this launch; backends are tma, k64s3b4"):
+    with pytest.raises(ValueError, match="the backend 'k16' cannot compute this launch: choose tma, k64s3b4"):
         launch_plan.product("k16", x, weight, groups, x)
-    with pytest.raises(ValueError, match="'bmm' does not compute this launch"):
+    with pytest.raises(ValueError, match="the backend 'bmm' cannot compute this launch"):
         launch_plan.gated("bmm", x, weight, groups, x)
     kernels = compile_in_subprocess(
         "from kernels.grouped import launch_plan as parts\n"
@@ -164,7 +164,7 @@ def test_what_warp_specialized_refuses_is_named():
         "'k64s4b2', parts.product, (8, 32), (2, 32, 256), (8, 256))\n"
         "assert 'K to be a multiple of 128, got 64' in refusal("
         "'k64s4b2', parts.grad_weight, (8, 64), (8, 256), (2, 64, 256))\n"
-        "assert 'an even number of buffers here, got 3' in refusal("
+        "assert 'an even number of buffers, got 3' in refusal("
         "'k32s7b3', lambda part, a, b, groups, c, d: parts.gated_grad(part, a, b, c, groups, d), "
         "(8, 256), (2, 256, 256), (8, 512), (8, 512))\n"
     )
