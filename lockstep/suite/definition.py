@@ -100,14 +100,14 @@ class Suite(ABC):
         for quantity in (one for name in cls.quantities for one in COSTS.get(name, ())):
             if hasattr(cls, quantity) and getattr(getattr(cls, quantity), "__module__", "") != __name__:
                 raise SuiteError(
-                    f"suite {cls.__name__}: it states the quantity {quantity}, so no member may have this name"
+                    f"suite {cls.__name__} states the quantity {quantity}, so rename its member {quantity}"
                 )
             setattr(cls, quantity, _benchmark_of(quantity))
 
     def __init__(self) -> None:
         missing = [name for name in ("cases", "quick", "baseline") if not hasattr(self, name)]
         if missing:
-            raise SuiteError(f"suite {self.name}: {type(self).__name__} needs {', '.join(missing)}")
+            raise SuiteError(f"suite {self.name}: class {type(self).__name__} needs {', '.join(missing)}")
         for name in self.quantities:
             if name not in COSTS:
                 raise SuiteError(f"suite {self.name}: there is no quantity {name!r}, only {', '.join(COSTS)}")
@@ -165,11 +165,11 @@ class Suite(ABC):
 
     def latency(self, variant: str, case: str, l2: str) -> None:
         """Represent the asv benchmark ``family.latency``, in seconds; ``lockstep.asv.benchmark`` measures it."""
-        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
+        raise RuntimeError("a suite's benchmark must not be called; asv's benchmark type of Lockstep measures it")
 
     def speedup(self, variant: str, case: str, l2: str) -> None:
         """Represent the asv benchmark ``family.speedup``, over the baseline; ``lockstep.asv.benchmark`` measures it."""
-        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
+        raise RuntimeError("a suite's benchmark must not be called; asv's benchmark type of Lockstep measures it")
 
     @property
     def name(self) -> str:
@@ -246,7 +246,7 @@ class Suite(ABC):
         prefix = f"{self.op}." if self.op else ""
         listed = [key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)]
         if twice := set(listed) & set(self.adapters):
-            raise SuiteError(f"suite {self.name}: variant {min(twice)} is in {self.module} and in the suite itself")
+            raise SuiteError(f"suite {self.name} and {self.module} both have a variant {min(twice)}: rename one")
         names = (*listed, *self.adapters)
         if self.baseline not in names:
             where = f"in VARIANTS of {self.module}" if self.module else f"marked @variant in {type(self).__name__}"
@@ -289,7 +289,7 @@ def _benchmark_of(quantity: str) -> Callable[..., None]:
     """Return the method by which asv discovers a benchmark of a cost."""
 
     def measured(self: Suite, variant: str, case: str, l2: str) -> None:
-        raise RuntimeError("asv's lockstep benchmark type runs this; it must not be called")
+        raise RuntimeError("a suite's benchmark must not be called; asv's benchmark type of Lockstep measures it")
 
     measured.__name__ = quantity
     return measured

@@ -31,7 +31,7 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
-        raise SuiteError(f"{benchmark_dir} is not a benchmark folder, as asv.conf.json says: it has no __init__.py")
+        raise SuiteError(f"benchmark_dir {benchmark_dir} of asv.conf.json is not a package of suites: no __init__.py")
     root = str(benchmark_dir.parent)
     if root not in sys.path:
         sys.path.insert(0, root)

@@ -36,8 +36,8 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: in
     ]
     if missing:
         raise SuiteError(
-            f"{function.__module__}.{function.__qualname__} needs {', '.join(missing)}; "
-            f"available: {', '.join(available) or 'nothing'}"
+            f"{function.__module__}.{function.__qualname__} needs the parameters {', '.join(missing)}, "
+            f"but only these exist: {', '.join(available) or 'none'}"
         )
     return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}
 

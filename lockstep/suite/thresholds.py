@@ -171,7 +171,7 @@ def read_thresholds(path: Path) -> Thresholds:
     except FileNotFoundError:
         return Thresholds()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ThresholdsError(f"{path}: cannot be read: {error}") from error
+        raise ThresholdsError(f"{path} cannot be read: {error}") from error
     file = _Entry(f"{path}", table)
     file.only("default", "rule", "mute", "accept")
     default = file.table("default")

@@ -65,7 +65,7 @@ def table_of(suite: Suite) -> TuningTable:
     module = import_module(suite)
     table = getattr(module, "TABLE", None)
     if table is None:
-        raise SuiteError(f"{suite.module or f'suite {suite.name}'} has no TABLE for the tuned choices")
+        raise SuiteError(f"{suite.module or f'suite {suite.name}'} has no TABLE to store tuned choices in")
     return table  # type: ignore[no-any-return]  # any object with the methods
 
 

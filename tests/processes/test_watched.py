@@ -137,7 +137,7 @@ def _open_files():
 def test_a_worker_of_a_commit_that_never_comes_up_leaves_nothing_open(tmp_path):
     (tmp_path / "suites").mkdir()
     before = _open_files()
-    with pytest.raises(WorkerDied, match="is not a benchmark folder"):
+    with pytest.raises(WorkerDied, match="is not a package of suites"):
         Worker(WorkerSpec(tmp_path, ("toy",), tmp_path / "suites"), silence_s=60.0)
     gc.collect()
     assert _open_files() <= before
