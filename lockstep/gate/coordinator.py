@@ -100,7 +100,7 @@ class Coordinator:
         """Return the worker. Start it if needed, without suites whose import hangs or kills the worker.
 
         Raises:
-            WorkerDied: the worker does not start for another reason than the import of a suite.
+            WorkerDied: the worker does not start, and the cause is not the import of a suite.
         """
         while self._worker is None:
             try:
@@ -378,7 +378,7 @@ class Coordinator:
 
 
 def moved_controls(verdicts: Iterable[Verdict]) -> str:
-    """Return why timings cannot be trusted if controls moved in most epochs, including voided ones; else ""."""
+    """Return why timings cannot be trusted if a control's time changed in most epochs, voided or not; else ""."""
     begun = [(verdict.moved, verdict.epochs + verdict.voided) for verdict in verdicts]
     moved, epochs = sum(count for count, _ in begun), sum(count for _, count in begun)
     if moved > MOST_MOVED * epochs:

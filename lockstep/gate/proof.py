@@ -29,7 +29,7 @@ class Proof:
         unreached: suites and variants that the change does not reach; see ``lockstep.gate.reachable_code``.
         comparison: comparison of machine code and host traces; ``None`` if it was not made.
         measure_all: whether to prove nothing, but still report differences.
-        contradicted: how a run contradicted a proof, or why no run confirms it. Nothing is proved then. Otherwise "".
+        contradicted: why launches on the GPU contradict or do not confirm a proof, so that nothing is proved; else "".
         note: note on the comparison for the report, or "".
     """
 

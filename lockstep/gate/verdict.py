@@ -92,8 +92,8 @@ class Verdict:
             clock.
         epochs: number of epochs, each with fresh buffers, in both rounds together; for compile times, of pairs.
         confirmed: whether a second round on other buffers found the difference again.
-        moved: number of epochs in which a control moved, including voided epochs.
-        voided: number of epochs discarded because a control moved; ``epochs`` does not count them.
+        moved: number of epochs in which a control's time changed, including voided epochs.
+        voided: number of epochs discarded because a control's time changed; ``epochs`` does not count them.
         shared: whether base and head used the same buffers.
         proved: whether machine code and launch are proved to be the same as in base. If ``change`` is set, the case was
             measured nevertheless. If the outcome is "na", the case could not be measured.

@@ -130,7 +130,7 @@ class Record:
             and 5 % false alarms.
         rounds: number of timed rounds, without voided rounds.
         epochs: number of sets of fresh buffers.
-        voided: number of voided rounds.
+        voided: number of rounds discarded because a control's time changed.
         check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing, equal to ``accuracy.norm``.
         accuracy: all errors of the check; ``None`` in older files.
         deterministic: whether two calls on the same inputs gave the same bits; ``None`` if unknown.

@@ -37,7 +37,7 @@ class Report:
         cases: one verdict per case.
         meter: verdicts on unchanged code that was compared with itself; they show the machine's noise.
         wall_s: seconds in total.
-        notes: cautions for readers: thresholds widened, two processes, a control that moved.
+        notes: cautions for readers: larger thresholds, separate processes, a control whose time changed.
         trouble: why the machine cannot judge; "" if it can.
         interrupted: whether the run was stopped; cases that it had not reached are unsure.
         controls: result of ``Controls.summary``.
