@@ -62,8 +62,8 @@ def observation_from(row: Mapping[str, Any]) -> Observation:
 def contradiction(base: Observation, head: Observation, traced: Sequence[CaseCode | None] = (None, None)) -> str:
     """Return why the launches contradict the proof that base and head do the same, or "".
 
-    If base and head both fail, the result is "": failures show nothing. If one or both refuse the case as not
-    supported, the proof holds only if both refuse it with the same message.
+    If both base and head fail, the result is "": two failures show nothing. If only one of them fails, or refuses the
+    case as not supported, the proof is contradicted; also if both refuse the case with different messages.
 
     Args:
         base, head: the observed launches.

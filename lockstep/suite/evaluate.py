@@ -99,7 +99,7 @@ def skip_reason(suite: Suite, variant: str, case: Case) -> str:
 
 
 def in_history(suite: Suite, variant: str, case: Case, l2: str) -> bool:
-    """Return whether a history measures a variant at a case and cache state; it always measures quick cases."""
+    """Return whether a history measures a variant at a case and cache state; always at a case not among ``cases``."""
     if type(suite).full_history is Suite.full_history or case not in suite.cases:
         return True
     if l2 == "cold" and suite.full_history(**bind(suite.full_history, case)):
