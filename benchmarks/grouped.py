@@ -104,7 +104,7 @@ class _Grouped(Suite):
     activations = ("x", "grad_out")
 
     def full_history(self, B: int) -> bool:
-        """Measure every variant in a history at B = 2560, the batch of the PR, with even and with ragged groups."""
+        """Return whether a history measures every variant: at B = 2560, the batch of the PR, even and ragged."""
         return B == 2560
 
 

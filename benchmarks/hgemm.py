@@ -58,5 +58,5 @@ class Hgemm(Suite):
         return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K * N + M * N * (2 if beta else 1)))
 
     def full_history(self, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> bool:
-        """Measure every variant in a history at the square products with alpha 1 and beta 0."""
+        """Return whether a history measures every variant: at square products with alpha 1 and beta 0."""
         return M == N == K and (alpha, beta) == (1, 0)

@@ -72,7 +72,7 @@ class Kda(Suite):
         return Cost(2.0 * M * weights, 2.0 * (M * K + weights + M * (5 * width + heads)))
 
     def full_history(self, M: int, heads: int) -> bool:
-        """Measure every variant in a history at up to 512 tokens and the eight heads of one GPU."""
+        """Return whether a history measures every variant: at up to 512 tokens and the eight heads of one GPU."""
         return M <= 512 and heads == 8
 
     warm_history = full_history

@@ -55,16 +55,16 @@ class Linear(Suite):
         return Cost(2.0 * M * N * K + M * N * bias, ELEMENT_BYTES * (M * K + N * K + M * N + N * bias))
 
     def skips(self, variant: str, M: int, K: int, N: int, bias: bool = False) -> str:
-        """Skip compiled variants at all but two shapes, because compiling takes up to a minute a shape.
+        """Return why a variant is skipped: compiling takes up to a minute a shape, so two shapes must do.
 
-        One row compiles to a separate kernel, and more rows go to cuBLAS, so two shapes are enough.
+        One row compiles to a separate kernel, and more rows go to cuBLAS, so two shapes show both.
         """
         if variant not in ("compile", "max_autotune") or ((K, N) == (4096, 2048) and M in (1, 8) and not bias):
             return ""
         return "compiling takes up to a minute a shape"
 
     def full_history(self, M: int, K: int, N: int, bias: bool = False) -> bool:
-        """Measure every variant in a history at up to 64 rows and the weight of the vLLM issue."""
+        """Return whether a history measures every variant: at up to 64 rows and the weight of the vLLM issue."""
         return (K, N) == (4096, 2048) and M <= 64 and not bias
 
     warm_history = full_history

@@ -47,5 +47,5 @@ class NormLinear(Suite):
         return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K + N * K + M * N))
 
     def full_history(self, K: int, N: int) -> bool:
-        """Measure every variant in a history at the weight of the vLLM issue that ``benchmarks.linear`` cites."""
+        """Return whether a history measures every variant: at the weight of the vLLM issue in ``benchmarks.linear``."""
         return (K, N) == (4096, 2048)

@@ -66,7 +66,7 @@ class W4A16(Suite):
         return Cost(2 * M * K * N, 2 * M * K + K * N / 2 + 2 * group_count(K, group) * N + 2 * M * N)
 
     def skips(self, variant: str, M: int) -> str:
-        """Skip variants at sizes where they are slow and show nothing new, because they would take most of the time."""
+        """Return why a variant is skipped: at this size it would take most of the time and show nothing new."""
         match variant:
             case "int4pack" if M > 64:
                 return "8 to 28 times slower than fp16 beyond 64 tokens"
@@ -77,5 +77,5 @@ class W4A16(Suite):
         return ""
 
     def full_history(self, K: int, N: int, group: int | str) -> bool:
-        """Measure every variant in a history at the weight of the thread on Marlin: 8192 × 8192, groups of 128."""
+        """Return whether a history measures every variant: at 8192 × 8192 in groups of 128, as the thread on Marlin."""
         return (K, N, group) == (8192, 8192, 128)

@@ -46,7 +46,7 @@ class Board:
 
     @property
     def rows(self) -> list[str]:
-        """Return all rows, in the order of the samples."""
+        """Return the rows of the tables (the kinds of series), in the order of the samples."""
         return list(self.outcomes[OURS])
 
     def share(self, method: str, row: str, of: str = ORACLE) -> float | None:

@@ -35,7 +35,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             "--seeds", type=int, nargs="+", default=list(SEEDS), help="seeds of the series (default: %(default)s)"
         )
         parser.add_argument(
-            "--series", type=int, default=200, help="series of each kind, by seed (default: %(default)s)"
+            "--series", type=int, default=200, help="number of series of each kind and seed (default: %(default)s)"
         )
         parser.add_argument("--quick", action="store_true", help="one seed, few series, only fast methods")
         parser.add_argument("--alone", action="store_true", help="leave out the other methods")

@@ -39,7 +39,9 @@ _WAYS = np.array([1.0, -1.0])[:, None, None]
 
 
 def ringing(samples: Sequence[Sample]) -> list[Outcome]:
-    """Score the online alarms of the ideal, which knows the size of each row's steps; ``FALSE`` sets its threshold.
+    """Score the online alarms of the ideal detector, which knows the size of each row's steps.
+
+    The threshold is set so that the row without a step has ``FALSE`` alarms per 1000 commits.
 
     Args:
         samples: those with a ``law`` are scored: each row of series with steps, together with its row without steps.
@@ -70,7 +72,7 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outcome], list[Outcome]]:
-    """Score the final changes of the ideal, which sees the whole series and expects no step or one of ``sizes``.
+    """Score the final changes of the ideal detector, which sees a whole series and expects no step or one of ``sizes``.
 
     Args:
         samples: samples of the standard rows; all are scored.

@@ -51,7 +51,7 @@ class Sample:
         trend: the series, which is the input of a detector.
         steps: the index of each planted step, ascending.
         sizes: log size of each step.
-        density: log density of the noise about a level of 0, for the oracle; [points] to [points].
+        density: log density of the noise about a level of 0, for the oracle; a function from [points] to [points].
         law: the law of the noise; ``None`` if the ideal is not computed.
     """
 

@@ -1,4 +1,4 @@
-"""Series of other shapes: unclean steps, short or noisier levels, and other noise without a step."""
+"""Make series of further shapes: unclean steps, short or noisier levels, and further noise without a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The system's Chromium, run without a window, and without requests to its maker."""
+"""Find the system's Chromium; options with which Chromium sends no requests to its maker."""
 
 from __future__ import annotations
 

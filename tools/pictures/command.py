@@ -33,11 +33,15 @@ class Pictures(Command):  # type: ignore[misc]  # asv has no types
             description="Serve the recorded results, open pages in Chromium and save them as PNG files.",
         )
         parser.add_argument("folder", type=Path, help="folder for the PNG files")
-        parser.add_argument("--results", type=Path, default=Path("results"), help="results (default: %(default)s)")
-        parser.add_argument("--all", action="store_true", help="every page, not only those that the README shows")
+        parser.add_argument(
+            "--results", type=Path, default=Path("results"), help="results folder (default: %(default)s)"
+        )
+        parser.add_argument("--all", action="store_true", help="save every page, not only those of the README")
         parser.add_argument("--size", type=size, default=(1280, 800), metavar="WxH", help="viewport in CSS pixels")
-        parser.add_argument("--scheme", choices=("dark", "light"), default="dark", help="%(default)s by default")
-        parser.add_argument("--full", action="store_true", help="the whole page, not only what fits the viewport")
+        parser.add_argument(
+            "--scheme", choices=("dark", "light"), default="dark", help="colour scheme (default: %(default)s)"
+        )
+        parser.add_argument("--full", action="store_true", help="save the whole page, not only the viewport")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
@@ -49,7 +53,7 @@ class Pictures(Command):  # type: ignore[misc]  # asv has no types
             UsageError: there is no such results folder.
         """
         if not (args.results / MACHINE).is_dir():
-            raise UsageError(f"{args.results} has no results of {MACHINE}, which the pictures show: see --results")
+            raise UsageError(f"{args.results} has no results of {MACHINE}: name a folder that has them by --results")
         binary = find_chromium()
         if binary is None:
             print("there is no Chromium: `make system-deps` installs it", file=sys.stderr)

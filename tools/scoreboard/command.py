@@ -35,10 +35,10 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             "floor, the source's headline, the target and whether it is met.",
         )
         parser.add_argument("--machine", help="folder of a machine in the results (default: the GPU with most commits)")
-        parser.add_argument("--variant", default="best", help="variant beside the baseline (default: %(default)s)")
+        parser.add_argument("--variant", default="best", help="variant shown beside baseline (default: %(default)s)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
         parser.add_argument("--targets", type=Path, help="file of targets (default: targets.toml beside the suites)")
-        parser.add_argument("--output", type=Path, default=PAGE, help="page, - for stdout (default: %(default)s)")
+        parser.add_argument("--output", type=Path, default=PAGE, help="page file, - for stdout (default: %(default)s)")
         parser.add_argument(
             "--check", action="store_true", help="write nothing; exit with 1 if the page differs from the results"
         )

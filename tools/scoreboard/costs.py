@@ -23,7 +23,7 @@ def costs_table(measured: Sequence[tuple[str, Mapping[str, Record]]], baseline: 
     Args:
         measured: for each case its name and its records by variant, all from one measurement.
         baseline: the variant that ratios refer to.
-        variant: our variant.
+        variant: the variant to show beside the baseline.
     """
     rows = [(case, records) for case, records in measured if records[variant].costs]
     if not rows:

@@ -73,7 +73,7 @@ class Recorded:
         machine: asv's name of the machine.
         newest: provenance of the newest commit.
         cases: the measurement of each (suite, case label).
-        costs: of each (suite, case label), the newest measurement in which our variant has a cost.
+        costs: of each (suite, case label), the newest measurement in which the shown variant has a cost.
     """
 
     machine: str
@@ -97,7 +97,7 @@ def read_targets(path: Path) -> dict[str, Targets]:
         try:
             found[suite] = Targets(entry.get("source", ""), tuple(Target(**one) for one in entry.get("targets", ())))
         except (TypeError, AttributeError) as error:
-            raise TargetError(f"{path}, [{suite}]: {error}") from error
+            raise TargetError(f"{path}, [{suite}]: the targets cannot be read: {error}") from error
     return found
 
 
@@ -118,9 +118,7 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
         result = path.with_name(path.name.removesuffix(SUFFIX) + ".json")
         dated.append((_date(result) if result.is_file() else 0, provenance, records))
     if not dated:
-        raise RecordError(
-            f"{machine} holds no *{SUFFIX}: record a history with `lockstep run`, or name another machine"
-        )
+        raise RecordError(f"{machine} has no records (*{SUFFIX}): measure with `lockstep run`, or name another machine")
     dated.sort(key=lambda one: (one[0], one[1].commit))
     recorded = Recorded(machine.name, dated[-1][1])
     for _, provenance, records in dated:
@@ -153,7 +151,7 @@ def page(
         recorded: the records.
         suites: the suites in the order of their sections; they give the order of the cases.
         targets: the targets by suite.
-        variant: our variant.
+        variant: the variant to show beside the baseline.
         l2: cache state of the records.
         command: the command that makes the page, which the page names.
     """
