@@ -76,7 +76,7 @@ class AnalysisResult:
 
     @property
     def unchanged_code(self) -> dict[str, tuple[int, float]]:
-        """By machine, the number of changes without a change of the code, and their root mean square size (log)."""
+        """By machine, how many changes of series came with unchanged code, and their root mean square size (log)."""
         sizes: dict[str, list[float]] = defaultdict(list)
         for change in self.found:
             if change.cause.kind == "noise" and change.step.old is None:

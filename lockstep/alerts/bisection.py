@@ -199,7 +199,7 @@ class _Bench:
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
         raise Inconclusive(
             f"{self._ends(span, expected)}, so they differ by {between:+.1%} ± {give:.1%}, but the recorded change is "
-            f"{math.expm1(expected.size):+.1%}: measurements on this machine scatter too much to tell good from bad; "
+            f"{math.expm1(expected.size):+.1%}: the measurements scatter too much to tell good from bad; "
             "repeat the bisection on a quieter machine",
             self.measured,
         )
@@ -240,7 +240,7 @@ class _Bench:
 
     def _ends(self, span: SearchRange, expected: Expected) -> str:
         good, bad = (expected.text(self.level(commit)) for commit in (span.good, span.bad))
-        return f"{span.good[:8]} measures {good} here and {span.bad[:8]} {bad}"
+        return f"{span.good[:8]} measures {good} on this machine and {span.bad[:8]} {bad}"
 
     def _not_reproduced(self, span: SearchRange, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
         good, bad = self.level(span.good), self.level(span.bad)
@@ -255,7 +255,7 @@ class _Bench:
         if off[worst] < _REACH * abs(expected.size):
             return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
         way = "bad" if worst == "good" else "good"
-        what = f"{getattr(span, worst)[:8]}, the {worst} end, is {'already' if worst == 'good' else 'still'} {way} here"
+        what = f"{getattr(span, worst)[:8]}, the {worst} end, is {'already' if worst == 'good' else 'still'} {way}"
         return f"{said}, {history}: {what}. {_OUTSIDE}", tuple(self.measured), worst
 
 

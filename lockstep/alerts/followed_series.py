@@ -114,7 +114,7 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
 
 
 def by_version(trend: Trend) -> list[Trend]:
-    """Return one trend per benchmark version with only the points that have a number, by first appearance."""
+    """Return one trend per benchmark version, ordered by first appearance, of only the points that have a number."""
     numbers = _numbers(trend)
     versions = list(dict.fromkeys(trend.version[numbers].tolist()))
     return [select(trend, numbers & (trend.version == version)) for version in versions]

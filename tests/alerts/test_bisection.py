@@ -133,11 +133,11 @@ def test_an_end_that_is_not_what_the_history_has_is_named_with_figures(level, en
     assert caught.value.end == end
     said, figure = str(caught.value), f"{math.exp(here):.3f} µs"
     assert said.startswith(
-        f"0 measures {figure} here and 2 {figure}, so they differ by +0.0%, "
+        f"0 measures {figure} on this machine and 2 {figure}, so they differ by +0.0%, "
         f"but the recorded change is {math.expm1(size):+.1%}"
     )
     assert f"from {math.e:.3f} µs to {math.exp(1 + size):.3f} µs" in said
-    assert f"{'0' if end == 'good' else '2'}, the {end} end, is {words} here" in said
+    assert f"{'0' if end == 'good' else '2'}, the {end} end, is {words}" in said
     assert [one.commit for one in caught.value.measured] == ["0", "2"]
 
 
@@ -150,7 +150,7 @@ def test_a_change_that_went_with_the_toolchain_blames_no_end():
 
 def test_what_does_not_show_here_is_not_searched():
     commits, measure, asked = history(20, 5, 0.01)
-    message = r"0 measures 1 here and 20 1.01, so they differ by \+1.0%, but the recorded change is \+10.0%"
+    message = r"0 measures 1 on this machine and 20 1.01, so they differ by \+1.0%, but the recorded change is \+10.0%"
     with pytest.raises(NotReproduced, match=message):
         bisect(row(commits), measure, Expected(math.log1p(0.1)))
     assert asked == [0, 20]
@@ -208,7 +208,7 @@ def test_a_range_that_excludes_the_culprit_is_widened_where_that_is_asked_for():
     commits, measure, asked = history(20, 4, 0.1)
     expected = Expected(math.log1p(0.1), good=0.0, bad=math.log1p(0.1))
     narrow = SearchRange("6", "20", tuple(commits[6:]))
-    with pytest.raises(NotReproduced, match="6, the good end, is already bad here"):
+    with pytest.raises(NotReproduced, match="6, the good end, is already bad"):
         bisect(narrow, measure, expected)
 
     def widen(span, end):
@@ -222,7 +222,7 @@ def test_a_range_that_excludes_the_culprit_is_widened_where_that_is_asked_for():
     assert asked[:4] == [6, 20, 4, 2]
     assert asked.count(20) == 1
     commits, measure, _ = history(20, 0, 0.1)
-    with pytest.raises(NotReproduced, match="0, the good end, is already bad here"):
+    with pytest.raises(NotReproduced, match="0, the good end, is already bad"):
         bisect(narrow, measure, expected, widen)
 
 
@@ -319,7 +319,7 @@ def test_the_verb_does_not_believe_a_good_end_that_is_slow_here(slowed, tmp_path
     assert {one["commit"] for one in answer["measured"]} == {commits[3], commits[4]}
     figure = r"\d\.\d+×"
     assert re.match(
-        rf"{commits[3][:8]} measures {figure} here and {commits[4][:8]} {figure}, so they differ by .*, "
+        rf"{commits[3][:8]} measures {figure} on this machine and {commits[4][:8]} {figure}, so they differ by .*, "
         "but the recorded change",
         note,
     )
