@@ -1,4 +1,4 @@
-"""Styles of a suite's variants, which stay the same whatever the reader chooses on the page."""
+"""Styles of a suite's variants, which stay the same whichever variants a page shows."""
 
 from __future__ import annotations
 

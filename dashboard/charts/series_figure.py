@@ -192,7 +192,7 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
 
 
 def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Figure:
-    """Return the layout of marks: a line with a text each, on the side with more space in the visible range."""
+    """Return the layout of marks: lines, each with its text on the side with more space in the visible range."""
     low, high = view
     notes = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
     return {"shapes": [shape for shape, _ in marks], "annotations": notes}

@@ -68,7 +68,7 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
 def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | None:
     """Return the first numeric axis over which latency can be drawn, and the cases to draw; ``None`` if there is none.
 
-    The cases equal ``chosen`` in all other axes, and there are at least two.
+    The cases equal ``chosen`` in all other axes, and there are at least two such cases.
     """
     wanted = axes_of(chosen)
     for axis, value in wanted.items():

@@ -62,7 +62,7 @@ def layout(service: AlertService | None, security: RequestSecurity, number: str)
 
 
 def register(app: Dash, store: Store, findings: Findings, service: AlertService, security: RequestSecurity) -> None:
-    """Add the callbacks that fill the page and that act on the alert when a button is pressed."""
+    """Add the callbacks that fill an alert's page, and that act on the alert when a button is pressed."""
 
     @app.callback(
         Output("alert-body", "children"),

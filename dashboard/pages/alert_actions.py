@@ -30,7 +30,7 @@ _HINTS = {
 
 
 def do(results: Results, service: AlertService, who: str, number: int, doing: str, because: str, until: str) -> str:
-    """Do the action of a button on alert ``number``, and return a confirmation for the page.
+    """Do the action of a button on alert ``number``, and return a confirmation for the alert's page.
 
     Raises:
         LifecycleError: the alert's state does not allow the action, or the reason or the date is missing.
@@ -63,7 +63,7 @@ def do(results: Results, service: AlertService, who: str, number: int, doing: st
 
 def form(security: RequestSecurity) -> Any:
     """Return the form with a signed-in person's actions. Other people see how to sign in; their form is only hidden,
-    because the page's callbacks need its elements.
+    because callbacks need the elements of the form.
     """
     who = security.who
     way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]

@@ -40,7 +40,7 @@ _HEAD = ("No.", "What", "Size", "Series", "Range", "Cause", "Owner", "Age", "Sta
 
 
 def layout(service: AlertService | None, search: str) -> Any:
-    """Return the page for an address with the query ``search``. The callbacks of ``register`` fill the table."""
+    """Return the page of all alerts for an address's query. The callbacks of ``register`` fill the table."""
     if service is None:
         return notice("This server has no alerts", html.P(["Start it with ", html.Code("lockstep dashboard"), "."]))
     chosen = asked(search, *KEYS)
@@ -111,7 +111,7 @@ def layout(service: AlertService | None, search: str) -> Any:
 
 
 def register(app: Dash, store: Store, service: AlertService) -> None:
-    """Add the callbacks that fill the table, poll for changes, and write the choices into the address."""
+    """Add the callbacks that fill the table of alerts, poll for changes, and write the choices into the address."""
     chosen = [Input(f"alerts-{name}", "value") for name in KEYS]
 
     @app.callback(
@@ -163,13 +163,13 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
 
 
 def version(service: AlertService, said: str) -> str:
-    """Return a text that differs whenever the page must be filled again: alerts or the notice ``said`` changed."""
+    """Return a text that changes with the alerts or the notice ``said``, so that the page is filled again."""
     digest = blake2b(said.encode("utf-8", "replace"), digest_size=4).hexdigest() if said else ""
     return f"{service.alerts.version()}.{digest}"
 
 
 def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "") -> Choice:
-    """Return the page's choices as a filter of alerts.
+    """Return the reader's choices on the page of all alerts as a filter of alerts.
 
     ``state`` is "open", "muted", "resolved" or "all"; "" in any other argument selects every alert.
     """

@@ -127,7 +127,8 @@ def find(results: Results, text: str) -> Commit | None:
 def families(found: CommitComparison) -> list[Any]:
     """Return a card for each suite: its overall change, and the number of series with each verdict.
 
-    Of more than ``MOST_FAMILIES`` suites, only those with the gravest verdicts have a card. The others are counted.
+    Of more than ``MOST_FAMILIES`` suites, only those with the gravest verdicts have a card. All others are
+    only counted.
     """
     rank = found.rows.series_keys.suite[found.rows.columns["key"]]
     suites, first = np.unique(rank, return_index=True)

@@ -37,7 +37,7 @@ _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
 
 
 def layout(results: Results, search: str) -> Any:
-    """Return the page for the query ``search``, by default with the two newest commits of the newest machine."""
+    """Return the comparison page for the query ``search``, by default for the newest machine's two newest commits."""
     if not results.machines:
         run = html.P(["Measure two commits with ", html.Code("lockstep run HEAD~2..HEAD"), " and reload this page."])
         return notice("Nothing to compare yet", run)
@@ -76,7 +76,7 @@ def layout(results: Results, search: str) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Add the callbacks that fill the page and its menus, and that write the choices into the address."""
+    """Add the callbacks that fill the comparison page and its menus, and that write the choices into the address."""
     chosen = [Input(f"compare-{name}", "value") for name in KEYS]
 
     for side in "bh":

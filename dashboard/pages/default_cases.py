@@ -39,7 +39,7 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
 
 
 def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str], caches: Sequence[str]) -> str:
-    """Return the cache state that the page selects: that of the most informative case.
+    """Return the cache state that a family page selects: that of the most informative case.
 
     ``cases`` are the requested cases. If none of them has numbers, all cases count. Without any numbers, the page
     selects the first of ``caches``.
@@ -50,7 +50,7 @@ def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str]
 
 
 def first_cases(results: Results, machine: str, suite: str, l2: str, cases: Sequence[str]) -> list[str]:
-    """Return the cases that the page selects: this machine's most informative ones, small shapes before large ones.
+    """Return the cases that a family page selects: the machine's most informative cases, small shapes first.
 
     A machine without numbers in this cache state gets the first of ``cases``.
     """

@@ -48,7 +48,7 @@ _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
 
 def layout(results: Results, address: FamilyAddress) -> Any:
-    """Return the page of an address. A choice that the address leaves out or that does not exist gets its default."""
+    """Return the family page of an address. A choice that is left out or does not exist gets its default."""
     keys = keys_of(results, address.suite)
     machines = sorted({machine for machine, *_ in keys})
     if address.machine not in machines:
@@ -136,7 +136,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Add the callbacks that draw the trends and the newest numbers, and that write the choices into the address."""
+    """Add the callbacks that draw a family's trends and newest numbers, and write the choices into the address."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
     drawn = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
 
@@ -199,7 +199,7 @@ def _address(
     variants: Sequence[str] | None,
     zoom: str | None = "",
 ) -> FamilyAddress:
-    """Return the address that restores the values of the page's controls. An empty control has the value ``None``."""
+    """Return the address that restores the values of the family page's controls. An empty control is ``None``."""
     shown = {"quantities": tuple(quantities or ()), "variants": tuple(variants or ())}
     return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 

@@ -56,7 +56,7 @@ _HEAD = (
 
 
 def layout(results: Results) -> Any:
-    """Return the page, which the callback of ``register`` fills; without machines, a notice on what to do."""
+    """Return the machines page, which the callback of ``register`` fills; without machines, a notice on what to do."""
     if not results.machines:
         trouble = [problem_list(results.problems)] if results.problems else []
         run = html.P(["Measure with ", html.Code("lockstep run HEAD"), " and reload this page."])
@@ -74,7 +74,7 @@ def layout(results: Results) -> Any:
 
 
 def register(app: Dash, store: Store) -> None:
-    """Register callbacks that fill the page, and fill it again when there are new results."""
+    """Add the callbacks that fill the machines page, and fill the page again when there are new results."""
 
     @app.callback(
         Output("machines-body", "children"),

@@ -52,7 +52,7 @@ _CONTROLS = ("machine", "l2", "since", "show")
 
 
 def layout(results: Results, address: OverviewAddress) -> Any:
-    """Return the page of an address. A choice that the address leaves out gets its default."""
+    """Return the overview page of an address. A choice that the address leaves out gets its default."""
     if not results.machines:
         return _nothing(results)
     asked = address.machine in results.machines
@@ -130,7 +130,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
 
 
 def register(app: Dash, store: Store, findings: Findings, service: AlertService | None = None) -> None:
-    """Add the callbacks that fill the page when a choice, the analysis or the results change."""
+    """Add the callbacks that fill the overview page when a choice, the analysis or the results change."""
 
     @app.callback(
         Output("overview-grid", "rowData"),
@@ -246,8 +246,10 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
 def said(
     results: Results, machine: str, since: str = "all", visit: int = 0, every: Statuses | None = None
 ) -> list[Any]:
-    """Return the line above the table: newest commit, its date and clock state, the commit compared with, and counts of
-    series that are missing.
+    """Return the line above the overview's table.
+
+    The line states the newest commit, its date and clock state, the commit compared with, and the number of series that
+    are missing.
     """
     commits = results.commits(machine)
     if not commits:

@@ -111,7 +111,7 @@ def of_cache(
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """Return the rows of the grid as CSV. Numbers are not formatted, and a missing number is empty."""
+    """Return the rows of the overview's table as CSV. Numbers are not formatted, and a missing number is empty."""
     named = file_rows(rows)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -121,7 +121,7 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 
 def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
-    """Return the rows of the grid as a parquet file."""
+    """Return the rows of the overview's table as a parquet file."""
     # Imported here: pyarrow is slow to import.
     import pyarrow as pa
     import pyarrow.parquet as pq

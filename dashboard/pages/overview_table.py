@@ -44,7 +44,7 @@ _FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def table(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
-    """Return the rows of the grid: one per series at its newest commit, as plain numbers in the columns' units.
+    """Return the rows of the overview's table: one per series at its newest commit, as numbers in the columns' units.
 
     New failures since the compared commit come first, then slowdowns, then speedups, the largest change first. Old
     failures follow, then unconfirmed changes beyond the noise, then all other series by shape. Series that the machine
@@ -88,7 +88,7 @@ _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
 def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dict[str, Any]]:
-    """Return the rows of the grid for these statuses: one mapping from column to value each, with the sparkline."""
+    """Return the table's rows for these statuses: one mapping from column to value each, with the sparkline."""
     some = list(some)  # makes a status from its columns once, instead of each time that it is read
     # For a long table only the visible trends are read.
     long = results.count(machine) > MANY_SERIES
@@ -166,7 +166,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
 
 
 def columns(results: Results, machine: str) -> list[Column]:
-    """Return the columns of the grid. Columns without any value on this machine are hidden."""
+    """Return the columns of the overview's table. Columns without any value on this machine are hidden."""
     own = {series.benchmark for series in results.series(machine=machine)}
     keys = results.keys(machine).keys
     # 7.4 px per letter. Labels often differ only at their ends, so the column must fit the longest one.

@@ -98,7 +98,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
 
 
 def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) -> str:
-    """Return the address of the same variant and case for the quantity named ``suite``; "" if not measured."""
+    """Return the address of this variant and case for the quantity named ``suite``; "" if it was not measured."""
     # An exact quantity has no cache state.
     for l2 in (address.l2, "", "cold"):
         if SeriesKey(machine, suite, address.variant, address.case, l2) in results.keys(machine).place:
@@ -107,7 +107,7 @@ def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) 
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
-    """Add the callbacks that draw the series, follow the zoom, and write the choices into the address."""
+    """Add the callbacks that draw the series page, follow the zoom, and write the choices into the address."""
 
     @app.callback(
         Output("series-chart", "figure"),
@@ -155,7 +155,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
 
 def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
-    """Return the line above the chart: newest number, noise, smallest detectable change, error of the check, points."""
+    """Return the line above a series' chart: newest number, noise, smallest detectable change, check, points."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
     facts: list[tuple[str, str, str]] = []
     if numbers:

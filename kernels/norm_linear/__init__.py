@@ -47,7 +47,7 @@ def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = 
 
 @planned
 def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Tensor:
-    """Compute our norm, then our linear layer. The layer begins after the norm has ended.
+    """Compute the norm by a Triton kernel, then a variant of ``kernels.linear``, which begins after the norm has ended.
 
     Raises:
         NotImplementedError: the table has no linear variant for so many rows, or ``x`` is not on a GPU.

@@ -41,7 +41,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             description="Measure commits of the alert's range on this machine, all of them with the current benchmark "
             "definition and toolchain, halve the range each time, and name the first bad commit. The working tree "
             "is not touched. Both ends are measured first. "
-            "Exit status: 0 found, 1 the ends do not differ here as recorded, "
+            "Exit status: 0 found, 1 the ends do not differ on this machine as recorded, "
             "3 inconclusive (the range is unknown, an end cannot be measured, measurements scatter too much), "
             "4 wrong usage.",
         )

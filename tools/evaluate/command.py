@@ -59,7 +59,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         """Score every method on the generated series and print the tables.
 
         Raises:
-            UsageError: a number is too small, or there is no such history.
+            UsageError: a number is too small, or the folder of ``--recorded`` does not exist.
         """
         for name, least in (("series", 1), ("processes", 1)):
             if getattr(args, name) < least:
