@@ -90,7 +90,7 @@ class Choice(Generic[T]):
         found = self._look_up(device, *values)
         if found is None:
             named = ", ".join(f"{name}={value}" for name, value in zip(self.sizes, values, strict=True))
-            raise TableError(f"{self.table.path(gpu_name(device))}: {self.name} has no row for {named}; add one")
+            raise TableError(f"{self.table.path(gpu_name(device))}: {self.name} has no row for {named}; add a row")
         return found
 
     def _look_up(self, device: torch.device, *values: int) -> T | None:
@@ -217,12 +217,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
             if isinstance(listed, list)
         }
     except (ValueError, KeyError, AttributeError) as error:
-        raise TableError(f"{path}: {type(error).__name__}: {error}") from error
+        raise TableError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
     return {name: value for name, value in content.items() if not isinstance(value, list)}, rows
 
 
 def first_that_can(backends: Sequence[Backend], compute: Callable[[Backend], T]) -> T:
-    """Return the result of the first backend that does not raise NotImplementedError; raise the error of the last."""
+    """Return the result of the first backend without NotImplementedError. If all raise it, raise the last error."""
     for backend in backends[:-1]:
         with suppress(NotImplementedError):
             return compute(backend)

@@ -23,10 +23,10 @@ def mlp_tma(
     """Compute ``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
 
     Args:
-        x: [T, K] as in ``linear``; so is ``offsets``.
+        x: [T, K], as in ``linear``.
         w_gate_up: [G, K, 2·H], contiguous, from ``pack_gate_up``.
         w_down: [G, H, K], contiguous.
-        offsets: int32 [G + 1] or None.
+        offsets: int32 [G + 1] for ragged groups, as in ``linear``, else None.
         out: [T, K], contiguous.
 
     Returns:
@@ -58,8 +58,8 @@ def mlp_warp_specialized(
     The error of the sigmoid is at most 2^-12: see ``kernels.common.gated_epilogues``.
 
     Args:
-        x: as in ``mlp_tma``; so are the weights.
-        w_gate_up: [G, K, 2·H], packed.
+        x: [T, K], as in ``mlp_tma``.
+        w_gate_up: [G, K, 2·H], packed as in ``mlp_tma``.
         w_down: [G, H, K].
         offsets: None, because the kernels serve groups of equal size only.
         out: [T, K], contiguous.
@@ -104,7 +104,7 @@ def mlp_train_tma(
         w_gate_up: [G, K, 2·H], contiguous: gate and up weights, packed.
         w_down: [G, H, K].
         grad_out: [T, K], contiguous: the gradient of y.
-        offsets: int32 [G + 1] or None.
+        offsets: int32 [G + 1] for ragged groups, as in ``linear``, else None.
         out: buffers for the five results; allocated when None.
         config: tile of the launch that applies the activation's gradient in its epilogue; by default the table's.
 
@@ -135,11 +135,11 @@ def mlp_train_warp_specialized(
     """Compute ``mlp_train_tma`` by warp groups that do not synchronise; launches that cuBLAS does faster use cuBLAS.
 
     Args:
-        x: as in ``mlp_warp_specialized``; so are the weights and ``offsets``.
-        w_gate_up: [G, K, 2·H], packed.
+        x: [T, K], as in ``mlp_warp_specialized``.
+        w_gate_up: [G, K, 2·H], packed as in ``mlp_tma``.
         w_down: [G, H, K].
         grad_out: [T, K], contiguous: the gradient of y.
-        offsets: must be None.
+        offsets: None, because the kernels serve groups of equal size only.
         out: buffers for the five results; allocated when None.
         config: the launch plan; by default the plan of the GPU's table.
 

@@ -89,7 +89,7 @@ def tile_count(scheduled, room, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.const
 
 @triton.jit
 def locate(slot, scheduled, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
-    """Return (group, band of columns, first row, number of the group's rows from there on) of a row tile."""
+    """Return (group, band of columns, first row, number of the group's rows from that row on) of a row tile."""
     if RAGGED:
         group = tl.load(scheduled + slot * 3)
         band = 0

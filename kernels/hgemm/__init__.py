@@ -146,8 +146,8 @@ def warp_specialized(
     Programmatic dependent launch is used as in ``pipelined``.
 
     Raises:
-        NotImplementedError: a GPU that is not a Hopper, a ``c``, an ``alpha``, or widths that are not multiples of the
-            tile's.
+        NotImplementedError: a GPU that is not a Hopper, a ``c``, an ``alpha`` other than 1, or widths that are not
+            multiples of the tile's.
     """
     out = _checked(a, b, c, beta, out)
     if c is not None or alpha != 1:

@@ -46,7 +46,7 @@ def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = 
     Args:
         x: [M, K], contiguous.
         w_in: [3·D + 2·R + H, K], contiguous: the rows of q, k, v, f_a, g_a, beta. With beta last, every slice starts
-            at a multiple of 16 bytes. In the order of the PR, f_a does not start at such a multiple for 4 heads.
+            at a multiple of 16 bytes. In the order of SGLang PR 17801, f_a of 4 heads does not.
         w_fg: [2, D, R], contiguous.
         out: flat buffer, see the module.
 
