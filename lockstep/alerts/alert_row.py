@@ -63,7 +63,7 @@ class Tracked:
 
     @property
     def open(self) -> bool:
-        """Whether the alert needs action."""
+        """Whether the alert is in a state that needs action: new, acknowledged or reopened."""
         return self.state in OPEN
 
 

@@ -71,7 +71,7 @@ class AnalysisResult:
 
     @property
     def current_alerts(self) -> CurrentAlerts:
-        """The part of the result that ``AlertStore.sync`` needs to update the stored alerts."""
+        """The part of the analysis result that ``AlertStore.sync`` needs to update the stored alerts."""
         return CurrentAlerts(self.alerts, self.commits, self.dead)
 
     @property

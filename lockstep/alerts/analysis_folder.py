@@ -43,7 +43,7 @@ class AnalysisCache:
 
     @property
     def folder(self) -> Path:
-        """The folder of the files that this version of the code writes and reads."""
+        """The folder of the analysis files that this version of the code writes and reads."""
         return self.cache / f"found-{code_digest(*FOUND_BY)}"
 
     def detector(self, machine: str) -> Path:
@@ -66,7 +66,7 @@ class AnalysisCache:
         return self.folder / f"done-{key}"
 
     def sweep(self, key: str, machines: Iterable[str]) -> None:
-        """Delete the files of earlier results and of other code versions."""
+        """Delete the analysis files of earlier results and of other code versions."""
         current = {self.done(key), *(self.changes(machine, key) for machine in machines)}
         for pattern in ("*/changes-*", "done-*", "*/*.tmp"):
             for path in self.folder.glob(pattern):

@@ -103,7 +103,7 @@ class AnalysisRunner:
             print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
 
     def _run(self) -> str:
-        """Run the analysis. Return why the analysis failed, or "" if it succeeded."""
+        """Run the analysis in a child process to its end. Return why the analysis failed, or "" if it succeeded."""
         try:
             # The child does not inherit the lock and ends with this process. So a free lock means that no analysis is
             # running.

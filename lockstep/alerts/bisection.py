@@ -218,7 +218,7 @@ class _Bench:
         return (self.level(commit) > middle) == (apart > 0)
 
     def _error(self, good: str, bad: str) -> float:
-        """Return half the 95 % interval of the difference between two commits (log).
+        """Return half the width of the 95 % interval of the difference (log) between the measurements of two commits.
 
         The estimate uses the intervals if there is one measurement of each commit, and the scatter if there are more.
         """

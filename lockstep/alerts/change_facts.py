@@ -97,12 +97,12 @@ class Step:
 
     @property
     def end(self) -> str:
-        """The newest measured commit that may be the culprit; "" if there is none."""
+        """The newest measured commit that may be the culprit of the change; "" if there is none."""
         return self.between[-1] if self.between else ""
 
     @property
     def exact(self) -> bool:
-        """Whether ``end`` is known to be the culprit."""
+        """Whether the commit ``end`` is known to be the culprit of the change."""
         return len(self.between) == 1 and not self.unknown
 
     @property
@@ -124,5 +124,5 @@ class Evidence:
 
     @property
     def text(self) -> str:
-        """The fact in words, such as ``torch 2.11.0 → 2.13.0``."""
+        """The name and the values of the fact for people, such as ``torch 2.11.0 → 2.13.0``."""
         return f"{self.what} {self.before} → {self.after}" if self.before else f"{self.what} {self.after}"

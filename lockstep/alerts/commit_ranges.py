@@ -64,7 +64,7 @@ class Ranges:
 
     @property
     def text(self) -> str:
-        """A text that changes whenever another repository, another clone depth or other packages change the ranges."""
+        """A text that changes whenever the commit ranges may: with the repository, its clone depth or the packages."""
         boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
         return "\n".join((str(self._git.folder.resolve()), boundary, *self._packages))
 

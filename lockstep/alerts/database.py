@@ -60,7 +60,7 @@ class Database:
         return self._url.get_backend_name() == "sqlite"
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the database."""
         self._engine.dispose()
 
     @contextlib.contextmanager

@@ -52,7 +52,7 @@ class StepBuilder:
         self._shared: dict[Hashable, Facts] = {}
 
     def step(self, followed: Followed, change: Change) -> Step:
-        """Add to a change of a series the data that may explain it."""
+        """Return a change of a series as a step, with the data that may explain the change."""
         trend = followed.trend
         # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)

@@ -46,7 +46,7 @@ class Findings:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The thresholds now in the file. If the file cannot be read, the defaults; the analysis reports the error."""
+        """The thresholds now in the thresholds file; the default thresholds if the file cannot be read."""
         try:
             return _thresholds(self._file, self._file.stat().st_mtime_ns) if self._file else Thresholds()
         except (OSError, ThresholdsError):

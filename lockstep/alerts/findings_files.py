@@ -151,7 +151,7 @@ class MachineFindings:
         return Finding(name, *self._line(index))
 
     def _line(self, index: int) -> list[Any]:
-        """Return the decoded content of a line of the file. Line 0 is the line after the index."""
+        """Return the decoded content of a line of the file of changes. Line 0 is the line after the index."""
         content: list[Any] = json.loads(self._text[self._start[index] : self._end[index]])
         return content
 

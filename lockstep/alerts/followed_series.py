@@ -50,7 +50,7 @@ class Followed:
 
     @property
     def row(self) -> str:
-        """Key of the series and its benchmark version, unique on a machine."""
+        """Key of the series under one benchmark version, unique on a machine."""
         return row_of(self.name, self.place)
 
     @property

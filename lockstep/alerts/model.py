@@ -113,17 +113,17 @@ class Alert:
 
     @property
     def after(self) -> str:
-        """The newest possible culprit; "" if there is none."""
+        """The newest commit that may be the culprit of the alert; "" if there is none."""
         return self.commits[-1] if self.commits else ""
 
     @property
     def known(self) -> bool:
-        """Whether one of ``commits`` is the culprit."""
+        """Whether one of the alert's ``commits`` is certainly the culprit."""
         return bool(self.members) and not self.unknown
 
     @property
     def narrowed(self) -> bool:
-        """Whether measurements of other machines made the range narrower than this machine's measurements alone."""
+        """Whether measurements of other machines made the range of this machine's alert narrower."""
         own = {one.before for one in self.members}, {one.after for one in self.members}
         return bool(self.also_on) and "" not in own[0] and (self.before not in own[0] or self.after not in own[1])
 
@@ -135,7 +135,7 @@ class Alert:
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """The commits that a search has to consider: those of the range that touch the packages under test.
+        """The commits that a search has to consider: those of the alert's range that touch the packages under test.
 
         All commits of the range if it is not known which of them do; () if the range is unknown.
         """

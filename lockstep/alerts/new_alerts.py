@@ -34,7 +34,7 @@ class NewAlerts:
         self._changes += [(number, change) for change in changes]
 
     def insert(self, connection: Connection) -> dict[int, int]:
-        """Insert all rows. Return the number of each new alert by its temporary number."""
+        """Insert all collected rows into the database. Return the number of each new alert by its temporary number."""
         numbers: dict[int, int] = {}
         if self._alerts:
             connection.execute(insert(ALERT), self._alerts)

@@ -26,7 +26,7 @@ class Scatter:
     median: float
 
     def sentence(self, machine: str) -> str:
-        """Return a warning for readers of this machine's changes."""
+        """Return a warning for readers that noise hides small changes on this machine."""
         return (
             f"{machine}: {self.series} series scatter{'s' if self.series == 1 else ''} by {100 * NOISY:.0f} % or more "
             f"from commit to commit (median {100 * self.median:.0f} %): small changes are found late there or not at "

@@ -110,7 +110,7 @@ class SeriesReports:
         return common_baselines((self.name[place].suite, self.texts[text]) for place, text in own)
 
     def reports(self) -> list[Reports]:
-        """Return the reports for ``lockstep.alerts.freshness``. A ratio and its time count as one series."""
+        """Return all series' reports for ``lockstep.alerts.freshness``. A ratio and its time count as one series."""
         found = []
         for place, (name, span) in enumerate(zip(self.name, self.span.tolist(), strict=True)):
             if self.ours[place] and name.quantity in PAIRED.values():

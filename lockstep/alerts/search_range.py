@@ -46,7 +46,7 @@ class RangeWidener:
         return self._span(self._alert.before, self._alert.after, self._alert.suspects)
 
     def __call__(self, span: SearchRange, end: End) -> SearchRange | None:
-        """Return a range whose given end lies farther out.
+        """Return a range of commits whose given end lies farther out than that of ``span``.
 
         ``None`` if no range is wider, or if the repository lacks commits of the wider range.
         """

@@ -91,7 +91,7 @@ class AlertStore:
         return found.total, found.slower
 
     def version(self) -> int:
-        """Return a number that grows whenever an alert or its log changes."""
+        """Return a number that grows whenever a stored alert or its log changes."""
         with self.database.read() as connection:
             return connection.scalar(select(CLOCK.c.number)) or 0
 

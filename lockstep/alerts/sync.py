@@ -99,7 +99,7 @@ class Sync:
         self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
 
     def run(self) -> Synced:
-        """Apply the analysis, and return what changed."""
+        """Apply the analysis to the stored alerts, and return the numbers of the alerts that changed."""
         self._take_over()
         parts: dict[int, list[Alert]] = defaultdict(list)
         for alert in self.current.alerts:

@@ -37,5 +37,5 @@ class Times:
 
     @property
     def text(self) -> str:
-        """Both changes for people: ``baseline's time −1.6 %, own −0.1 %``."""
+        """The changes of both times of a ratio, for people: ``baseline's time −1.6 %, own −0.1 %``."""
         return f"baseline's time {change(self.baseline)}, own {change(self.own)}"

@@ -96,7 +96,7 @@ class RowTable(Sequence[Row]):
         return RowTable(self._machine, _View(self.columns, places))
 
     def with_columns(self, columns: Columns) -> RowTable:
-        """Return a table of the same machine with these columns instead."""
+        """Return a table with these columns, for the same machine."""
         return RowTable(self._machine, columns)
 
     def at(self, name: str, index: int) -> Any:
@@ -192,12 +192,12 @@ class RowTable(Sequence[Row]):
 
     @property
     def higher_is_better(self) -> NDArray[np.bool_]:
-        """For each row, whether a higher "value" is better."""
+        """For each row, whether a higher number in the column "value" is better."""
         return self._marked("higher_is_better")
 
     @property
     def exact(self) -> NDArray[np.bool_]:
-        """For each row, whether "value" is an exact quantity."""
+        """For each row, whether the column "value" holds an exact quantity."""
         return self._marked("exact")
 
     def _marked(self, attribute: Literal["higher_is_better", "exact"]) -> NDArray[np.bool_]:
@@ -210,14 +210,14 @@ class RowTable(Sequence[Row]):
 
     @property
     def units(self) -> list[str]:
-        """The unit in which each row's "value" is shown; "" for rows without a value."""
+        """The unit in which the column "value" of each row is shown; "" for rows without a value."""
         if "value" not in self.columns:
             return [""] * len(self)
         return [_unit(each)[0] if each.part == "value" else "" for each in map(self.benchmark, range(len(self)))]
 
     @property
     def factors(self) -> Floats:
-        """For each row, the factor that converts "value" to the unit in which it is shown."""
+        """For each row, the factor that converts the column "value" to the unit in which it is shown."""
         return np.array([_unit(self.benchmark(place))[1] for place in range(len(self))])
 
     def benchmark(self, index: int) -> Benchmark:
@@ -247,7 +247,7 @@ class RowTable(Sequence[Row]):
         return reason or _REASONS.get(STATES[self.at("state", index)], "")
 
     def number(self, name: str, index: int) -> float | None:
-        """Return a number of a row; ``None`` if unknown."""
+        """Return the number in a column of a row, such as "latency"; ``None`` if unknown."""
         number = float(self.at(name, index))
         return None if math.isnan(number) else number
 

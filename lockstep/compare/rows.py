@@ -121,27 +121,27 @@ class Row:
 
     @property
     def machine(self) -> str:
-        """The machine of the series."""
+        """The machine of the row's series."""
         return self.key.machine
 
     @property
     def suite(self) -> str:
-        """The suite of the series."""
+        """The suite of the row's series."""
         return self.key.suite
 
     @property
     def variant(self) -> str:
-        """The variant of the series."""
+        """The variant of the row's series."""
         return self.key.variant
 
     @property
     def case(self) -> str:
-        """The case of the series."""
+        """The case of the row's series."""
         return self.key.case
 
     @property
     def l2(self) -> str:
-        """The cache state of the series."""
+        """The cache state of the row's series."""
         return self.key.l2
 
     def measured(self, quantity: str) -> Measured | None:

@@ -79,12 +79,12 @@ class Pair:
 
     @property
     def low(self) -> float:
-        """Lower end of the 95 % interval of ``log``."""
+        """Lower end of the 95 % interval of ``log``, the log of head's time divided by base's time."""
         return Change(self.log, self.error).interval(0.95)[0]
 
     @property
     def high(self) -> float:
-        """Upper end of the 95 % interval of ``log``."""
+        """Upper end of the 95 % interval of ``log``, the log of head's time divided by base's time."""
         return Change(self.log, self.error).interval(0.95)[1]
 
 
@@ -191,7 +191,7 @@ class Comparison:
 
     @property
     def geomean(self) -> float:
-        """The mean of ``log`` over the pairs in which it is known; NaN if there is none."""
+        """The mean log of head's time divided by base's time, over the pairs in which it is known; NaN for none."""
         return geomean(self.pairs.differences.worse)
 
     @property

@@ -60,11 +60,11 @@ class Change:
     error: float
 
     def half(self, confidence: float) -> float:
-        """Return half the width of the normal interval of ``worse`` at this confidence."""
+        """Return half the width of the normal interval of the change ``worse`` (log) at this confidence."""
         return _quantile(confidence) * self.error
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Return both ends of the interval of ``worse``."""
+        """Return both ends of the interval of the change ``worse`` (log) at this confidence."""
         half = self.half(confidence)
         return self.worse - half, self.worse + half
 

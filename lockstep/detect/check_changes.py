@@ -62,7 +62,7 @@ class Level:
     mean: float = 0.0
 
     def add(self, own: float, paired: float) -> None:
-        """Extend the range by a point: its log error ``own``, and its log ratio ``paired`` (NaN if unknown)."""
+        """Extend the range of the errors by a log error ``own`` and a log ratio ``paired`` (NaN if unknown)."""
         self.points += 1
         self.mean += (own - self.mean) / self.points
         self.low, self.high = min(self.low, own), max(self.high, own)

@@ -56,7 +56,7 @@ class Modes:
 
     @property
     def reach(self) -> float:
-        """Maximum distance of a point from its level, in log units."""
+        """Maximum distance at which a point still counts as lying at a level, in log units."""
         return float(min(_NEAR * self.spread, _PART * np.diff(self.levels).min()))
 
     def hold(self, y: Floats) -> bool:

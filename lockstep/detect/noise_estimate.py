@@ -117,7 +117,7 @@ class NoiseEstimate:
         return least
 
     def cautious(self, rows: Ints) -> Floats:
-        """Return the variance by which points are judged [rows].
+        """Return the noise variance by which points are judged as outliers or not [rows].
 
         It is larger than the estimated variance as long as the estimate comes from few points.
         """

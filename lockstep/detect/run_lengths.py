@@ -70,7 +70,7 @@ class RunLengths:
 
     @classmethod
     def empty(cls, series: int, width: int) -> RunLengths:
-        """Return arrays for that many series, without hypotheses."""
+        """Return the arrays of hypotheses for this number of series, with no hypothesis yet."""
         shape = (series, width)
 
         def numbers() -> Floats:
@@ -86,7 +86,7 @@ class RunLengths:
         )
 
     def select(self, rows: Ints) -> RunLengths:
-        """Return a copy of these series."""
+        """Return a copy of the hypotheses of these series."""
         return RunLengths(*(getattr(self, name)[rows] for name in self.__slots__))
 
     def advance(

@@ -123,7 +123,7 @@ class Catalog:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction that writes and increments the generation. Readers see all of its changes or none."""
+        """Run a transaction that writes the manifest and increments its generation. Readers see all changes or none."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -143,7 +143,7 @@ class Catalog:
             yield Reading(connection)
 
     def take(self, intake: Intake) -> None:
-        """Store what was read from some files, in place of what was known about them."""
+        """Store what was read from some result files, in place of what was known about these files."""
         with self._writing() as connection:
             _forget(connection, intake.files)
             if intake.part:
@@ -222,7 +222,7 @@ class Reading:
         return {path: (mtime, size, other, beside) for path, mtime, size, other, beside in rows}
 
     def runs(self) -> list[RunRow]:
-        """Return the readable files, sorted by path."""
+        """Return the result files that could be read, sorted by path."""
         columns = ", ".join(f'"{field}"' for field in _RUN_FIELDS)
         return [RunRow(*row) for row in self._connection.execute(f"SELECT {columns} FROM run ORDER BY path")]
 
@@ -246,7 +246,7 @@ class Reading:
         return dict(self._connection.execute("SELECT part, sum(points) FROM run GROUP BY part"))
 
     def problems(self) -> list[Problem]:
-        """Return the problems of files, sorted by path."""
+        """Return the problems of the result files, sorted by path."""
         rows = self._connection.execute("SELECT shown, what, reason, weight FROM problem ORDER BY path, rowid")
         return [Problem(*row) for row in rows]
 

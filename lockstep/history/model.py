@@ -62,7 +62,7 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """The first eight digits of the hash, as in the names of asv's files."""
+        """The first eight digits of the commit's hash, as in the names of asv's files."""
         return self.hash[:8]
 
 
@@ -246,12 +246,12 @@ class Series:
     axes: tuple[tuple[str, str], ...] = ()
 
     def axis(self, name: str) -> str:
-        """Return the value of a parameter; "" if no parameter has that name."""
+        """Return the series' value of a parameter; "" if no parameter has that name."""
         return next((value for key, value in self.axes if key == name), "")
 
     @property
     def text(self) -> str:
-        """The parameters for people: ``size=100, dtype=float32``."""
+        """The parameters of the series for people: ``size=100, dtype=float32``."""
         return ", ".join(f"{name}={value}" for name, value in self.axes)
 
 

@@ -50,7 +50,7 @@ class Tally:
             yield f"{said}; {advice}" if advice and not self.unread else said
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts as a JSON object."""
+        """Return the counts of problems and notes as a JSON object."""
         weights: tuple[tuple[Weight, Reasons], ...] = (
             ("file", self.reasons),
             ("part", self.parts),

@@ -42,7 +42,7 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """The text by which problems of the same kind are counted together."""
+        """The text by which problems of the same kind are counted together: ``reason``, or else ``what``."""
         return self.reason or self.what
 
 

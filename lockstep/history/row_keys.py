@@ -36,7 +36,7 @@ class KeyIndex:
 
     @cached_property
     def place(self) -> Mapping[SeriesKey, int]:
-        """Index of each key in ``keys``."""
+        """Index of each series key in ``keys``."""
         return {key: place for place, key in enumerate(self.keys)}
 
     @cached_property
@@ -54,24 +54,24 @@ class KeyIndex:
 
     @cached_property
     def shape(self) -> Ints:
-        """The rank of each key by suite, then case (small before large), then cache state."""
+        """The rank of each series key by suite, then case (small before large), then cache state."""
         order = {case: natural(case) for case in {key.case for key in self.keys}}
         return _ranks([(key.suite, order[key.case], key.l2) for key in self.keys])
 
     @cached_property
     def suite(self) -> Ints:
-        """The rank of each key by suite."""
+        """The rank of each series key by suite."""
         return _ranks([key.suite for key in self.keys])
 
     @cached_property
     def case(self) -> Ints:
-        """The rank of each key by case, small before large."""
+        """The rank of each series key by case, small before large."""
         order = {case: (natural(case), case) for case in {key.case for key in self.keys}}
         return _ranks([order[key.case] for key in self.keys])
 
     @cached_property
     def variant(self) -> Ints:
-        """The rank of each key by variant."""
+        """The rank of each series key by variant."""
         return _ranks([key.variant for key in self.keys])
 
 

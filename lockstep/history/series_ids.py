@@ -38,7 +38,7 @@ class SeriesIds:
         self._sets: dict[tuple[Any, ...], Ids] = {}
 
     def trim(self) -> None:
-        """Forget all numbers if more than ``_MOST_REMEMBERED`` are known."""
+        """Forget the numbers of all series if more than ``_MOST_REMEMBERED`` are known."""
         if len(self.known) > _MOST_REMEMBERED:
             self._sets.clear()
             self.known.clear()
@@ -58,7 +58,7 @@ class SeriesIds:
         return found
 
     def one(self, benchmark: str, values: Sequence[str]) -> int:
-        """Return the number of a single series."""
+        """Return the number of the series of a benchmark with these parameter values."""
         text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
         number = digest(f"{benchmark}\n{text}")
         self.known[number] = (benchmark, text)

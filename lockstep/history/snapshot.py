@@ -285,7 +285,7 @@ class Results:
             yield from self._portion(portion, commits[some], [self.runs[run] for run in runs[some].tolist()], index)
 
     def _portion(self, rows: Rows, commits: Ints, runs: list[Run], index: MachineIndex) -> Iterator[Point]:
-        """Yield the points of sorted rows."""
+        """Yield a ``Point`` for each of some rows, which are sorted by series and commit."""
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}

@@ -78,7 +78,7 @@ class MachineIndex:
 
     @cached_property
     def source(self) -> Source:
-        """The source of the machine's points."""
+        """The source of all points of the machine: their files and runs."""
         return self._source(self._contents.parts[self._contents.rows[self.runs[0]][0].folder], 0)
 
     def newest(self, commits: int) -> Source:
@@ -88,7 +88,7 @@ class MachineIndex:
         return self._source(tuple(part for part in self.source.parts if part.name in there), first)
 
     def _source(self, parts: tuple[Path, ...], first: int) -> Source:
-        """Return the source of the runs from index ``first`` on."""
+        """Return the source of the points of the machine's runs from index ``first`` on."""
         every = [
             (row.id, index, place, rank)
             for place, index in enumerate(self.runs[first:], first)
@@ -124,7 +124,7 @@ class MachineIndex:
 
     @cached_property
     def series(self) -> dict[int, Series]:
-        """All series by number, in the order of benchmark and parameters."""
+        """All series of the machine by number, in the order of benchmark and parameters."""
         found = {number: self.one(number) for number in self._numbers}
         keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
         order = sorted(found, key=lambda number: _order(found[number], keys))
@@ -142,12 +142,12 @@ class MachineIndex:
 
     @cached_property
     def numbers(self) -> dict[Series, int]:
-        """The stored number of each series."""
+        """The stored number of each of the machine's series."""
         return {series: number for number, series in self.series.items()}
 
     @cached_property
     def keys(self) -> KeyIndex:
-        """The keys of the series."""
+        """The keys of the machine's series."""
         return index_keys(self._in_order, self._contents.benchmarks)
 
     def ranks(self, numbers: Ids) -> NDArray[np.intp]:

@@ -150,7 +150,7 @@ class Outbox:
             return connection.execute(renewed).rowcount == 1
 
     def messages(self, *states: State) -> list[QueuedMessage]:
-        """Return the messages in these states, oldest first."""
+        """Return the queued messages in these states, oldest first."""
         with self._database.read() as connection:
             rows = connection.execute(select(OUTBOX).where(OUTBOX.c.state.in_(states)).order_by(OUTBOX.c.id))
             return [_queued(row) for row in rows]
