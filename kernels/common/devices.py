@@ -33,7 +33,9 @@ def require_triton(tensor: torch.Tensor, variant: str) -> None:
             n/a.
     """
     if tensor.device.type == "cpu" and not interpreted():
-        raise NotImplementedError(f"{variant} is a Triton kernel and needs a CUDA tensor, got a CPU tensor")
+        raise NotImplementedError(
+            f"{variant} is a Triton kernel and needs a CUDA tensor, got a CPU tensor (on a CPU set TRITON_INTERPRET=1)"
+        )
 
 
 @functools.cache

@@ -74,7 +74,12 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             metavar="M=8,K=4096",
             help="cases whose axes have these values; may repeat",
         )
-        parser.add_argument("--variants", nargs="+", metavar="NAME", help="only these variants (and the baseline)")
+        parser.add_argument(
+            "--variants",
+            nargs="+",
+            metavar="NAME",
+            help="only these variants and the baseline, names separated by spaces",
+        )
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], help="cache state (default: cold; warm on a CPU)")
         parser.add_argument("--quick", "-q", action="store_true", help="measure as briefly as possible, to find errors")
         parser.add_argument("--all", action="store_true", help="measure every case (default: the first eight)")

@@ -194,17 +194,16 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
 
 
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
+    """Yield the lines of a suite's section; none if no case is recorded, so a new family does not change the page."""
+    known = [(case.label, recorded.cases.get((suite.name, case.label))) for case in suite.cases]
+    measured = [(label, one) for label, one in known if one is not None]
+    if not measured:
+        return
     yield f"## `{suite.name}`: `{variant}` against `{suite.baseline}`"
     yield ""
     if targets.source:
         yield f"Headline: {targets.source}."
         yield ""
-    known = [(case.label, recorded.cases.get((suite.name, case.label))) for case in suite.cases]
-    measured = [(label, one) for label, one in known if one is not None]
-    if not measured:
-        yield "Not recorded."
-        yield ""
-        return
     yield f"| case | {suite.baseline} µs | {variant} µs | ratio | floor µs | of floor | headline | target | met |"
     yield "|---|---:|---:|---|---:|---:|---|---|---|"
     for label, one in measured:
