@@ -39,7 +39,7 @@ def do(results: Results, service: AlertService, who: str, number: int, doing: st
     because = because.strip()[:2000]
     if doing == "comment":
         if not because:
-            raise LifecycleError("write the comment first")
+            raise LifecycleError("the comment is empty: write the comment first")
         service.alerts.note(number, "comment", because, who)
         return "Comment added."
     if doing not in DOINGS:

@@ -151,7 +151,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._expect(conn)
 
     def finish_request(self, conn: _Connection, fs: Any) -> None:
-        """After an answer, start a request of this client that waited for a thread, and expect the next request."""
+        """After an answer, start a request of the same client that waited for a thread, and expect the next request."""
         self._requests -= Counter([conn.host])
         waiting = self._waiting.get(conn.host)
         if waiting:

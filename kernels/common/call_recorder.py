@@ -150,7 +150,7 @@ class Recorder(TorchDispatchMode):
                     roots.add(step.result, made=True)
         returns = tuple if type(result) is tuple else list if type(result) is list else None
         if returns is None and not isinstance(result, torch.Tensor):
-            raise Unsupported(f"the call returns a {type(result).__name__}")
+            raise Unsupported(f"the call returns a {type(result).__name__}, not tensors")
         results = tuple(roots.view(one) for one in (result if returns else (result,)))
         return Plan(tuple(buffers), tuple(fresh), tuple(kernels), tuple(steps), results, returns)
 

@@ -95,7 +95,7 @@ class Start:
             self._bind(compiled, values)
             self._find_launcher(compiled, (*grid, 1, 1)[:3])
         except (AttributeError, KeyError, ImportError) as error:
-            raise Unsupported(f"Triton {triton.__version__}: {type(error).__name__}: {error}") from error
+            raise Unsupported(f"Triton {triton.__version__} is unknown: {type(error).__name__}: {error}") from error
 
     def _bind(self, compiled: Any, values: dict[str, Any]) -> None:
         encodings = list(getattr(compiled.metadata, "tensordesc_meta", None) or ())

@@ -50,7 +50,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
 
 @gluon.jit
 def _and(tiles, tile):
-    """Append to a tuple: Triton cannot unpack tuples, and a type checker refuses a variable whose tuple grows."""
+    """Return a tuple with ``tile`` appended, by an expression that Triton compiles and a type checker accepts."""
     return tiles + (tile,)  # noqa: RUF005
 
 

@@ -56,7 +56,7 @@ def run_gemv(tile: Vectors, x: Tensor, weight: Tensor, bias: Tensor | None, out:
 
 @triton.jit
 def _and(tiles, tile):
-    """Append to a tuple: Triton cannot unpack tuples, and a type checker refuses a variable whose tuple grows."""
+    """Return a tuple with ``tile`` appended, by an expression that Triton compiles and a type checker accepts."""
     return tiles + (tile,)  # noqa: RUF005
 
 

@@ -69,7 +69,9 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         for action in (ack, mute, resolve, reopen):
             action.add_argument("--because", default="", metavar="TEXT", help="the reason; stored in the log")
             action.add_argument("--by", default=_user(), metavar="NAME", help="your name (default: %(default)s)")
-        notify = actions.add_parser("notify", help="Send new alerts and the daily digest, as $LOCKSTEP_NOTIFY… says")
+        notify = actions.add_parser(
+            "notify", help="Send new alerts and the daily digest to the addresses in $LOCKSTEP_NOTIFY…"
+        )
         notify.add_argument(
             "--again", type=alert_number, metavar="MESSAGE", help="send an unconfirmed or given-up message again"
         )
@@ -96,7 +98,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
     add_names(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--no-analysis", action="store_true", help="list the alerts of the last analysis")
+    which.add_argument("--no-analysis", action="store_true", help="do not analyse; list the last analysis' alerts")
     which.add_argument("--no-list", action="store_true", help="analyse but list nothing; exit status 0 in any case")
 
 
@@ -238,7 +240,7 @@ def _day(text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a day; write it as 2027-01-31") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day; write a day such as 2027-01-31") from error
 
 
 def _user() -> str:

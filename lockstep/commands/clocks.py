@@ -28,14 +28,14 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "clocks",
             help="Lock GPU clocks, verify and reset them",
-            description="Exit codes: 0 done, 1 refused or the lock does not hold, 3 no GPU, 4 wrong usage.",
+            description="Exit codes: 0 done, 1 the driver refused or the lock does not hold, 3 no GPU, 4 wrong usage.",
         )
         actions = parser.add_subparsers(dest="action", required=True)
 
-        status = actions.add_parser("status", help="Clocks, temperature and power now, and who locked the clocks")
+        status = actions.add_parser("status", help="Show clocks, temperature, power, and who locked the clocks")
         status.add_argument("--verify", action="store_true", help="check under load that a recorded clock lock holds")
 
-        locking = actions.add_parser("lock", help="Lock until `lockstep clocks reset`, verified under load")
+        locking = actions.add_parser("lock", help="Lock the clocks until `lockstep clocks reset`; check under load")
         locking.add_argument("target", nargs="?", type=clock_target, default="base", metavar="MHz|base")
         locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
 
@@ -44,7 +44,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
 
         for action in (status, locking, resetting):
             action.add_argument(
-                "--gpu", metavar="INDEX|UUID", help="GPU, as nvidia-smi -L lists it; required if there are several"
+                "--gpu", metavar="INDEX|UUID", help="GPU, as nvidia-smi -L lists it; required with several GPUs"
             )
             action.add_argument("--json", action="store_true", help="print one JSON object")
             # asv accepts its own options (-v, --config) after the verb, so they are also accepted after the action.

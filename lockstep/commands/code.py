@@ -79,7 +79,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run the action and return its exit status."""
+        """Run the action ``show``, ``diff`` or ``history``, and return its exit status."""
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.commit_sources import RefError

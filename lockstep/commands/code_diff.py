@@ -31,8 +31,8 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
         description="Compare the machine code of two commits, or with --toolchain that of one commit (default: the "
         "working tree) under two versions of Triton or torch.",
     )
-    diff.add_argument("base", metavar="BASE", nargs="?", help="a commit")
-    diff.add_argument("head", metavar="HEAD", nargs="?", help="a commit, or . (default)")
+    diff.add_argument("base", metavar="BASE", nargs="?", help="the base commit")
+    diff.add_argument("head", metavar="HEAD", nargs="?", help="commit, or . for the working tree (default)")
     diff.add_argument(
         "--toolchain",
         nargs=2,

@@ -31,7 +31,7 @@ def add_history(actions: Any) -> argparse.ArgumentParser:
         "sm_90-compiled@triton-3.6.0. A commit that has results is skipped.",
     )
     parser.add_argument("range", metavar="RANGE", help="commits, as for git rev-list: main~50..main, or main for all")
-    parser.add_argument("--again", action="store_true", help="compile commits again that have results")
+    parser.add_argument("--again", action="store_true", help="also compile commits that already have results")
     parser.add_argument("--most", type=int, metavar="N", help="compile N commits at most, spread evenly over the range")
     add_toolchain(parser)
     return parser

@@ -81,7 +81,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             help="cache state (default: cold; a CPU has only warm)",
         )
         parser.add_argument("--quick", action="store_true", help="measure as briefly as possible, to find errors")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements to FILE")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write each series' agreement to FILE")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 

@@ -38,8 +38,8 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             "--series", type=int, default=200, help="number of series of each kind and seed (default: %(default)s)"
         )
         parser.add_argument("--quick", action="store_true", help="one seed, few series, only fast methods")
-        parser.add_argument("--alone", action="store_true", help="leave out the other methods")
-        parser.add_argument("--processes", type=int, default=2, help="worker processes (default: %(default)s)")
+        parser.add_argument("--alone", action="store_true", help="score only our detector and the two bounds")
+        parser.add_argument("--processes", type=int, default=2, help="number of processes (default: %(default)s)")
         parser.add_argument(
             "--recorded",
             type=Path,
