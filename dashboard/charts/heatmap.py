@@ -55,7 +55,9 @@ _LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
 
 
 def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
-    """Return the heatmap. A cell shows one variant: the one that changed most if ``show`` is "change", else the best.
+    """Return the heatmap of suites and shapes.
+
+    A cell shows one variant of the suite: the one that changed most if ``show`` is "change", else the best.
 
     Args:
         statuses: the statuses of the series of one machine and one cache state.
@@ -137,7 +139,7 @@ def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chosen(statuses: Statuses, show: str) -> Statuses:
-    """Return the series that stands for each shape: for ``show`` "change" the one that changed most, else the best."""
+    """Return the series to show for each suite and shape: for "change" the one that changed most, else the best."""
     index, key = statuses.rows.series_keys, statuses.rows.columns["key"]
     shape = index.suite[key].astype(np.int64) << 32 | index.case[key]
     if show == "change":

@@ -242,7 +242,7 @@ def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
 
 
 def summary(tracked: Tracked) -> str:
-    """Return the text of an alert in the table: family, machine and worst series."""
+    """Return the text of an alert in the table of alerts: family, machine and worst series."""
     alert = tracked.alert
     if alert.topic == "silent":
         return alert.text

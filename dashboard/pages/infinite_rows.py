@@ -49,7 +49,7 @@ def or_none(numbers: Floats) -> list[float | None]:
 
 
 def percents(logs: Floats) -> list[float | None]:
-    """Return logs of factors as changes in percent."""
+    """Return changes in percent, from the logarithm of each change's factor."""
     return or_none(100 * np.expm1(logs))
 
 

@@ -20,7 +20,7 @@ TREND = 120
 
 @dataclass(frozen=True)
 class Turn:
-    """A commit from which on the machine's toolchain differs. ``changes`` has name, old and new value of each part."""
+    """A commit at which the machine's toolchain changed. ``changes`` has name, old and new value of each part."""
 
     commit: Commit
     changes: tuple[tuple[str, str, str], ...]

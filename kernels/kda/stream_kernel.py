@@ -63,7 +63,7 @@ _TRIED = {
 
 
 def streams_at(M: int) -> SearchSpace:
-    """Return the tile configs that ``lockstep tune`` tries."""
+    """Return the tile configs that ``lockstep tune`` tries for M tokens."""
     tokens = max(8, triton.next_power_of_2(M))
     return SearchSpace("stream", {"M": M}, [Stream(tokens, *rest) for rest in _TRIED.get(tokens, ())])
 

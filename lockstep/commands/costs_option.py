@@ -9,7 +9,7 @@ from lockstep.record.quantity import COSTS
 
 
 def add_costs_option(parser: argparse.ArgumentParser, beside: str = "") -> None:
-    """Add the option ``--costs [NAME ...]``. Its help names the costs that are always measured, by ``beside``."""
+    """Add the option ``--costs``. ``beside``, a phrase of its help, names the costs that are measured in any case."""
     of_a_call = " ".join(filter(None, ("also measure these costs of a call", beside)))
     parser.add_argument(
         "--costs",

@@ -101,7 +101,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Measure and print. Return 2 if a series failed, 3 if none was measured."""
+        """Measure the family and print the records. Return 2 if a series failed, 3 if none was measured."""
         found = load_suites(Path(conf.benchmark_dir))
         suites = pick_suites(found, args.family)
         for suite in suites:

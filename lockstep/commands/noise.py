@@ -87,7 +87,10 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Measure and print. Return 2 if a series failed in any run, 3 if no series was measured in every run."""
+        """Print how closely the runs agree, and return the exit status.
+
+        The status is 2 if a series failed in any run, 3 if no series was measured in every run.
+        """
         try:
             return cls._run(conf, args)
         except WorkerDied as died:  # only at the start; the recorder replaces workers that die later
@@ -233,7 +236,7 @@ def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[
 
 
 def summary(rows: Sequence[Agreement]) -> Iterator[str]:
-    """Yield summary lines. The baseline's speedup is 1 by definition and is left out."""
+    """Yield lines on how closely the runs agree. The baseline's speedup is 1 by definition and is left out."""
     speedups = [row.speedup_range for row in rows if row.speedup_range is not None and row.speedup != 1.0]
     yield _share("speedup", speedups, 0.003, "max − min over median")
     yield _share("latency", [row.latency_range for row in rows], 0.025, "max − min over median")

@@ -101,7 +101,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
-    """Return asv's facts of the machine, without the toolchain: a change of these facts would start a new series."""
+    """Return asv's facts of the machine. The toolchain is not among them: a changed fact would start a new series."""
     described: dict[str, str] = Machine.get_defaults()
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
 
@@ -113,7 +113,7 @@ def _new_commits(conf: Any) -> list[str]:
 
 
 def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
-    """Return the number of commits that asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skipping)."""
+    """Return the number of commits that asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skip options)."""
     spec = args.range
     if spec is None or spec == "HEAD":
         return 1

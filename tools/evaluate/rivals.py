@@ -46,7 +46,7 @@ def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
 
 
 def asv_without_threshold(y: Floats) -> list[int]:
-    """Run asv's fit, and return every step of any size."""
+    """Run asv's ``step_detect``, and return every step of any size."""
     return asv_steps(y, 0.0)
 
 

@@ -76,7 +76,7 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Scores of many outcomes; ``None`` if the denominator is zero.
+    """Scores of many outcomes. A score is ``None`` if its denominator is zero.
 
     Attributes:
         series: number of series.
