@@ -20,7 +20,10 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def _stepped(rng: np.random.Generator, kind: str, first: float, after: int) -> Sample:
-    """Return a series with a step of 5 … 100 % at ``after``. Its first point lies ``first`` of the way up."""
+    """Return a series with a step of 5 … 100 % at commit ``after``, up or down.
+
+    The first point after the step lies ``first`` of the way to the new level.
+    """
     spread, size = _log_uniform(rng, 0.001, 0.005), float(np.log1p(_log_uniform(rng, 0.05, 1.0)) * rng.choice([-1, 1]))
     y = rng.normal(0, spread, 60)
     y[after:] += size
