@@ -80,7 +80,10 @@ class RequestSecurity:
             add_sign_in(server, access, self.limiter, self._csrf, self._address)
 
     def _expect_host(self) -> None:
-        """Refuse a request whose host name is not accepted. Flask's TRUSTED_HOSTS lacks IPv6 (werkzeug 3.1)."""
+        """Refuse a request whose host name is not accepted.
+
+        Flask's TRUSTED_HOSTS does not do it, because it takes no IPv6 addresses (werkzeug 3.1).
+        """
         host = request.host.lower()
         name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         if not any(name == known or (known.startswith(".") and f".{name}".endswith(known)) for known in self._hosts):

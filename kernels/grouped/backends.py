@@ -153,7 +153,9 @@ class Tma(Triton):
         """Multiply all groups in one launch of ``tma_kernels.product``; refuse a second product ``too``."""
         require_triton(a, "tma")
         if too:
-            raise NotImplementedError("tma cannot add a second product: pack both weights with pack_gate_up")
+            raise NotImplementedError(
+                "tma computes one product a launch, cannot add another: pack both weights with pack_gate_up"
+            )
         grouped_tma.product(a, weight, groups, out, follows=follows)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
@@ -173,7 +175,7 @@ class Specialized(Triton):
         """Multiply all groups in one launch of ``warp_specialized_kernels.product``; refuse a product ``too``."""
         if too:
             raise NotImplementedError(
-                "warp_specialized cannot add a second product: pack both weights with pack_gate_up"
+                "warp_specialized computes one product a launch, cannot add another: pack both weights with pack_gate_up"
             )
         grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
 

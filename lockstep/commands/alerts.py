@@ -73,7 +73,10 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
             "notify", help="Send new alerts and the daily digest to the addresses in $LOCKSTEP_NOTIFY…"
         )
         notify.add_argument(
-            "--again", type=alert_number, metavar="MESSAGE", help="send an unconfirmed or given-up message again"
+            "--again",
+            type=alert_number,
+            metavar="MESSAGE",
+            help="send a message again whose delivery is not confirmed, or was given up",
         )
         for action in actions.choices.values():
             add_sources(action)

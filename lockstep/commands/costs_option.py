@@ -16,7 +16,7 @@ def add_costs_option(parser: argparse.ArgumentParser, beside: str = "") -> None:
         nargs="*",
         choices=COSTS,
         metavar="NAME",
-        help=f"{of_a_call}, or without a name all of them: {', '.join(COSTS)}",
+        help=f"{of_a_call}, or all costs if none is named: {', '.join(COSTS)}",
     )
 
 

@@ -110,7 +110,10 @@ _CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
 
 
 def _levels(values: NDArray[np.float64]) -> list[float]:
-    """Return the middle value, or both middle values of an even number of values, because one may be an outlier."""
+    """Return the median, or both middle values of an even number of values.
+
+    Their mean would hide that either of the two may be an outlier.
+    """
     ordered = np.sort(values)
     count = len(ordered)
     return [float(ordered[at]) for at in {(count - 1) // 2, count // 2}] if count else []

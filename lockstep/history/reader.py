@@ -222,7 +222,13 @@ class Reader:
 
 
 def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | None = None) -> Numbers:
-    """Return the machine's points of the wanted series (``None``: all series), sorted by series and commit."""
+    """Return a machine's points, sorted by series and commit; only those of the ``wanted`` series, unless None.
+
+    Args:
+        found: columns of stored points, by name.
+        source: the machine's runs and their order.
+        wanted: numbers of the series.
+    """
     kept = np.arange(len(found["run"]))
     if wanted is not None:
         kept = np.flatnonzero(lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1])

@@ -31,7 +31,7 @@ class ModuleState:
         self.spoilt: dict[str, str] = {}
 
     def begin_case(self) -> None:
-        """Forget the recorded state of modules, so that the first call of the next case records it anew."""
+        """Forget the recorded state of Python modules, so that the first call of the next case records it anew."""
         self._before = None
 
     def begin_call(self) -> None:

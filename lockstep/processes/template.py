@@ -95,7 +95,7 @@ class Template:
             os.close(reads)
 
     def close(self) -> None:
-        """End the template and its forks."""
+        """End the template process and all processes that it forked."""
         if self._log.closed:
             return
         self._socket.close()

@@ -14,11 +14,11 @@ from lockstep.suite.definition import SuiteError
 
 
 class RefereeWorker(Watched):
-    """A running worker process, which has opened one problem.
+    """A running worker process that judges candidates for one problem: a suite, or a task of another benchmark.
 
     Attributes:
         host: facts of the machine.
-        incumbent: name of the problem's own incumbent, or "".
+        incumbent: name of the implementation that the problem itself gives as the one to beat, or "".
     """
 
     def __init__(self, source: ProblemDefinition, silence_s: float) -> None:

@@ -90,7 +90,7 @@ class Trial:
         sets = min(most_sets or MOST_SETS[device.kind], room_of(device) // max(size, 1)) // 2 * 2
         if sets < 2:
             raise NotImplementedError(
-                f"two argument sets of {size / 1e6:.0f} MB do not fit into the buffers of an isolated run"
+                f"an isolated run needs two sets of arguments; two of {size / 1e6:.0f} MB do not fit its buffers"
             )
         short = range(max(1, sets // 4), sets // 2 + 1)
         self.lengths = (*sorted(self._chance.sample(short, min(2, len(short)))), sets)
