@@ -154,7 +154,7 @@ class Tma(Triton):
         require_triton(a, "tma")
         if too:
             raise NotImplementedError(
-                "tma computes one product a launch, cannot add another: pack both weights with pack_gate_up"
+                "tma computes one product a launch, and adds no other: pack both weights with pack_gate_up"
             )
         grouped_tma.product(a, weight, groups, out, follows=follows)
 
@@ -175,7 +175,7 @@ class Specialized(Triton):
         """Multiply all groups in one launch of ``warp_specialized_kernels.product``; refuse a product ``too``."""
         if too:
             raise NotImplementedError(
-                "warp_specialized computes one product a launch, cannot add another: pack both weights with pack_gate_up"
+                "warp_specialized computes one product a launch, and adds no other: pack both weights with pack_gate_up"
             )
         grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
 
