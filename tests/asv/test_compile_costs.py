@@ -49,5 +49,5 @@ def test_what_was_measured_before_stays(costs):
 def test_a_tree_that_cannot_be_traced_says_why(tmp_path):
     lost = CompileCosts(WorkerSpec(tmp_path, ("kernels",), tmp_path / "benchmarks"))
     [record] = lost.added(HOST, SUITE, CASE, records("gemv"))
-    assert record.note.startswith("no compile: this commit: ")
+    assert record.note.startswith("no compile: tracing this commit failed: ")
     lost.close()
