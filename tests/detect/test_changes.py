@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lockstep.detect import Analysis, Monitor, Settings, Trend, analyse, analyse_many
 from lockstep.detect.drifts import autocorrelation, median
+from lockstep.detect.modes import modes
 from lockstep.detect.state_arrays import from_arrays, select, to_arrays, together
 from lockstep.detect.summary import smallest_step
 
@@ -119,8 +120,10 @@ class TestGolden:
     def test_two_modes_are_named_and_not_reported(self, run):
         generator = np.random.default_rng(4)
         upper = np.cumsum(generator.random(150) < 1 / run) % 2 if run > 1 else generator.random(150) < 0.4
-        analysis = analyse(Trend(np.exp(noisy(5, 150) + 0.08 * upper)))
+        y = noisy(5, 150) + 0.08 * upper
+        analysis = analyse(Trend(np.exp(y)))
         assert analysis.noise.kind == "multimodal"
+        assert modes(y).levels == pytest.approx((0.0, 0.08), abs=0.01)
         assert all(change.index < 60 for change in analysis.changes)
 
     def test_a_slope_is_named_drift(self):
