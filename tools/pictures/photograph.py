@@ -65,7 +65,7 @@ def photograph(
         tab = context.new_page()
         tab.goto(site + page.address)
         for selector in page.drawn:
-            tab.locator(selector).first.wait_for(timeout=1000 * PAGE_S)
+            tab.locator(selector).filter(visible=True).first.wait_for(timeout=1000 * PAGE_S)
         # Wait for charts below the first one, for fonts, and until the dashboard has checked again for new results.
         tab.wait_for_load_state("networkidle")
         tab.wait_for_timeout(1500)
