@@ -60,7 +60,7 @@ KERNELS = """
 
     VARIANTS = {"plain": plain, "light": light, "grown": grown}
 """
-LARGER = KERNELS.replace("TURNS=8", "TURNS=16")
+LARGER = KERNELS.replace("TURNS=8", "TURNS=40")
 BROKEN = KERNELS.replace("tl.exp(value) - turn", "tl.exp(value) @ turn")
 
 
