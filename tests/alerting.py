@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.alerts.attribution import attribute
-from lockstep.alerts.change_facts import Facts, Step
-from lockstep.alerts.grouping import ReportedStep, group
+from lockstep.alerts.analysis.grouping import ReportedStep, group
+from lockstep.alerts.cause.attribution import attribute
+from lockstep.alerts.cause.change_facts import Facts, Step
 from lockstep.alerts.model import Alert
 from lockstep.record.series_name import SeriesName
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
-from lockstep.machine_code.cubin import _run, registers_and_stack
+from lockstep.machine_code.compiling.cubin import _run, registers_and_stack
 from lockstep.processes.children import end_with_parent
 
 
@@ -43,8 +43,8 @@ def intercept(arch: int) -> Iterator[list[Any]]:
     """
     from triton.runtime.jit import JITFunction
 
-    from lockstep.machine_code.driver_stand_in import stand_in
     from lockstep.machine_code.targets import Target
+    from lockstep.machine_code.tracing.driver_stand_in import stand_in
 
     compiled: list[Any] = []
     launch = JITFunction.run
@@ -144,7 +144,7 @@ def _importer() -> ForkServerContext:
     """Makes forks of a process that has imported what compiling takes."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["torch", "triton", "lockstep.machine_code.cubin", "lockstep.machine_code.driver_stand_in"]
+        ["torch", "triton", "lockstep.machine_code.compiling.cubin", "lockstep.machine_code.tracing.driver_stand_in"]
     )
     before = dict(os.environ)
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lockstep.record.model import Clocks
-from lockstep.timing.bound_arms import Arm
+from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.controls import Control, Controls
 from lockstep.timing.device import Call, Replay, Timing
 from lockstep.timing.graph_capture import CaptureError

@@ -23,12 +23,12 @@ from pathlib import Path
 from alerting import step
 from project import KERNELS, Project, make_project
 
-from lockstep.alerts.attribution import attribute
-from lockstep.alerts.change_facts import Facts
-from lockstep.alerts.database import Database
-from lockstep.alerts.grouping import ReportedStep, group
-from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import CurrentAlerts
+from lockstep.alerts.analysis.grouping import ReportedStep, group
+from lockstep.alerts.cause.attribution import attribute
+from lockstep.alerts.cause.change_facts import Facts
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.record.series_name import SeriesName
 
 TOKEN = "LOCKSTEP_KILL_TOKEN"

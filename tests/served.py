@@ -15,12 +15,12 @@ from werkzeug.serving import make_server
 from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.database import Database
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.store import AlertStore
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

@@ -4,8 +4,8 @@ import itertools
 import json
 from dataclasses import replace
 
-from lockstep.alerts.analyse_and_publish import analyse_store
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.join_points import rows_over
 from lockstep.history.store import Store
 from lockstep.record.file import write_records

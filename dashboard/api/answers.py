@@ -11,11 +11,11 @@ import numpy as np
 from flask import request
 
 from dashboard.api.paging import MOST_ITEMS, Part, limit_and_cursor, part_of
-from lockstep.alerts.alert_row import NoSuchAlert
-from lockstep.alerts.analysis_status import AnalysisStatus
-from lockstep.alerts.listing import Choice
+from lockstep.alerts.analysis.status import AnalysisStatus
+from lockstep.alerts.database.alert_row import NoSuchAlert
+from lockstep.alerts.database.listing import Choice
+from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.states_and_actions import State
 from lockstep.compare.sides import Quantity, Side, compare
 from lockstep.history.model import STATES, Commit, Point, Series
 from lockstep.history.problem_tally import problem_json

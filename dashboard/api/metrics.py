@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from lockstep.alerts.analysis_status import AnalysisStatus
+from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.alerts.service import AlertService
 from lockstep.history.store import Store
 

@@ -19,10 +19,10 @@ from dashboard.api.badge import Kind, badge
 from dashboard.api.metrics import Health
 from dashboard.api.paging import Part, WrongQuery
 from dashboard.auth.security import RATES
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.listing import Choice
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.database.listing import Choice
+from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.states_and_actions import OPEN
 from lockstep.history.problem_tally import tally
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom

@@ -9,7 +9,7 @@ from html import escape
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.theme import Scheme
 from dashboard.charts.trend import Mark, commit_line, wrapped
-from lockstep.alerts.findings_files import Finding
+from lockstep.alerts.analysis.findings_files import Finding
 from lockstep.alerts.text import amount
 from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit

@@ -16,7 +16,7 @@ from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import beside
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import commit_line, wrapped
-from lockstep.alerts.findings_files import Behaviour, Finding
+from lockstep.alerts.analysis.findings_files import Behaviour, Finding
 from lockstep.alerts.text import amount
 from lockstep.compare.number_format import significant
 from lockstep.compare.rows import Measured, Quantity

@@ -18,12 +18,12 @@ from dashboard.pages.alert_actions import DOINGS, do, form
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from dashboard.pages.reproduce import alert_commands
-from lockstep.alerts.alert_row import Event, NoSuchAlert, Tracked
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, returned
+from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
+from lockstep.alerts.database.states_and_actions import LifecycleError, possible
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.states_and_actions import LifecycleError, possible
 from lockstep.alerts.text import change, culprits, headline, numbers, span, status
 from lockstep.compare.status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey

@@ -13,11 +13,11 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import asked
 from dashboard.pages.parts import age, change_cell, count, in_browser, labelled, loading, notice, table
-from lockstep.alerts.alert_row import Tracked, now_ms
-from lockstep.alerts.listing import Choice, Order, Page
+from lockstep.alerts.database.alert_row import Tracked, now_ms
+from lockstep.alerts.database.listing import Choice, Order, Page
+from lockstep.alerts.database.states_and_actions import OPEN
+from lockstep.alerts.database.states_and_actions import State as Life
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.states_and_actions import OPEN
-from lockstep.alerts.states_and_actions import State as Life
 from lockstep.alerts.text import archive, headline, numbers, status, where
 from lockstep.history.store import Store
 

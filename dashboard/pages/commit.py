@@ -16,7 +16,7 @@ from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, connect, drawn, grid, number, text
 from dashboard.pages.infinite_rows import Values, block, key_values, percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
 from lockstep.compare.difference import geomean

@@ -14,7 +14,7 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, notice, table
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.number_format import whole
 from lockstep.compare.rows import suites
 from lockstep.compare.sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text

@@ -23,8 +23,8 @@ from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.findings_files import MachineFindings
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.join_points import newest_rows, rows_at, rows_over
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.rows import VALUE, Row, described, keys_of, quantities_of

@@ -23,7 +23,7 @@ from dashboard.pages.parts import (
     problem_list,
     table,
 )
-from lockstep.alerts.alert_row import now_ms
+from lockstep.alerts.database.alert_row import now_ms
 from lockstep.compare.number_format import whole
 from lockstep.compare.sides import toolchain_text
 from lockstep.history.model import Commit, Run

@@ -31,8 +31,8 @@ from dashboard.pages.parts import (
     notice,
     problem_list,
 )
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.findings_files import MachineFindings
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.service import AlertService
 from lockstep.compare.join_points import newest_rows
 from lockstep.compare.number_format import whole

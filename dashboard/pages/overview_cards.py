@@ -12,10 +12,10 @@ from dash import dcc, html
 
 from dashboard.address import OverviewAddress, link
 from dashboard.pages.parts import commit_link, count
-from lockstep.alerts.findings_files import MachineFindings
-from lockstep.alerts.listing import OpenAlerts
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.database.listing import OpenAlerts
+from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.model import Alert
-from lockstep.alerts.states_and_actions import State
 from lockstep.alerts.text import change, headline
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole

@@ -9,8 +9,8 @@ from dash import dcc, html
 
 from dashboard.address import OverviewAddress
 from dashboard.pages.parts import count, day
-from lockstep.alerts.findings_files import MachineFindings
-from lockstep.alerts.noisy_series import scatter_of
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 

@@ -10,8 +10,8 @@ from dash import html
 from dashboard.charts.axes import within
 from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, mono
-from lockstep.alerts.alert_row import Tracked
-from lockstep.alerts.followed_series import name_of
+from lockstep.alerts.analysis.followed_series import name_of
+from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.model import Alert
 from lockstep.alerts.reproduce import ends, measured, reproduce
 from lockstep.alerts.text import search_command

@@ -20,8 +20,8 @@ from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_table import commit_table
 from dashboard.pages.series_view import SeriesView, chart, key_at, offered, view
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.findings_files import Behaviour, Finding, MachineFindings
+from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import amount, span
 from lockstep.compare.number_format import significant
 from lockstep.compare.verdict import sign

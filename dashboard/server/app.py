@@ -16,7 +16,7 @@ from dashboard.auth.security import RequestSecurity
 from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.parts import back_link, notice
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.service import AlertService
 from lockstep.history.store import Store
 

@@ -67,8 +67,8 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from dashboard.server.app import create_app
     from dashboard.server.serve import serve
-    from lockstep.alerts.database import StateError
-    from lockstep.alerts.findings import Findings
+    from lockstep.alerts.analysis.latest_findings import Findings
+    from lockstep.alerts.database.connection import StateError
     from lockstep.history.store import StoreError
     from lockstep.suite.thresholds import ThresholdsError, read_thresholds
 
@@ -98,12 +98,12 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
         cache: the store's cache folder, see ``Store.cache``.
 
     Raises:
-        lockstep.alerts.database.StateError: the alert database cannot be used.
+        lockstep.alerts.database.connection.StateError: the alert database cannot be used.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis_runner import AnalysisRunner
+    from lockstep.alerts.analysis.runner import AnalysisRunner
+    from lockstep.alerts.database.location import default_state
     from lockstep.alerts.service import AlertService
-    from lockstep.alerts.state_location import default_state
     from lockstep.notify.receivers import SITE
 
     alerts = open_alerts(args)

@@ -7,8 +7,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.alerts.attribution import Cause
-from lockstep.alerts.commit_ranges import Unknown
+from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.record.series_name import SeriesName
 
 #: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
@@ -16,7 +16,7 @@ from lockstep.record.series_name import SeriesName
 Suppressed = Literal["", "small", "unsure", "noise"]
 
 #: What an alert reports. Alerts with one of the last five topics do not report changes of a number. They are called
-#: freshness alerts, see ``lockstep.alerts.freshness``.
+#: freshness alerts, see ``lockstep.alerts.analysis.freshness``.
 Topic = Literal["slower", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 
 

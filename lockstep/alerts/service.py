@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockstep.alerts.analysis_runner import AnalysisRunner
-from lockstep.alerts.store import AlertStore
+from lockstep.alerts.analysis.runner import AnalysisRunner
+from lockstep.alerts.database.store import AlertStore
 from lockstep.history.snapshot import Results
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from lockstep.alerts.alert_row import Tracked
-from lockstep.alerts.commit_ranges import Unknown
+from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.model import Alert, Member, Topic
 
 if TYPE_CHECKING:
-    from lockstep.alerts.change_facts import Step
-    from lockstep.alerts.findings_files import Finding
+    from lockstep.alerts.analysis.findings_files import Finding
+    from lockstep.alerts.cause.change_facts import Step
 
 
 _TOPICS: dict[Topic, str] = {

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.compile_costs import CompileCosts
-from lockstep.machine_code.precompile import precompile
+from lockstep.machine_code.compiling.precompile import precompile
 from lockstep.processes.watched import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.quantity import COSTS
 from lockstep.suite.definition import PROTOCOL_VERSION
-from lockstep.timing.reference_clocks import NAME, ReferenceClocks
+from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
 Key = tuple[str, str, str, str]
 

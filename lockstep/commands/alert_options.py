@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from asv.console import log
 from asv.util import UserError
 
-from lockstep.alerts.state_location import STATE
+from lockstep.alerts.database.location import STATE
 from lockstep.commands.cli import UsageError
 from lockstep.commands.locations import add_location_options, check_locations, load_config, open_store, results_folder
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.suite.discovery import nearest
 
 if TYPE_CHECKING:
-    from lockstep.alerts.analysis import AnalysisResult
-    from lockstep.alerts.store import AlertStore
+    from lockstep.alerts.analysis.analyse import AnalysisResult
+    from lockstep.alerts.database.store import AlertStore
     from lockstep.history.snapshot import Results
 
 
@@ -103,7 +103,7 @@ def check_thresholds(args: argparse.Namespace) -> Path:
 def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     """Find the changes in the results, and store the findings, which the dashboard's pages show."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analyse_and_publish import analyse_store
+    from lockstep.alerts.analysis.analyse_and_publish import analyse_store
     from lockstep.suite.thresholds import read_thresholds
 
     check_locations(args)
@@ -127,9 +127,9 @@ def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
 def open_alerts(args: argparse.Namespace) -> AlertStore:
     """Open the alert database that ``--state`` names, by default the database of the results."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.database import Database
-    from lockstep.alerts.state_location import default_state
-    from lockstep.alerts.store import AlertStore
+    from lockstep.alerts.database.connection import Database
+    from lockstep.alerts.database.location import default_state
+    from lockstep.alerts.database.store import AlertStore
 
     check_locations(args)
     return AlertStore(Database(args.state or default_state(results_folder(args))))
@@ -138,9 +138,9 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Run a verb and return its exit status. Print an error that the user can correct in one line, no traceback."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.alert_row import NoSuchAlert
-    from lockstep.alerts.database import StateError
-    from lockstep.alerts.states_and_actions import LifecycleError
+    from lockstep.alerts.database.alert_row import NoSuchAlert
+    from lockstep.alerts.database.connection import StateError
+    from lockstep.alerts.database.states_and_actions import LifecycleError
     from lockstep.history.store import StoreError
     from lockstep.notify.receivers import ReceiverError
 

@@ -33,9 +33,9 @@ from lockstep.record.terminal import plain_table, wide_console
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lockstep.alerts.alert_row import Tracked
-    from lockstep.alerts.states_and_actions import Ending
-    from lockstep.alerts.store import AlertStore
+    from lockstep.alerts.database.alert_row import Tracked
+    from lockstep.alerts.database.states_and_actions import Ending
+    from lockstep.alerts.database.store import AlertStore
 
 
 #: Maximum number of archived alerts that ``show`` lists.
@@ -107,7 +107,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.states_and_actions import OPEN
+    from lockstep.alerts.database.states_and_actions import OPEN
 
     results = None
     if not args.no_analysis:
@@ -193,7 +193,7 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _act(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.states_and_actions import Act
+    from lockstep.alerts.database.states_and_actions import Act
     from lockstep.alerts.text import status
 
     ending: Ending | None = None
@@ -211,7 +211,7 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.alert_row import now_ms
+    from lockstep.alerts.database.alert_row import now_ms
     from lockstep.notify.deliver import deliver
     from lockstep.notify.outbox import Outbox
     from lockstep.notify.receivers import VARIABLE, receivers

@@ -21,11 +21,11 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.alerts.alert_row import Tracked
-    from lockstep.alerts.bisection import Bisection, Measurement
+    from lockstep.alerts.bisection.bisect import Bisection, Measurement
+    from lockstep.alerts.bisection.search_range import UnknownRange
+    from lockstep.alerts.database.alert_row import Tracked
+    from lockstep.alerts.database.store import AlertStore
     from lockstep.alerts.model import Member
-    from lockstep.alerts.search_range import UnknownRange
-    from lockstep.alerts.store import AlertStore
     from lockstep.record.model import Record
 
 
@@ -82,8 +82,8 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 def _refused(args: argparse.Namespace) -> int | None:
     """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.commit_ranges import Ranges
-    from lockstep.alerts.search_range import RangeWidener, UnknownRange
+    from lockstep.alerts.bisection.search_range import RangeWidener, UnknownRange
+    from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.alerts.text import asv_find_command, search_command
 
     store = open_alerts(args)
@@ -123,10 +123,10 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from asv.repo import get_repo
 
-    from lockstep.alerts.bisection import Expected, Inconclusive, NotReproduced, bisect
-    from lockstep.alerts.commit_ranges import Ranges
-    from lockstep.alerts.extract import levels
-    from lockstep.alerts.search_range import RangeWidener, UnknownRange
+    from lockstep.alerts.analysis.extract import levels
+    from lockstep.alerts.bisection.bisect import Expected, Inconclusive, NotReproduced, bisect
+    from lockstep.alerts.bisection.search_range import RangeWidener, UnknownRange
+    from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.asv.client import WorkerDied
 
     store = open_alerts(args)
@@ -179,7 +179,7 @@ class _Measure:
     def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
-        from lockstep.timing.reference_clocks import NAME, ReferenceClocks
+        from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
         self._conf = conf
         self._args = args
@@ -198,7 +198,7 @@ class _Measure:
 
     def __call__(self, commit: str) -> Measurement:
         # Imported here: `lockstep --help` imports every verb and must start fast.
-        from lockstep.alerts.bisection import Measurement
+        from lockstep.alerts.bisection.bisect import Measurement
         from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 
         series = self._series
@@ -227,7 +227,7 @@ class _Measure:
 
 def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.bisection import Measurement
+    from lockstep.alerts.bisection.bisect import Measurement
 
     estimate = record.speedup if quantity == "speedup" else record.latency
     if record.state != "ok" or estimate is None:

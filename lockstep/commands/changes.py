@@ -21,8 +21,8 @@ from lockstep.record.terminal import plain_table, wide_console
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lockstep.alerts.analysis import AnalysisResult, FoundChange
-    from lockstep.alerts.noisy_series import Scatter
+    from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange
+    from lockstep.alerts.analysis.noisy_series import Scatter
     from lockstep.detect import Noise
     from lockstep.history.snapshot import Results
 
@@ -99,7 +99,7 @@ def _since(text: str | None, results: Results) -> int:
         LifecycleError: the text is neither a day nor the beginning of one commit's hash.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.states_and_actions import LifecycleError
+    from lockstep.alerts.database.states_and_actions import LifecycleError
 
     if text is None:
         return 0
@@ -122,8 +122,8 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
     A machine is left out if its stored analysis does not belong to these results.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis_folder import AnalysisCache
-    from lockstep.alerts.detector_state import analyses
+    from lockstep.alerts.analysis.detector_state import analyses
+    from lockstep.alerts.analysis.folder import AnalysisCache
 
     cache = AnalysisCache(open_store(args).cache)
     noise: dict[str, Noise] = {}
@@ -140,10 +140,10 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
 def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
     """Return the noisy series among the requested series, by machine. Machines without noisy series are left out."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis_folder import AnalysisCache
-    from lockstep.alerts.detector_state import noise_scales
-    from lockstep.alerts.followed_series import name_in
-    from lockstep.alerts.noisy_series import scatter_of
+    from lockstep.alerts.analysis.detector_state import noise_scales
+    from lockstep.alerts.analysis.folder import AnalysisCache
+    from lockstep.alerts.analysis.followed_series import name_in
+    from lockstep.alerts.analysis.noisy_series import scatter_of
 
     cache = AnalysisCache(open_store(args).cache)
     noisy: dict[str, Scatter] = {}

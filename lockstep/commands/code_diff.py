@@ -95,7 +95,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
 
 def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.commit_sources import sources
+    from lockstep.machine_code.sources.commit_sources import sources
 
     if not args.toolchain:
         if args.base is None:
@@ -132,8 +132,8 @@ def _names(args: argparse.Namespace) -> tuple[str, str]:
 
 def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.report import diff_lines
-    from lockstep.machine_code.toolchain_report import toolchain_lines
+    from lockstep.machine_code.differences.report import diff_lines
+    from lockstep.machine_code.differences.toolchain_report import toolchain_lines
 
     one, other = _names(args)
     if _of_toolchains(args):
@@ -144,8 +144,8 @@ def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
     """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.report import to_markdown
-    from lockstep.machine_code.toolchain_report import toolchain_markdown
+    from lockstep.machine_code.differences.report import to_markdown
+    from lockstep.machine_code.differences.toolchain_report import toolchain_markdown
 
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
@@ -176,7 +176,7 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
 def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
     """Return the JSON fields that only a comparison of two toolchains has; empty for two commits."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.toolchain_report import compiler_lines
+    from lockstep.machine_code.differences.toolchain_report import compiler_lines
 
     if comparison.compilers is None:
         return {}

@@ -27,7 +27,7 @@ from lockstep.gate.report.terminal import show
 from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
 from lockstep.gate.verdict import CHECKS, COSTS
-from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
+from lockstep.machine_code.sources.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
 from lockstep.suite.definition import CACHE_STATES, Suite

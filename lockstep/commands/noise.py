@@ -27,7 +27,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.evaluate import in_history
-from lockstep.timing.reference_clocks import ReferenceClocks
+from lockstep.timing.clocks.reference_clocks import ReferenceClocks
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from lockstep.alerts.attribution import explains
+from lockstep.alerts.cause.attribution import explains
 from lockstep.alerts.text import change
 from lockstep.compare.verdict import Change
 
@@ -27,9 +27,9 @@ class Times:
     def baseline_moved(self, worse: float, confidence: float) -> bool:
         """Return whether the baseline's time explains that the ratio became worse by ``worse`` (a log).
 
-        The rule of the alerts (``lockstep.alerts.attribution``) applies, with two more conditions. The baseline's time
-        must have changed beyond its noise at this confidence. The kernel's own time must not have changed, in either
-        direction, by enough to explain the ratio.
+        The rule of the alerts (``lockstep.alerts.cause.attribution``) applies, with two more conditions. The baseline's
+        time must have changed beyond its noise at this confidence. The kernel's own time must not have changed, in
+        either direction, by enough to explain the ratio.
         """
         sure = Change(self.baseline, self.error).sure(confidence)
         stayed = not explains(math.copysign(self.own, worse), worse)

@@ -11,8 +11,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.findings_files import Finding, MachineFindings
-from lockstep.alerts.followed_series import name_of
+from lockstep.alerts.analysis.findings_files import Finding, MachineFindings
+from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
 from lockstep.compare.join_points import newest_rows, rows_at

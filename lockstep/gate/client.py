@@ -60,7 +60,7 @@ class GateWorker(Watched):
         arguments += ["--packages", *setup.packages, "--suites", *setup.suites, "--seed", str(setup.seed)]
         arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if setup.quick else [])]
         arguments += ["--alone", alone] if alone else []
-        super().__init__("lockstep.gate.worker", arguments, silence_s)
+        super().__init__("lockstep.gate.measuring.worker", arguments, silence_s)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         try:
             ready = self.wait("ready")

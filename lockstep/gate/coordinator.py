@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from lockstep.gate.aa_control import AAControl
 from lockstep.gate.client import GateWorker, Setup
-from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.launches import Observation
 from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, recorded_noise, worst_first
-from lockstep.gate.proof import Proof, confirm
+from lockstep.gate.process_pairs.compile_pairs import CompilePairs
+from lockstep.gate.proof.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME
 from lockstep.gate.terms import Terms

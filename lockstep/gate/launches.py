@@ -198,7 +198,7 @@ def _launched(function: Any, kernel: Any, grid: Any, args: tuple[Any, ...], kwar
     # Imported here: Triton is slow to import.
     from triton.runtime import driver
 
-    from lockstep.machine_code.cubin import loaded_fingerprint
+    from lockstep.machine_code.compiling.cubin import loaded_fingerprint
 
     if callable(grid):
         binder = function.device_caches[driver.active.get_current_device()][-1]
@@ -215,7 +215,7 @@ def _operators(wanted: bool) -> Iterator[list[str]]:
     # Imported here: torch is slow to import.
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from lockstep.machine_code.trace import ALLOCATIONS, Trace
+    from lockstep.machine_code.tracing.trace import ALLOCATIONS, Trace
 
     trace = Trace()
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from lockstep.asv.client import WorkerSpec
 from lockstep.gate.client import Setup
-from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.coordinator import Coordinator
 from lockstep.gate.plan import Selection, select
-from lockstep.gate.process_pairs import ProcessPairs
-from lockstep.gate.proof import Proof, prove
+from lockstep.gate.process_pairs.compile_pairs import CompilePairs
+from lockstep.gate.process_pairs.toolchain_pairs import ProcessPairs
+from lockstep.gate.proof.proof import Proof, prove
 from lockstep.gate.report.model import Report
 from lockstep.gate.terms import Terms
 from lockstep.gate.trees import Version, commits_between, version

@@ -11,9 +11,9 @@
 ``docs/machine-code.md`` says what is compared and what a trace can miss.
 """
 
-from lockstep.machine_code.compare import Comparison, compare
 from lockstep.machine_code.compiled_tree import codes_of
-from lockstep.machine_code.difference_sentences import CodeChange, differences
+from lockstep.machine_code.differences.compare import Comparison, compare
+from lockstep.machine_code.differences.difference_sentences import CodeChange, differences
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
 from lockstep.machine_code.targets import Target, TargetError
 from lockstep.machine_code.worker_session import TooSlow, TracingFailed, Tree

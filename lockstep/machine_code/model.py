@@ -33,7 +33,7 @@ class MachineCode:
         limit: the resource that limits ``blocks``: "registers", "shared memory", "warps", "blocks", "tensor memory", or
             several of them, as in "registers and shared memory".
         loaded: fingerprint of the file that Triton loads. From ``sm_100`` on it may differ each time that the same
-            kernel is assembled (``lockstep.machine_code.reproducible_assembly``), so it is not compared.
+            kernel is assembled (``lockstep.machine_code.compiling.reproducible_assembly``), so it is not compared.
     """
 
     fingerprint: str
@@ -105,7 +105,7 @@ class CaseCode:
             ``None`` for a variable that was not set. The trace is valid only for these values.
         memory: device memory of the call; ``None`` if the trace ended before the call did, or may lack steps.
         bypass: files that may decide what is launched where no trace sees it, and their digests
-            (``lockstep.machine_code.launch_bypass``).
+            (``lockstep.machine_code.sources.launch_bypass``).
     """
 
     kernels: tuple[KernelCode, ...] = ()

@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lockstep.machine_code.cubin import loaded_fingerprint
+from lockstep.machine_code.compiling.cubin import loaded_fingerprint
+from lockstep.machine_code.compiling.reproducible_assembly import VARIES_FROM
 from lockstep.machine_code.model import CaseCode, CaseKey
-from lockstep.machine_code.reproducible_assembly import VARIES_FROM
 from lockstep.record.model import Code, Kernel
 
 

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from lockstep.machine_code.compiler_facts import compiler_facts
-from lockstep.machine_code.driver_stand_in import untraceable_triton
+from lockstep.machine_code.compiling.compiler_facts import compiler_facts
 from lockstep.machine_code.model import KernelCode, Memory
-from lockstep.machine_code.recorded_launches import Request
-from lockstep.machine_code.suite_sources import definition_packages, tree_files
+from lockstep.machine_code.sources.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.watch import Watch
+from lockstep.machine_code.tracing.driver_stand_in import untraceable_triton
+from lockstep.machine_code.tracing.recorded_launches import Request
+from lockstep.machine_code.watch.watch import Watch
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.definition import Suite
@@ -48,7 +48,7 @@ def main() -> int:
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gpu.triton_assembler import keep_toolchain
-    from lockstep.machine_code.reproducible_assembly import fix_addresses
+    from lockstep.machine_code.compiling.reproducible_assembly import fix_addresses
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
@@ -111,7 +111,7 @@ class Tracer:
             cases: labels of the cases by suite; ``None`` for all cases.
         """
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-        from lockstep.machine_code.build import identify
+        from lockstep.machine_code.compiling.build import identify
 
         self._answer_as(target)
         chosen = [(self._suites[name], None if cases is None else cases[name]) for name in suites]
@@ -133,7 +133,7 @@ class Tracer:
     def build(self, target: str, identities: Iterable[str]) -> None:
         """Compile kernels that this process has traced, and send the parent their machine code."""
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-        from lockstep.machine_code.build import build
+        from lockstep.machine_code.compiling.build import build
 
         pairs = [self._requests[target, identity] for identity in identities]
         built = build([request for request, _ in pairs], [kernel for _, kernel in pairs], self._processes)
@@ -142,7 +142,7 @@ class Tracer:
     def clock(self, target: str, identities: Iterable[str], repeats: int) -> None:
         """Compile kernels that this process has traced, and report how long each takes."""
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-        from lockstep.machine_code.build import compile_seconds
+        from lockstep.machine_code.compiling.build import compile_seconds
 
         requests = [self._requests[target, identity][0] for identity in identities]
         self._process.emit("clocked", seconds=compile_seconds(requests, repeats))
@@ -151,8 +151,8 @@ class Tracer:
         """Make torch and Triton report the target as the GPU, before modules under test are imported."""
         if self._answering is None:
             # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-            from lockstep.machine_code.driver_stand_in import stand_in
-            from lockstep.machine_code.simulated_target import answer_as
+            from lockstep.machine_code.tracing.driver_stand_in import stand_in
+            from lockstep.machine_code.tracing.simulated_target import answer_as
 
             stand_in(Target.spelled(target))
             answer_as(Target.spelled(target))
@@ -167,7 +167,7 @@ class Tracer:
         self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None
     ) -> Iterator[Row]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-        from lockstep.machine_code.trace import Importing, is_setting, trace_case
+        from lockstep.machine_code.tracing.trace import Importing, is_setting, trace_case
         from lockstep.suite.variants import NotInCommit, load_family
 
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
-from lockstep.machine_code.compiler_facts import CompilerFacts, facts_from
+from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, facts_from
 from lockstep.machine_code.model import (
     CaseCode,
     CaseKey,

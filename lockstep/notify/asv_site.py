@@ -20,7 +20,7 @@ from asv.publishing import OutputPublisher
 from asv.util import UserError
 
 if TYPE_CHECKING:
-    from lockstep.alerts.alert_row import Tracked
+    from lockstep.alerts.database.alert_row import Tracked
 
 #: Texts in the index.html of asv 0.6.6 before which the links to the page and to the feed are inserted.
 _BEFORE_TITLE = '<li id="nav-li-graphdisplay">'
@@ -62,10 +62,10 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 def _current(conf: Any) -> list[Tracked]:
     """Analyse the results, update the stored alerts, and return all stored alerts."""
     # Imported here: asv imports its plugins for every verb.
-    from lockstep.alerts.analyse_and_publish import analyse_store
-    from lockstep.alerts.database import Database, StateError
-    from lockstep.alerts.state_location import default_state
-    from lockstep.alerts.store import AlertStore
+    from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+    from lockstep.alerts.database.connection import Database, StateError
+    from lockstep.alerts.database.location import default_state
+    from lockstep.alerts.database.store import AlertStore
     from lockstep.history.store import Store, StoreError
     from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds
 

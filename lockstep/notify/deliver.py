@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lockstep.alerts.alert_row import now_ms
+from lockstep.alerts.database.alert_row import now_ms
 from lockstep.notify.outbox import Outbox, QueuedMessage
 from lockstep.notify.receivers import Receiver
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from lockstep.alerts.alert_as_json import to_json
-from lockstep.alerts.alert_row import Tracked
+from lockstep.alerts.database.alert_as_json import to_json
+from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import headline, lines, status
 from lockstep.notify.message import link

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.alerts.alert_row import Tracked
+from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import headline, lines, status
 

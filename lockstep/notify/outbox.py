@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from lockstep.alerts.alert_row import tracked
-from lockstep.alerts.schema import ALERT, EVENT, OUTBOX
-from lockstep.alerts.states_and_actions import OPEN
-from lockstep.alerts.store import AlertStore
+from lockstep.alerts.database.alert_row import tracked
+from lockstep.alerts.database.schema import ALERT, EVENT, OUTBOX
+from lockstep.alerts.database.states_and_actions import OPEN
+from lockstep.alerts.database.store import AlertStore
 from lockstep.notify.message import Message, Severity, alert_message, digest_message
 from lockstep.notify.receivers import Receiver
 

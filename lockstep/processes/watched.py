@@ -35,7 +35,8 @@ START_S = 60.0
 LOST_S = 30.0
 
 
-#: Rule that a silent worker breaks: ``lockstep.timing.rules.Rule.HUNG``, repeated because that package imports torch.
+#: Rule that a silent worker breaks: ``lockstep.timing.rules.rule.Rule.HUNG``, repeated because that package imports
+#: torch.
 HUNG = "hung"
 
 #: Maximum bytes that a worker may print, and maximum bytes of one event: code under test may write without end.
@@ -72,7 +73,7 @@ class WorkerDied(RuntimeError):
         variant: the variant that caused it, if one variant was running alone; "" while all variants were timed.
         how: a line for the user: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
         at_start: whether the worker died before it was ready. A new worker would then die too.
-        rule: name of the broken rule (``lockstep.timing.rules.Rule``), or "".
+        rule: name of the broken rule (``lockstep.timing.rules.rule.Rule``), or "".
         stage: the worker's stage, by its last ``stage`` event.
     """
 

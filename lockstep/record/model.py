@@ -40,7 +40,7 @@ class Clocks:
         power_w: board power in W at the end.
         reasons: NVML clock-event reasons at the end ("power cap", …), without "idle".
         told_mhz: the reference clock to which the speedup is normalised. It is the mean clock of the series' first
-            measurement (``lockstep.timing.reference_clocks``).
+            measurement (``lockstep.timing.clocks.reference_clocks``).
     """
 
     sm_mhz: float | None = None
@@ -91,7 +91,8 @@ class Accuracy:
 
     Attributes:
         norm: ``‖out − ref‖ / ‖ref‖``.
-        row, column, tile: the error of the worst row, column and 128 × 128 tile, see ``lockstep.timing.accuracy``.
+        row, column, tile: the error of the worst row, column and 128 × 128 tile, see
+        ``lockstep.timing.checks.accuracy``.
         centred: ``‖out − ref‖ / ‖ref − mean(ref)‖``.
         element: the error of the worst element.
         rounding: relative norm of the error that arises if the reference is only rounded to the output's dtype.
@@ -116,8 +117,8 @@ class Record:
         suite: ``family`` or ``family.op``.
         state: "ok"; "na" (not supported, ``reason`` says why); "failed" (wrong result, out of memory, raised,
             hung, killed; ``reason`` says which).
-        rule: name of the rule (``lockstep.timing.rules.Rule``) that a failed variant broke. For an "ok" variant, the
-            rule because of which it has no speedup. Otherwise "".
+        rule: name of the rule (``lockstep.timing.rules.rule.Rule``) that a failed variant broke. For an "ok" variant,
+            the rule because of which it has no speedup. Otherwise "".
         version: benchmark version, a digest of the benchmark definition. A new version starts a new series.
         latency: seconds per call.
         speedup: the baseline's latency divided by this variant's latency, from paired rounds. ``None`` if the baseline

@@ -1,4 +1,4 @@
-"""The process that runs one candidate for a judge in another process (``lockstep.timing.contestant``)."""
+"""The process that runs one candidate for a judge in another process (``lockstep.timing.isolation.contestant``)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def main() -> int:
     # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.referee.bench import open_problem
     from lockstep.referee.problem_definition import ProblemDefinition, Submission
-    from lockstep.timing.contestant import serve
     from lockstep.timing.device import open_device
+    from lockstep.timing.isolation.contestant import serve
 
     problem = open_problem(ProblemDefinition(**options.problem), open_device())
 

@@ -11,11 +11,11 @@ from lockstep.record.model import Record
 from lockstep.referee.bench import open_problem
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.case import Case
-from lockstep.timing import isolated
-from lockstep.timing.confirm_isolated import confirm
-from lockstep.timing.contestant import template_for
 from lockstep.timing.device import open_device
-from lockstep.timing.isolated_time import Isolated
+from lockstep.timing.isolation import isolated
+from lockstep.timing.isolation.confirm_isolated import confirm
+from lockstep.timing.isolation.contestant import template_for
+from lockstep.timing.isolation.isolated_time import Isolated
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Judge:
     def confirm(self, candidate: Submission, incumbent: Submission | None, records: Sequence[Record]) -> list[Record]:
         """Judge candidate and incumbent again, each in a process of its own. Return their records with the outcome.
 
-        The outcome is that of ``lockstep.timing.confirm_isolated.confirm``: a refused record is failed, and a speedup
-        that is not confirmed is replaced.
+        The outcome is that of ``lockstep.timing.isolation.confirm_isolated.confirm``: a refused record is failed, and a
+        speedup that is not confirmed is replaced.
 
         Args:
             candidate: the candidate to judge.

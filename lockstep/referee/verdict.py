@@ -14,7 +14,7 @@ import numpy as np
 from lockstep.record.model import Estimate, Record
 from lockstep.referee.error_rate import Evidence
 from lockstep.timing.intervals import standard_error
-from lockstep.timing.rules import Rule
+from lockstep.timing.rules.rule import Rule
 
 
 class Outcome(StrEnum):
@@ -49,7 +49,7 @@ class Verdict:
     Attributes:
         candidate, incumbent: names of the candidate and of the incumbent.
         outcome: see ``Outcome``.
-        rule: name of the broken rule (``lockstep.timing.rules``), or "".
+        rule: name of the broken rule (``lockstep.timing.rules.rule``), or "".
         reason: the observation, with numbers, or "".
         speedup: incumbent's time over candidate's time, the geometric mean over the cases, with its interval; None
             unless the candidate is correct.

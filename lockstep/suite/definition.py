@@ -68,7 +68,8 @@ class Suite(ABC):
         quick: shapes small enough for a CPU, measured on machines without a GPU; they may be among ``cases``.
         baseline: the variant that speedup is measured against.
         tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output. The default depends on the output's dtype
-            and ``summands`` (``lockstep.timing.tolerance``). Limits for rows, columns and tiles are derived from it.
+            and ``summands`` (``lockstep.timing.checks.tolerance``). Limits for rows, columns and tiles are derived from
+            it.
         activations: names of inputs that differ from call to call in practice; the other inputs are weights. Offline
             preparation (``PREPARE``) may depend on weights only, so it gets activations in shuffled order.
         inout: names of inputs that variants write, for in-place operations. They are restored after each check and

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from lockstep.record.model import CostEstimate
 from lockstep.record.quantity import PAIRED
-from lockstep.timing.bound_arms import Arm, ArmReplay
+from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.intervals import estimated
 
 #: Number of epochs in which a cost is measured, out of the minimum number of epochs of a comparison. With more epochs,

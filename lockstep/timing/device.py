@@ -19,10 +19,10 @@ import torch
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.triton_assembler import keep_toolchain
 from lockstep.record.model import Clocks
-from lockstep.timing.clock_agreement import disagreement, host_disagreement, late_work
-from lockstep.timing.cuda_clock import CudaClock, Stamps
+from lockstep.timing.clocks.clock_agreement import disagreement, host_disagreement, late_work
+from lockstep.timing.clocks.cuda_clock import CudaClock, Stamps
 from lockstep.timing.graph_capture import capture_graph
-from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 Call = Callable[[], Any]
 

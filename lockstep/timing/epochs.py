@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family
-from lockstep.timing.argument_sets import draw_sets, restorer
-from lockstep.timing.bound_arms import Arm, ArmReplay, make_arms
+from lockstep.timing.arms.argument_sets import draw_sets, restorer
+from lockstep.timing.arms.bound_arms import Arm, ArmReplay, make_arms
+from lockstep.timing.arms.verify_replays import Timed, Verified, Verifier
 from lockstep.timing.device import Device
 from lockstep.timing.stage_times import Stages
-from lockstep.timing.verify_replays import Timed, Verified, Verifier
 
 #: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
 #: and the variant ("" for a step that concerns all variants).

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from lockstep.timing.background_work import busiest_since, thread_times
-from lockstep.timing.graph_nodes import require_work
-from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.rules.background_work import busiest_since, thread_times
+from lockstep.timing.rules.graph_nodes import require_work
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 #: Parts of CUDA's texts for errors of captures (``cudaErrorStreamCapture…`` 904 and 901).
 _FORKED, _INVALIDATED = "capturing stream has unjoined work", "failed due to a previous error during capture"

@@ -17,17 +17,17 @@ from time import monotonic
 from typing import Any
 
 from lockstep.record.model import TWIN
-from lockstep.timing.bound_arms import Arm, ArmReplay
-from lockstep.timing.captured_arms import Captured, capture_arms
+from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.arms.captured_arms import Captured, capture_arms
+from lockstep.timing.arms.replays import settle, time_undisturbed
+from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter, is_measured
 from lockstep.timing.device import Device, Mistimed, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
-from lockstep.timing.replays import settle, time_undisturbed
+from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.stage_times import Stages
-from lockstep.timing.trusted import Trusted
-from lockstep.timing.verify_replays import Verified
 
 #: Epochs between two timings of the controls. The controls take 7 ms on an H200, an arm's epoch 33 ms. None of the
 #: 4,100 epochs of the H200's last two histories was void. If a control moves, all epochs between its two timings are

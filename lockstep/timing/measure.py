@@ -20,21 +20,21 @@ from lockstep.suite.definition import Cost, Suite
 from lockstep.suite.evaluate import cost_of, in_history, skip_reason
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family, NotInCommit, load_family
-from lockstep.timing.argument_sets import set_count, size_of
-from lockstep.timing.behind import Behind
-from lockstep.timing.check import Checked, Checker, brief, without_frames
+from lockstep.timing.arms.argument_sets import set_count, size_of
+from lockstep.timing.checks.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter, Unavailable, estimates_of, reasons_of
+from lockstep.timing.costs.behind import Behind
+from lockstep.timing.costs.energy import Energy, cuda_counter, cuda_fence
+from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime
 from lockstep.timing.device import Device, DeviceLost
-from lockstep.timing.energy import Energy, cuda_counter, cuda_fence
 from lockstep.timing.epochs import Epochs, Listener
 from lockstep.timing.estimates import Outcome
-from lockstep.timing.host_time import NO_HOST, CudaSpinner, HostTime
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.plausible import Limits, plausible
-from lockstep.timing.rules import Disqualified
+from lockstep.timing.rules.rule import Disqualified
+from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.stage_times import Stages
-from lockstep.timing.trusted import Trusted
 
 #: Share of a history's cases, chosen at random, that are verified more thoroughly: also after an early epoch, and by
 #: rotations on unseen values. ``lockstep measure`` verifies every case this way, because its run time matters less.

@@ -16,8 +16,8 @@ from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import nearest
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import load_family
-from lockstep.timing.argument_sets import draw_sets, set_count, size_of
-from lockstep.timing.bound_arms import make_arms
+from lockstep.timing.arms.argument_sets import draw_sets, set_count, size_of
+from lockstep.timing.arms.bound_arms import make_arms
 from lockstep.timing.device import Device
 
 #: Name of the NVTX range.

@@ -11,7 +11,7 @@ from lockstep.record.model import Estimate
 from lockstep.suite.definition import Cost
 from lockstep.timing.device import Device
 from lockstep.timing.estimates import Outcome
-from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 #: Operations per cycle of one SM on dense 16-bit matrices, by compute capability: dense peak / (SMs · clock). Sources:
 #: NVIDIA's whitepapers and datasheets. A100: 312 TFLOP/s, 108 SMs, 1410 MHz. A10: 125, 72, 1695. L40S: 362, 142,

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from lockstep.machine_code.precompile import compiler_processes
+from lockstep.machine_code.compiling.precompile import compiler_processes
 from lockstep.machine_code.targets import Target
 from lockstep.processes.children import end_with_parent, reap, start
 from lockstep.suite.case import Case
@@ -159,8 +159,8 @@ def _main() -> int:
     suites = load_suites(options.benchmarks)
 
     # Imported here: only this process needs torch and Triton.
-    from lockstep.machine_code.build import fill_cache
-    from lockstep.machine_code.recorded_launches import Request, noted
+    from lockstep.machine_code.compiling.build import fill_cache
+    from lockstep.machine_code.tracing.recorded_launches import Request, noted
 
     requests: list[Request] = []
     with noted(options.target, lambda launch: requests.append(launch.request)):

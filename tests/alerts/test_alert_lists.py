@@ -17,12 +17,12 @@ from sqlalchemy.engine import Engine
 from trees import open_store
 
 from dashboard.server.app import create_app
-from lockstep.alerts.database import MIGRATIONS, Database
-from lockstep.alerts.listing import Choice, columns_of
+from lockstep.alerts.database.connection import MIGRATIONS, Database
+from lockstep.alerts.database.listing import Choice, columns_of
+from lockstep.alerts.database.states_and_actions import OPEN, Act
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.states_and_actions import OPEN, Act
-from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import CurrentAlerts
 from lockstep.notify.feed import MOST_ENTRIES
 
 FAMILIES = ("linear", "kda", "100%_done")

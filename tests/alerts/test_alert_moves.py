@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.database import Database
-from lockstep.alerts.states_and_actions import Act
-from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import CurrentAlerts, Synced
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.states_and_actions import Act
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.sync import CurrentAlerts, Synced
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

@@ -19,15 +19,15 @@ from alerting import COMMITS, alerts, postgres, python, series, step
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from lockstep.alerts.alert_row import NoSuchAlert
-from lockstep.alerts.attribution import Cause
-from lockstep.alerts.database import HEAD, Database, StateError
+from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.database.alert_row import NoSuchAlert
+from lockstep.alerts.database.connection import HEAD, Database, StateError
+from lockstep.alerts.database.location import default_state
+from lockstep.alerts.database.schema import METADATA
+from lockstep.alerts.database.states_and_actions import Act, LifecycleError
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.sync import CurrentAlerts, Synced
 from lockstep.alerts.model import Alert, Waiver
-from lockstep.alerts.schema import METADATA
-from lockstep.alerts.state_location import default_state
-from lockstep.alerts.states_and_actions import Act, LifecycleError
-from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import CurrentAlerts, Synced
 
 TODAY = datetime.date(2026, 11, 21)
 UNTIL = TODAY + datetime.timedelta(7)
@@ -263,9 +263,9 @@ def test_alerts_of_a_machine_that_was_not_looked_at_are_left_alone(store):
 SYNC = """
 import sys
 from alerting import COMMITS, alerts, series, step
-from lockstep.alerts.database import Database
-from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import CurrentAlerts
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.sync import CurrentAlerts
 print("started", flush=True)
 store = AlertStore(Database(sys.argv[1]))
 steps = [step(3 + 2 * n, name=series(family=f"f{n}", case=f"M={m}")) for n in range(8) for m in range(5)]

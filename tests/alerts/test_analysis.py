@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.database import Database
-from lockstep.alerts.detector_state import analyses, noise_scales
-from lockstep.alerts.followed_series import name_in
-from lockstep.alerts.store import AlertStore
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.detector_state import analyses, noise_scales
+from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.analysis.followed_series import name_in
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds, read_thresholds
 

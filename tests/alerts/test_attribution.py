@@ -11,11 +11,11 @@ from alerting import COMMITS, alerts, series, step, told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.alerts.alert_as_json import from_json, to_json
-from lockstep.alerts.attribution import attribute
-from lockstep.alerts.change_facts import Facts, Move
-from lockstep.alerts.code_change import code_evidence
-from lockstep.alerts.grouping import group
+from lockstep.alerts.analysis.grouping import group
+from lockstep.alerts.cause.attribution import attribute
+from lockstep.alerts.cause.change_facts import Facts, Move
+from lockstep.alerts.cause.code_change import code_evidence
+from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import culprits, headline, lines
 
 PAIRED = series(quantity="speedup")

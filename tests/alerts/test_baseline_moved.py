@@ -13,7 +13,7 @@ from trees import open_store, record, write_measurement
 from dashboard.pages import commit, overview, overview_rows
 from dashboard.pages import compare as page
 from dashboard.server.app import create_app
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.sides import Side, compare

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from project import KERNELS, Project, make_project
 
-from lockstep.alerts.attribution import attribute
-from lockstep.alerts.bisection import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
-from lockstep.alerts.change_facts import Facts
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.database import Database
-from lockstep.alerts.extract import levels
-from lockstep.alerts.grouping import ReportedStep, group
-from lockstep.alerts.search_range import RangeWidener
-from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import CurrentAlerts
+from lockstep.alerts.analysis.extract import levels
+from lockstep.alerts.analysis.grouping import ReportedStep, group
+from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
+from lockstep.alerts.bisection.search_range import RangeWidener
+from lockstep.alerts.cause.attribution import attribute
+from lockstep.alerts.cause.change_facts import Facts
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.history.store import Store
 from lockstep.record.series_name import SeriesName
 

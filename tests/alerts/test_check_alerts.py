@@ -6,12 +6,12 @@ import pytest
 from history import DAY_MS, START_MS, commits_of
 from trees import MACHINE, record, write_measurement
 
-from lockstep.alerts.alert_as_json import from_json, to_json
-from lockstep.alerts.analyse_and_publish import publish
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.findings_files import MachineFindings
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.analyse_and_publish import publish
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline
 from lockstep.compare.status import checks_of
 from lockstep.history.model import SeriesKey
@@ -83,11 +83,11 @@ def test_an_analysis_commit_by_commit_finds_what_one_of_all_finds(analysed, tmp_
 
 
 def test_only_commits_whose_checks_may_have_changed_are_read_whole(tree, tmp_path, monkeypatch):
-    from lockstep.alerts import machine_analysis
+    from lockstep.alerts.analysis import analyse_machine
 
     root, commits = tree
     cache, whole = AnalysisCache(tmp_path), []
-    one = machine_analysis._MachineAnalysis
+    one = analyse_machine._MachineAnalysis
     read = one.whole
     monkeypatch.setattr(one, "whole", lambda self, processes: whole.append(self.commits) or read(self, processes))
     (tmp_path / "r").mkdir()

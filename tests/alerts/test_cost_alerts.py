@@ -5,11 +5,11 @@ import datetime
 import pytest
 from history import CASES, DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
 
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.database import Database
-from lockstep.alerts.store import AlertStore
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.text import headline
 from lockstep.history.store import Store
 from lockstep.record.quantity import COSTS

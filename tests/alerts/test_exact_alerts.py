@@ -6,12 +6,12 @@ import pytest
 from exact import code, write_exact_history
 from history import DAY_MS, START_MS, commits_of
 
-from lockstep.alerts.alert_as_json import from_json, to_json
-from lockstep.alerts.analyse_and_publish import publish
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.findings_files import MachineFindings
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.analyse_and_publish import publish
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline, lines
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from lockstep.alerts import findings_files
-from lockstep.alerts.analyse_and_publish import analyse_store
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache, write_whole
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.findings_files import Finding
-from lockstep.alerts.followed_series import common_baselines, followed, newest_baselines
+from lockstep.alerts.analysis import findings_files
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.findings_files import Finding
+from lockstep.alerts.analysis.folder import AnalysisCache, write_whole
+from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.compare.status import statuses
 from lockstep.detect import analyse
 from lockstep.history.store import Store
@@ -96,7 +96,7 @@ def growing(whole, tmp_path):
 def seldom(request, monkeypatch):
     """Whether the detector is written as seldom as that of a long history, and catches up in between."""
     if request.param:
-        monkeypatch.setattr("lockstep.alerts.detector_state._WRITE_EVERY", 1)
+        monkeypatch.setattr("lockstep.alerts.analysis.detector_state._WRITE_EVERY", 1)
     return request.param
 
 
@@ -129,7 +129,7 @@ def test_killed_between_two_files_it_finds_the_same(growing, monkeypatch, seldom
 
         with monkeypatch.context() as killed:
             for module in ("detector_state", "change_cache"):
-                killed.setattr(f"lockstep.alerts.{module}.write_whole", write)
+                killed.setattr(f"lockstep.alerts.analysis.{module}.write_whole", write)
             with pytest.raises(KeyboardInterrupt):
                 growing.looked(growing.kept)
     growing.says_the_same()
@@ -254,7 +254,7 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20])
     analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21])
-    monkeypatch.setattr("lockstep.alerts.analysis_folder._KEEP_S", -1.0)
+    monkeypatch.setattr("lockstep.alerts.analysis.folder._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
     machines = len(growing.store.current().machines)

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from lockstep.alerts.findings_files import Finding, MachineFindings, write_changes
+from lockstep.alerts.analysis.findings_files import Finding, MachineFindings, write_changes
 from lockstep.record.series_name import SeriesName
 
 SERIES, CHANGES = 400, 20
@@ -23,7 +23,7 @@ def changes():
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     """The file of these changes; the machine has no detector."""
-    monkeypatch.setattr("lockstep.alerts.detector_state.noise_scales", lambda detector, state: {})
+    monkeypatch.setattr("lockstep.alerts.analysis.detector_state.noise_scales", lambda detector, state: {})
     write_changes(tmp_path / "changes", changes(), [])
     return tmp_path / "changes"
 

@@ -3,7 +3,7 @@
 import pytest
 from alerting import series
 
-from lockstep.alerts.freshness import MachineReports, Reports, dead_machines, freshness, is_old
+from lockstep.alerts.analysis.freshness import MachineReports, Reports, dead_machines, freshness, is_old
 from lockstep.alerts.text import culprits
 
 DAY = 86_400_000

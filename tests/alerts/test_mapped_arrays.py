@@ -5,7 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from lockstep.alerts.mapped_arrays import mapped
+from lockstep.alerts.analysis.mapped_arrays import mapped
 
 ARRAYS = {
     "wide": np.arange(12.0).reshape(3, 4),

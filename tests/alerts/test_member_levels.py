@@ -13,10 +13,10 @@ from dashboard.charts.alert_chart import member_chart
 from dashboard.charts.axes import commit_axis
 from dashboard.pages import series_view
 from dashboard.pages.alert import body
-from lockstep.alerts.alert_row import Tracked
-from lockstep.alerts.analyse_and_publish import analyse_store
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.member_levels import member_levels
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.member_levels import member_levels
+from lockstep.alerts.database.alert_row import Tracked
 from lockstep.compare.status import keys_by_name
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from history import commits_of
 
-from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.cause.commit_ranges import Ranges
 
 LENGTH = 30
 

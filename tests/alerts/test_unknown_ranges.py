@@ -15,9 +15,9 @@ from dashboard.pages.alert import body
 from dashboard.pages.overview_cards import MOST_NEWS, news, news_of
 from dashboard.pages.series import changes
 from dashboard.pages.series_view import view
-from lockstep.alerts.database import Database
-from lockstep.alerts.findings import Findings
-from lockstep.alerts.store import AlertStore
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.text import asv_find_command
 from lockstep.commands import cli
 from lockstep.history.store import Store

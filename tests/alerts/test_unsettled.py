@@ -13,7 +13,7 @@ from trees import analysed, open_store
 
 from dashboard.address import SeriesAddress
 from dashboard.pages import series, series_view
-from lockstep.alerts.alert_as_json import from_json, to_json
+from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline, lines
 
 AT = 20

@@ -5,7 +5,7 @@ import json
 import pytest
 from project import KERNELS, make_project
 
-from lockstep.timing.rules import Rule
+from lockstep.timing.rules.rule import Rule
 
 ROGUES = """
     import traceback
@@ -134,7 +134,7 @@ def test_a_judge_in_another_process_has_the_last_word(root):
     project = make_project(root)
     project.write("toy/product.py", KERNELS + ELSEWHERE)
     rows = measured(
-        project, "--isolated", before="import lockstep.timing.trial as trial; trial.MOST_SETS = {'cpu': 4};"
+        project, "--isolated", before="import lockstep.timing.isolation.trial as trial; trial.MOST_SETS = {'cpu': 4};"
     )
     assert rows["plain"]["state"] == "ok"
     assert "in isolation" in rows["plain"]["note"]

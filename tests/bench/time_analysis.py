@@ -26,13 +26,13 @@ from random import Random
 from statistics import median
 from typing import TypeVar
 
-from lockstep.alerts.analyse_and_publish import publish
-from lockstep.alerts.analysis import analyse_results
-from lockstep.alerts.analysis_folder import AnalysisCache, key_of
-from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.database import Database
-from lockstep.alerts.state_location import STATE
-from lockstep.alerts.store import AlertStore
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.analyse_and_publish import publish
+from lockstep.alerts.analysis.folder import AnalysisCache, key_of
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.location import STATE
+from lockstep.alerts.database.store import AlertStore
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

@@ -4,8 +4,8 @@
 
 Without words: the cases of ``CASES``; with words all cases whose suite and label have one of the words, such as ``kda``
 or "hgemm M=512"; with ``--all`` those that a history measures. The number is the fastest of ``--epochs`` times eight
-batches of ``lockstep.timing.host_time``, which ``lockstep measure --costs host`` records too; nothing is checked here,
-and no latency is measured. ``LOCKSTEP_KERNEL_PLANS=0`` times calls without plans.
+batches of ``lockstep.timing.costs.host_time``, which ``lockstep measure --costs host`` records too; nothing is checked
+here, and no latency is measured. ``LOCKSTEP_KERNEL_PLANS=0`` times calls without plans.
 
 Hosts of one GPU model differ, so compare numbers of one run. ``library`` is ``torch.mm`` into a buffer, 8 by 8.
 """
@@ -29,10 +29,10 @@ from lockstep.suite.definition import Suite  # noqa: E402
 from lockstep.suite.discovery import load_suites  # noqa: E402
 from lockstep.suite.evaluate import in_history, skip_reason  # noqa: E402
 from lockstep.suite.variants import load_family  # noqa: E402
-from lockstep.timing.argument_sets import draw_sets  # noqa: E402
-from lockstep.timing.bound_arms import Arm, BoundCall, make_arms  # noqa: E402
+from lockstep.timing.arms.argument_sets import draw_sets  # noqa: E402
+from lockstep.timing.arms.bound_arms import Arm, BoundCall, make_arms  # noqa: E402
+from lockstep.timing.costs.host_time import CudaSpinner, HostTime  # noqa: E402
 from lockstep.timing.device import Device, open_device  # noqa: E402
-from lockstep.timing.host_time import CudaSpinner, HostTime  # noqa: E402
 
 #: One case or more for each way of a call: one launch, two, a library call, both.
 CASES = (

@@ -28,11 +28,11 @@ from read_pages import Reader, Seen
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.server.app import create_app
 from dashboard.server.serve import collect_seldom
-from lockstep.alerts.analyse_and_publish import analyse_store
-from lockstep.alerts.database import Database
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.store import AlertStore
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

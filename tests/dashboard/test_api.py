@@ -12,8 +12,8 @@ from trees import MACHINE, open_store, record, write_measurement
 
 from dashboard.api.badge import badge
 from dashboard.server.app import create_app
-from lockstep.alerts.analysis_runner import AnalysisRunner
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.service import AlertService
 
 HOSTILE = '<script>alert(1)</script>"&'

@@ -5,9 +5,9 @@ from playwright.sync_api import expect
 from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
 
 from dashboard.pages import alert, alerts
-from lockstep.alerts.alert_row import now_ms
-from lockstep.alerts.listing import Page
-from lockstep.alerts.states_and_actions import OPEN, Act
+from lockstep.alerts.database.alert_row import now_ms
+from lockstep.alerts.database.listing import Page
+from lockstep.alerts.database.states_and_actions import OPEN, Act
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from dashboard.address import SeriesAddress, parse_series
 from dashboard.pages import series, series_view
 from dashboard.pages.reproduce import series_commands
 from dashboard.server.app import create_app, page
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.rows import keys_of
 from lockstep.record.model import Accuracy, Clocks
 

@@ -17,7 +17,7 @@ from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.machine_health import upkeep
 from dashboard.pages.overview_table import VALUES, cells_of
 from dashboard.server.app import create_app
-from lockstep.alerts.findings import Findings
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.join_points import newest_rows
 from lockstep.compare.rows import keys_of, suites

@@ -312,7 +312,7 @@ def _workers(project):
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in lines if "lockstep.gate.worker" in line and str(project.root) in line]
+    return [line for line in lines if "lockstep.gate.measuring.worker" in line and str(project.root) in line]
 
 
 def test_versions_that_one_process_cannot_hold_are_unsure_and_say_why(project):

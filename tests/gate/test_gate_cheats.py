@@ -7,9 +7,9 @@ from fakes import FakeDevice, steady_controls
 from made_suites import make_suite
 
 from lockstep import Cost, grid
-from lockstep.gate.check_and_time import Comparer
+from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.pairing import Pace
 from lockstep.gate.verdict import Group, GroupRequest
 
 [CASE] = grid(M=6)

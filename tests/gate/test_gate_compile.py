@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from project import SUITE, make_project
 
-from lockstep.gate.compile_pairs import WITHOUT_GPU, CompilePairs
+from lockstep.gate.process_pairs.compile_pairs import WITHOUT_GPU, CompilePairs
 from lockstep.gate.report.model import Report, headline
 from lockstep.gate.report.rows import rows
 from lockstep.gate.verdict import COMPILE, Group, GroupRequest, SeriesKey, Verdict

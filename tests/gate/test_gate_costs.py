@@ -14,14 +14,14 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.gate.aa_control import AAControl
-from lockstep.gate.check_and_time import Comparer
-from lockstep.gate.cost_pairing import CostPairs
+from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.cost_pairing import CostPairs
+from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.pairing import Pace
-from lockstep.gate.proof import Proof
+from lockstep.gate.proof.proof import Proof
 from lockstep.gate.verdict import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.record.model import Estimate
-from lockstep.timing.host_time import NO_HOST
+from lockstep.timing.costs.host_time import NO_HOST
 
 [CASE] = grid(M=6)
 SUITE = make_suite(
@@ -89,8 +89,10 @@ def gpu(monkeypatch):
     gpu, stand_in = Gpu(), ModuleType("stand_in_gpu")
     stand_in.launch = gpu.launch
     monkeypatch.setitem(sys.modules, "stand_in_gpu", stand_in)
-    monkeypatch.setattr("lockstep.timing.behind.fixed_kernel", lambda source, target: gpu.launch("fixed", 50, 50, 500))
-    monkeypatch.setattr("lockstep.timing.energy.perf_counter", lambda: gpu.now)
+    monkeypatch.setattr(
+        "lockstep.timing.costs.behind.fixed_kernel", lambda source, target: gpu.launch("fixed", 50, 50, 500)
+    )
+    monkeypatch.setattr("lockstep.timing.costs.energy.perf_counter", lambda: gpu.now)
     return gpu
 
 

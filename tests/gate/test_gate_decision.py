@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
-from lockstep.gate.decision import CaseRound, verdict_of
-from lockstep.gate.pairing import Epoch
+from lockstep.gate.measuring.buffers import BASE, HEAD, Contender, SideFailed
+from lockstep.gate.measuring.decision import CaseRound, verdict_of
+from lockstep.gate.measuring.pairing import Epoch
 from lockstep.gate.sequential import LOOKS, Test, found_twice, interval, relative
 from lockstep.gate.verdict import UNREACHED, SeriesKey
 from lockstep.timing.clock_correction import Pair

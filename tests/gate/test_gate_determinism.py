@@ -14,10 +14,10 @@ from made_suites import make_suite
 from project import KERNELS, make_project
 
 from lockstep import Cost, grid
-from lockstep.gate.check_and_time import Comparer
-from lockstep.gate.determinism import CALLS, MORE, compare_bits
+from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.determinism import CALLS, MORE, compare_bits
+from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.pairing import Pace
 from lockstep.gate.plan import groups
 from lockstep.gate.report.model import Report, headline
 from lockstep.gate.report.rows import rows
@@ -123,7 +123,7 @@ def test_what_is_unknown_on_a_side_is_not_judged(tmp_path, monkeypatch):
     def full(*_):
         raise torch.cuda.OutOfMemoryError("full")
 
-    monkeypatch.setattr("lockstep.timing.check.Checker.repeated", full)
+    monkeypatch.setattr("lockstep.timing.checks.check.Checker.repeated", full)
     verdict = judge(tmp_path, monkeypatch, "first = 0", ANY_ORDER)[KEY]
     assert (verdict.outcome, verdict.reason) == ("na", "the device has too little memory to keep a result")
 

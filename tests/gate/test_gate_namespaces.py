@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 from made_suites import make_suite
 
-from lockstep.gate.check_and_time import Comparer
+from lockstep.gate.measuring.check_and_time import Comparer
 from lockstep.gate.namespaces import Conflict, Sides
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.variants import NotInCommit

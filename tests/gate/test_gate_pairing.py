@@ -9,11 +9,11 @@ import pytest
 import torch
 from fakes import FakeDevice
 
-from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
+from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
+from lockstep.gate.measuring.pairing import CLOCK_TOLERANCE, Pace, run_epoch, steady
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.pairing import CLOCK_TOLERANCE, Pace, run_epoch, steady
 from lockstep.suite.variants import Family
-from lockstep.timing.argument_sets import ArgumentSet
+from lockstep.timing.arms.argument_sets import ArgumentSet
 from lockstep.timing.clock_correction import at_common_clock, midmean
 from lockstep.timing.device import Timing
 

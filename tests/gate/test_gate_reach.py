@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from made_suites import ONE, make_suite
 
-from lockstep.gate.proof import prove
-from lockstep.gate.reachable_code import Sources, Unreadable
+from lockstep.gate.proof.proof import prove
+from lockstep.gate.proof.reachable_code import Sources, Unreadable
 from lockstep.machine_code import Tree
-from lockstep.machine_code.dependencies import closure
+from lockstep.machine_code.sources.dependencies import closure
 
 FILES = {
     "toy/__init__.py": "",

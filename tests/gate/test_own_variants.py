@@ -10,10 +10,10 @@ from project import make_project
 
 from lockstep.gate.client import GateWorker, Setup
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.proof import prove
+from lockstep.gate.proof.proof import prove
 from lockstep.gate.verdict import Group, GroupRequest
 from lockstep.machine_code import Tree
-from lockstep.machine_code.suite_sources import definition_packages
+from lockstep.machine_code.sources.suite_sources import definition_packages
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.variants import NotInCommit, load_family
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from trees import open_store, record, write_measurement
 
-from lockstep.alerts.analysis_folder import FOUND_BY
+from lockstep.alerts.analysis.folder import FOUND_BY
 from lockstep.history.catalog import MADE_BY
 from lockstep.history.code_digest import code_digest, code_files
 
@@ -28,9 +28,9 @@ DECIDES = {
     ],
     FOUND_BY: [
         "lockstep/detect/modes.py",
-        "lockstep/alerts/attribution.py",
+        "lockstep/alerts/cause/attribution.py",
         "lockstep/history/repeats.py",
-        "lockstep/alerts/findings_files.py",
+        "lockstep/alerts/analysis/findings_files.py",
         "lockstep/timing/intervals.py",  # standard errors
         "lockstep/suite/thresholds.py",  # what counts
     ],

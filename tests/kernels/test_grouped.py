@@ -24,7 +24,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.variants import Family, load_family
-from lockstep.timing.check import Checker, WrongResult
+from lockstep.timing.checks.check import Checker, WrongResult
 
 SUITES = {suite.op: suite for suite in (suites.Linear(), suites.LinearTrain(), suites.Mlp(), suites.MlpTrain())}
 FAMILIES = {op: load_family(suite) for op, suite in SUITES.items()}

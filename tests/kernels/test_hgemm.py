@@ -16,7 +16,7 @@ from kernels.hgemm.tiles import TILES, TRIED
 from lockstep.suite.case import Case
 from lockstep.suite.inputs import map_tensors
 from lockstep.suite.variants import Family, load_family
-from lockstep.timing.check import Checker, WrongResult
+from lockstep.timing.checks.check import Checker, WrongResult
 
 SUITE = Hgemm()
 FAMILY = load_family(SUITE)

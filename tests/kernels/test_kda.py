@@ -19,7 +19,7 @@ from kernels.kda import tiles_kernel as kda_tiles
 from lockstep.suite.case import Case
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.variants import Family, load_family
-from lockstep.timing.check import Checker, WrongResult
+from lockstep.timing.checks.check import Checker, WrongResult
 
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 SUITE = Kda()

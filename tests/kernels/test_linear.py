@@ -16,7 +16,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.variants import Family, load_family
-from lockstep.timing.check import Checker, WrongResult
+from lockstep.timing.checks.check import Checker, WrongResult
 
 SUITE = Linear()
 FAMILY = load_family(SUITE)

@@ -12,7 +12,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.variants import load_family
-from lockstep.timing.check import Checker
+from lockstep.timing.checks.check import Checker
 
 SUITE = NormLinear()
 FAMILY = load_family(SUITE)

@@ -15,7 +15,7 @@ from kernels.w4a16.stream_tiles import Stream
 from lockstep.suite.case import Case
 from lockstep.suite.inputs import Draw
 from lockstep.suite.variants import Family, load_family
-from lockstep.timing.check import Checker, WrongResult
+from lockstep.timing.checks.check import Checker, WrongResult
 
 SUITE = W4A16()
 FAMILY = load_family(SUITE)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode, differences
-from lockstep.machine_code.difference_sentences import differing
+from lockstep.machine_code.differences.difference_sentences import differing
 
 KEY, OTHER = CaseKey("linear", "tile", "M=1"), CaseKey("linear", "tile", "M=2")
 MACHINE = MachineCode("f0", 168, 0, 1024, {"HGMMA": 4, "all": 100}, 2, "registers")

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.machine_code import CaseKey, Target, Tree, compare
 from lockstep.machine_code.cache import Cache
-from lockstep.machine_code.launch_bypass import bypassing
+from lockstep.machine_code.sources.launch_bypass import bypassing
 from lockstep.suite.discovery import load_suites
 
 SUITE = """

@@ -18,11 +18,11 @@ from project import make_project
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache, cache_path
-from lockstep.machine_code.commit_sources import RefError, sources, unpack
 from lockstep.machine_code.compiled_tree import kept_codes
+from lockstep.machine_code.differences.report import diff_lines
 from lockstep.machine_code.exact import exact_quantities
-from lockstep.machine_code.report import diff_lines
-from lockstep.machine_code.suite_sources import tree_files
+from lockstep.machine_code.sources.commit_sources import RefError, sources, unpack
+from lockstep.machine_code.sources.suite_sources import tree_files
 from lockstep.suite.discovery import load_suites
 
 SM90 = Target.parse("sm_90")

@@ -27,7 +27,7 @@ PROGRAM = """
 
     from compiling import intercept
     from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode
-    from lockstep.machine_code.cubin import mixes, registers_and_stack
+    from lockstep.machine_code.compiling.cubin import mixes, registers_and_stack
     from lockstep.machine_code.observed import Observer
 
     KEY = CaseKey("toy", "add", "M=1")

@@ -22,7 +22,7 @@ from lockstep.machine_code.exact import exact_quantities
 from lockstep.record.quantity import EXACT
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.variants import Family
-from lockstep.timing.check import Checker
+from lockstep.timing.checks.check import Checker
 
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 

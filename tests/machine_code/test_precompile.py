@@ -78,7 +78,7 @@ def run(tmp_path, monkeypatch):
 
 def test_the_worker_knows_the_code_that_was_compiled_ahead_for_its_gpu(run):
     precompiled = """
-        from lockstep.machine_code.precompile import precompile
+        from lockstep.machine_code.compiling.precompile import precompile
         print(precompile(Path("suites"), Path(), ("toy",), HOST | {"sm_count": SM}))
     """
     assert run("SM = '132'\n" + textwrap.dedent(precompiled)) == ["True"]

@@ -18,7 +18,7 @@ from made_suites import ONE, make_suite
 from planted import Planted, answers, lay_out, planted
 from traced import WORLD
 
-from lockstep.gate.proof import prove
+from lockstep.gate.proof.proof import prove
 from lockstep.machine_code import Tree
 from lockstep.suite.discovery import load_suites
 

@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lockstep.machine_code.reproducible_assembly import without_lines
+from lockstep.machine_code.compiling.reproducible_assembly import without_lines
 
 #: The repository and its tests.
 PYTHONPATH = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
@@ -22,8 +22,8 @@ PROGRAM = """
     from triton.compiler.compiler import make_backend
 
     from compiling import intercept
-    from lockstep.machine_code.reproducible_assembly import assemble, fix_addresses
-    from lockstep.machine_code.cubin import fingerprint
+    from lockstep.machine_code.compiling.reproducible_assembly import assemble, fix_addresses
+    from lockstep.machine_code.compiling.cubin import fingerprint
 
     @triton.jit
     def mm(x, y, o, n, BLOCK: tl.constexpr):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from lockstep.machine_code import CaseCode, CaseKey, Comparison, KernelCode, MachineCode, Target
-from lockstep.machine_code.compiler_facts import CompilerFacts, compiler_differences
-from lockstep.machine_code.toolchain_diff import counted, kernel_changes, with_shared_fields
-from lockstep.machine_code.toolchain_report import kernel_counts, toolchain_lines, toolchain_markdown
+from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, compiler_differences
+from lockstep.machine_code.differences.toolchain_diff import counted, kernel_changes, with_shared_fields
+from lockstep.machine_code.differences.toolchain_report import kernel_counts, toolchain_lines, toolchain_markdown
 
 SM90 = Target.parse("sm_90")
 KEY, OTHER = CaseKey("linear", "tile", "M=1"), CaseKey("linear", "tile", "M=2")

@@ -47,7 +47,7 @@ SCRIPT = """
 import json, sys
 from collections import Counter
 from pathlib import Path
-from lockstep.machine_code.watch import Watch
+from lockstep.machine_code.watch.watch import Watch
 
 raised, counting = Counter(), False
 sys.addaudithook(lambda event, _: raised.update([event] * counting))

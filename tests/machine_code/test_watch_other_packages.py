@@ -52,7 +52,7 @@ is_there(), version(), processors()  # each remembers its answer before anything
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from lockstep.machine_code.watch import Watch
+from lockstep.machine_code.watch.watch import Watch
 
 root, how, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 sys.path[:0] = [str(root / "tree"), str(root / "site")]

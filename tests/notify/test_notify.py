@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from alerting import COMMITS, Service, alerts, python, series, step
 
-from lockstep.alerts.alert_row import now_ms
-from lockstep.alerts.database import Database
-from lockstep.alerts.states_and_actions import Act
-from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import CurrentAlerts
+from lockstep.alerts.database.alert_row import now_ms
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.states_and_actions import Act
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.notify.deliver import deliver
 from lockstep.notify.feed import alerts_json, atom
 from lockstep.notify.message import alert_message
@@ -136,10 +136,10 @@ def test_a_message_about_an_alert_closed_meanwhile_is_dropped(store, service):
 
 SEND = """
 import sys
-from lockstep.alerts.database import Database
-from lockstep.alerts.store import AlertStore
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.notify.deliver import deliver
-from lockstep.alerts.alert_row import now_ms
+from lockstep.alerts.database.alert_row import now_ms
 from lockstep.notify.outbox import Outbox
 from lockstep.notify.receivers import receivers
 store, told = AlertStore(Database(sys.argv[1])), receivers({"LOCKSTEP_NOTIFY": sys.argv[2]})

@@ -36,7 +36,7 @@ def test_workers_and_suites_take_no_part_of_asv():
     program = """
 import sys
 from pathlib import Path
-import lockstep.asv.worker, lockstep.gate.worker, lockstep.machine_code.worker
+import lockstep.asv.worker, lockstep.gate.measuring.worker, lockstep.machine_code.worker
 from lockstep.suite.discovery import load_suites
 assert load_suites(Path("benchmarks"))
 print(*sorted({name.partition(".")[0] for name in sys.modules} & {"asv", "asv_runner", "torch", "numpy"}))
@@ -59,9 +59,9 @@ def test_tracing_does_without_torchs_compiler():
     program = """
 import sys
 import torch
-from lockstep.machine_code.simulated_target import answer_as
+from lockstep.machine_code.tracing.simulated_target import answer_as
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.trace import Importing
+from lockstep.machine_code.tracing.trace import Importing
 answer_as(Target.parse("sm_90"))
 x = torch.empty(4, 4, device="meta")
 with Importing():

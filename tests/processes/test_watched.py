@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.asv.client import Worker, WorkerSpec
 from lockstep.processes.watched import Watched, WorkerDied
-from lockstep.timing.rules import Rule
+from lockstep.timing.rules.rule import Rule
 
 #: Comes up after a while, then does what it is asked.
 SLOW = """

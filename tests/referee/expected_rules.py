@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockstep.timing.rules import Rule
+from lockstep.timing.rules.rule import Rule
 
 #: Exploit to the rules that may disqualify it in one process, where the harness and the variant share everything.
 IN_PROCESS: dict[str, tuple[Rule, ...]] = {

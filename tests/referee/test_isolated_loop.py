@@ -14,8 +14,8 @@ from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import Referee
 from lockstep.referee.problem_definition import ProblemDefinition
 from lockstep.referee.verdict import Outcome
-from lockstep.timing import trial
-from lockstep.timing.rules import Rule
+from lockstep.timing.isolation import trial
+from lockstep.timing.rules.rule import Rule
 
 #: ``tamper.forged_reply`` for the referee's worker: reports records of its own, and answers all further requests.
 FORGED = """

@@ -11,7 +11,7 @@ import pytest
 from project import KERNELS, make_project
 from workflows import ROOT, WORKFLOWS, Runner, read, tool, workflow
 
-from lockstep.machine_code.report import fenced
+from lockstep.machine_code.differences.report import fenced
 
 #: ``twice`` multiplies six times.
 SLOW = KERNELS.replace(

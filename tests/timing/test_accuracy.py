@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.record.model import Accuracy
-from lockstep.timing import accuracy as module
-from lockstep.timing.accuracy import TILE, accuracy_of, worst
-from lockstep.timing.tolerance import default_tolerance, refusal
+from lockstep.timing.checks import accuracy as module
+from lockstep.timing.checks.accuracy import TILE, accuracy_of, worst
+from lockstep.timing.checks.tolerance import default_tolerance, refusal
 
 FLOAT32 = default_tolerance(torch.float32, [torch.float32])
 BFLOAT16 = default_tolerance(torch.bfloat16, [torch.bfloat16])

@@ -6,9 +6,9 @@ from time import thread_time
 
 import pytest
 
-from lockstep.timing.background_work import require_joined
-from lockstep.timing.clock_agreement import LATE_S, late_work
-from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.clocks.clock_agreement import LATE_S, late_work
+from lockstep.timing.rules.background_work import require_joined
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 
 def work():

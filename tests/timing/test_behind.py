@@ -8,13 +8,13 @@ from made_suites import make_suite
 from lockstep import Cost, grid
 from lockstep.record.model import TWIN
 from lockstep.suite.variants import Family
-from lockstep.timing import behind
-from lockstep.timing.bound_arms import Arm, BoundCall
+from lockstep.timing.arms.bound_arms import Arm, BoundCall
+from lockstep.timing.costs import behind
 from lockstep.timing.device import CpuDevice, DeviceLost
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
-from lockstep.timing.trusted import Trusted
+from lockstep.timing.rules.trusted import Trusted
 
 [CASE] = grid(M=4)
 SUITE = make_suite(

@@ -12,8 +12,8 @@ from lockstep import Cost, grid
 from lockstep.record.model import TWIN
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family
-from lockstep.timing import bound_arms
-from lockstep.timing.argument_sets import (
+from lockstep.timing.arms import bound_arms
+from lockstep.timing.arms.argument_sets import (
     CACHE_FACTOR,
     MOST_SETS,
     PLACEMENT_BYTES,
@@ -23,7 +23,7 @@ from lockstep.timing.argument_sets import (
     set_count,
     size_of,
 )
-from lockstep.timing.bound_arms import make_arms
+from lockstep.timing.arms.bound_arms import make_arms
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 

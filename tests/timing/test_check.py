@@ -10,8 +10,8 @@ from lockstep import Case, Cost, grid
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.missing_files import TREE_PREFIX
 from lockstep.suite.variants import Family
-from lockstep.timing.check import Checker, WrongResult, brief
-from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.checks.check import Checker, WrongResult, brief
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 
 def make_suite(**changes):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.timing.clock_agreement import SLACK_S, disagreement, host_disagreement
+from lockstep.timing.clocks.clock_agreement import SLACK_S, disagreement, host_disagreement
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.timing.bound_arms import Arm
+from lockstep.timing.arms.bound_arms import Arm
+from lockstep.timing.costs.energy import Energy, NoEnergy, run_train
 from lockstep.timing.device import CpuDevice
-from lockstep.timing.energy import Energy, NoEnergy, run_train
 from lockstep.timing.interleave import Plan
-from lockstep.timing.trusted import Trusted
+from lockstep.timing.rules.trusted import Trusted
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ class Board:
     """A board of 500 W that works off what is enqueued; the counter moves in steps of 20 ms."""
 
     def __init__(self, monkeypatch, replay_s=3e-3):
-        monkeypatch.setattr("lockstep.timing.energy.perf_counter", lambda: self.now)
+        monkeypatch.setattr("lockstep.timing.costs.energy.perf_counter", lambda: self.now)
         self.now = 0.0
         self.free = 0.0
         self.replay_s = replay_s
@@ -82,11 +82,11 @@ def test_calls_that_write_their_inputs_have_none():
 SCRIPT = """
     import json, time
     from lockstep.gpu.nvml import Gpu
-    from lockstep.timing.bound_arms import Arm
+    from lockstep.timing.arms.bound_arms import Arm
     from lockstep.timing.device import CpuDevice
-    from lockstep.timing.energy import Energy, run_train
+    from lockstep.timing.costs.energy import Energy, run_train
     from lockstep.timing.interleave import Plan
-    from lockstep.timing.trusted import Trusted
+    from lockstep.timing.rules.trusted import Trusted
 
     gpu = Gpu.open(0)
 

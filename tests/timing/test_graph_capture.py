@@ -9,7 +9,7 @@ import torch
 
 from lockstep.timing import graph_capture
 from lockstep.timing.graph_capture import CaptureError, capture_graph
-from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 POOL = (0, 7)
 

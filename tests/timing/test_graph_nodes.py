@@ -4,8 +4,8 @@ import ctypes
 
 import pytest
 
-from lockstep.timing.graph_nodes import require_work
-from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.rules.graph_nodes import require_work
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 KERNEL, HOST = 0, 3
 INVALID_VALUE = 1

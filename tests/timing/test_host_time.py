@@ -5,10 +5,10 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
-from lockstep.timing.bound_arms import Arm
+from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.cost_meters import EPOCHS, is_measured
+from lockstep.timing.costs.host_time import CALLS, NO_HOST, HostTime
 from lockstep.timing.device import CpuDevice, DeviceLost
-from lockstep.timing.host_time import CALLS, NO_HOST, HostTime
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 
@@ -31,7 +31,7 @@ class Gpu:
     """
 
     def __init__(self, monkeypatch, queue=1000):
-        monkeypatch.setattr("lockstep.timing.host_time.perf_counter", lambda: self.now)
+        monkeypatch.setattr("lockstep.timing.costs.host_time.perf_counter", lambda: self.now)
         self.queue = queue
         self.now = 0.0
         self.until = 0.0

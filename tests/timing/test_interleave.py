@@ -10,20 +10,20 @@ import torch
 from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.record.model import TWIN, Clocks
+from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import EPOCHS_A_CONTROL, LEAD_ROUNDS, Plan, compare
-from lockstep.timing.rules import Disqualified, Rule
-from lockstep.timing.verify_replays import Verified
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 
 @pytest.fixture(autouse=True)
 def _no_looks_at_threads(monkeypatch):
     """The look at threads replays an arm as often as it likes; threads that other tests left behind would bring it."""
-    monkeypatch.setattr("lockstep.timing.captured_arms.require_joined", lambda replay: None)
+    monkeypatch.setattr("lockstep.timing.arms.captured_arms.require_joined", lambda replay: None)
 
 
 #: One call fills a replay; no waiting.

@@ -10,16 +10,16 @@ import torch
 from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import CostEstimate, Estimate, Record
 from lockstep.suite.discovery import load_suites
-from lockstep.timing import trial
-from lockstep.timing.arena import Arena, Layout, SharedBuffer, attach, decode, encode
-from lockstep.timing.confirm_isolated import confirm
-from lockstep.timing.contestant import template_for
+from lockstep.timing.checks.outputs import span
 from lockstep.timing.device import CpuDevice
-from lockstep.timing.isolated import Checkout, Judge
-from lockstep.timing.isolated_time import SLACK_S, WAITED_S, Isolated, time_of_call, waiting
-from lockstep.timing.outputs import span
-from lockstep.timing.rules import Disqualified, Rule
-from lockstep.timing.trial import Refused
+from lockstep.timing.isolation import trial
+from lockstep.timing.isolation.arena import Arena, Layout, SharedBuffer, attach, decode, encode
+from lockstep.timing.isolation.confirm_isolated import confirm
+from lockstep.timing.isolation.contestant import template_for
+from lockstep.timing.isolation.isolated import Checkout, Judge
+from lockstep.timing.isolation.isolated_time import SLACK_S, WAITED_S, Isolated, time_of_call, waiting
+from lockstep.timing.isolation.trial import Refused
+from lockstep.timing.rules.rule import Disqualified, Rule
 
 SUITE = """
     from lockstep import Cost, Suite, grid
@@ -166,7 +166,7 @@ KERNELS = """
 
 @pytest.fixture(scope="module")
 def template():
-    with contextlib.closing(template_for("lockstep.timing.contestant")) as running:
+    with contextlib.closing(template_for("lockstep.timing.isolation.contestant")) as running:
         yield running
 
 

@@ -11,10 +11,10 @@ from made_suites import changed_suite, make_suite
 from lockstep import Cost, grid, variant
 from lockstep.record.model import Accuracy
 from lockstep.suite.checkout import import_from
+from lockstep.timing.arms.repeats import SPARED
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
-from lockstep.timing.repeats import SPARED
 from lockstep.timing.stage_times import STAGES
 
 [SMALL], [OTHER] = grid(M=4), grid(M=5)

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.record.file import RecordError
 from lockstep.record.model import TWIN, Clocks, Record
-from lockstep.timing.reference_clocks import NAME, ReferenceClocks
+from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
 
 def record(variant, mhz, case="M=1"):

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.timing.refill_arguments import checksums
+from lockstep.timing.checks.refill_arguments import checksums
 
 DTYPES = (torch.bool, torch.int8, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex128)
 
@@ -36,7 +36,7 @@ def test_an_exchange_of_two_words_is_seen(dtype):
 
 
 def test_words_beyond_one_chunk_count_by_their_place(monkeypatch):
-    monkeypatch.setattr("lockstep.timing.refill_arguments._CHUNK", 4)
+    monkeypatch.setattr("lockstep.timing.checks.refill_arguments._CHUNK", 4)
     tensor = torch.arange(16)
     before = checksums([tensor])
     assert checksums([tensor.roll(4)]) != before

@@ -9,11 +9,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import lockstep.timing.estimates
-from lockstep.timing import trusted as trusted_module
-from lockstep.timing.check import Checker, brief
-from lockstep.timing.persisting_cache import persisting_bytes
-from lockstep.timing.rules import Disqualified, Rule
-from lockstep.timing.trusted import Trusted
+from lockstep.timing.checks.check import Checker, brief
+from lockstep.timing.rules.persisting_cache import persisting_bytes
+from lockstep.timing.rules.rule import Disqualified, Rule
+from lockstep.timing.rules.rule import trusted as trusted_module
+from lockstep.timing.rules.trusted import Trusted
 
 
 def lie(*args, **kwargs):
@@ -34,7 +34,7 @@ def honest(self):
         (math, "log", Rule.CHANGED_HARNESS, "math.log"),
         (torch.Tensor, "double", Rule.CHANGED_HARNESS, "torch.Tensor.double"),
         (torch, "equal", Rule.CHANGED_HARNESS, "torch.equal"),
-        (Checker, "accuracy", Rule.CHANGED_HARNESS, "lockstep.timing.check.Checker.accuracy"),
+        (Checker, "accuracy", Rule.CHANGED_HARNESS, "lockstep.timing.checks.check.Checker.accuracy"),
         (lockstep.timing.estimates, "outcome_of", Rule.CHANGED_HARNESS, "lockstep.timing.estimates.outcome_of"),
     ],
 )

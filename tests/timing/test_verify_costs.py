@@ -6,13 +6,13 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
-from lockstep.timing import behind, energy
-from lockstep.timing.behind import Behind
-from lockstep.timing.energy import Energy
-from lockstep.timing.host_time import HostTime
+from lockstep.timing.costs import behind, energy
+from lockstep.timing.costs.behind import Behind
+from lockstep.timing.costs.energy import Energy
+from lockstep.timing.costs.host_time import HostTime
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
-from lockstep.timing.trusted import Trusted
+from lockstep.timing.rules.trusted import Trusted
 
 [CASE] = grid(M=4)
 SUITE = make_suite(

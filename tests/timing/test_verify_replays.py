@@ -9,12 +9,12 @@ from made_suites import changed_suite, make_suite
 
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
-from lockstep.timing.argument_sets import draw_sets
-from lockstep.timing.bound_arms import make_arms
+from lockstep.timing.arms.argument_sets import draw_sets
+from lockstep.timing.arms.bound_arms import make_arms
+from lockstep.timing.arms.repeats import SPARED
+from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
-from lockstep.timing.repeats import SPARED
-from lockstep.timing.verify_replays import Timed, Verifier
 
 [CASE] = grid(M=6)
 SUITE = make_suite(

@@ -1,0 +1,214 @@
+"""Analyse results: find the changes of every series, name the cause of each change, and group changes into alerts."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lockstep.alerts.analysis.analyse_machine import ChangedSeries, MachineChanges, analyse_machine
+from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
+from lockstep.alerts.analysis.grouping import ReportedStep, group
+from lockstep.alerts.cause.attribution import Cause, Kind, attribute
+from lockstep.alerts.cause.change_facts import Step
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.model import Alert, Suppressed, Waiver
+from lockstep.history.snapshot import Results
+from lockstep.processes.children import pool
+from lockstep.suite.thresholds import Threshold, Thresholds
+
+#: Number of points from which a second process is worth its start. Half a second suffices for this many points.
+_PARALLEL_POINTS = 50_000
+
+#: Causes with which a commit may be to blame. A change with such a cause counts as noise unless it is larger than every
+#: change of unchanged machine code in the same series.
+_CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
+
+#: A series that the cache already holds takes as long to analyse as this many new points.
+_KNOWN_SERIES_POINTS = 15
+
+
+@dataclass(frozen=True)
+class FoundChange:
+    """A change, its cause, and whether it is reported.
+
+    Attributes:
+        row: key of the series and its benchmark version, see ``lockstep.alerts.analysis.followed_series.Followed``.
+        step, cause: the change and its cause.
+        threshold: the threshold of the series.
+        suppressed: why the change is not reported; "" if the change is reported.
+    """
+
+    row: str
+    step: Step
+    cause: Cause
+    threshold: Threshold
+    suppressed: Suppressed
+
+
+@dataclass(frozen=True)
+class AnalysisResult:
+    """All changes that an analysis found, and the alerts that follow from them.
+
+    Attributes:
+        found: every change of every followed series, in the order of the series.
+        alerts: the reported changes, grouped into alerts, and the freshness alerts.
+        commits: the commits of each analysed machine, oldest first.
+        series: number of series that have a number, by machine, family and suite. Versions of a series count once.
+        dead: machines that stopped while other machines continued, see
+        ``lockstep.alerts.analysis.freshness.dead_machines``.
+    """
+
+    found: tuple[FoundChange, ...]
+    alerts: tuple[Alert, ...]
+    commits: Mapping[str, tuple[str, ...]]
+    series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
+
+    @property
+    def current_alerts(self) -> CurrentAlerts:
+        """The part of the analysis result that ``AlertStore.sync`` needs to update the stored alerts."""
+        return CurrentAlerts(self.alerts, self.commits, self.dead)
+
+    @property
+    def unchanged_code(self) -> dict[str, tuple[int, float]]:
+        """By machine, how many changes of series came with unchanged code, and their root mean square size (log)."""
+        sizes: dict[str, list[float]] = defaultdict(list)
+        for change in self.found:
+            if change.cause.kind == "noise" and change.step.old is None:
+                sizes[change.step.series.machine].append(change.step.size)
+        return {
+            machine: (len(some), math.sqrt(sum(size * size for size in some) / len(some)))
+            for machine, some in sizes.items()
+        }
+
+
+def analyse_results(
+    results: Results,
+    thresholds: Thresholds,
+    ranges: Ranges,
+    now: datetime.datetime,
+    cache: AnalysisCache,
+    machines: Sequence[str] | None = None,
+) -> AnalysisResult:
+    """Find the changes and the alerts of the chosen machines.
+
+    Args:
+        results: the results to analyse.
+        thresholds: how large a change must be to be reported.
+        ranges: the commit ranges of the repository.
+        now: the current time, which decides on mutes and silent machines.
+        cache: the cache that holds the last analysis, and receives this one.
+        machines: the names of the machines to analyse; ``None`` for all machines.
+    """
+    found: list[FoundChange] = []
+    stale: list[Alert] = []
+    commits: dict[str, tuple[str, ...]] = {}
+    series: Counter[tuple[str, str, str]] = Counter()
+    chosen = list(results.machines) if machines is None else machines
+    for machine in _analyse_machines(results, chosen, ranges, cache):
+        found += _found(machine.changed, thresholds)
+        stale += freshness(machine.reports, int(now.timestamp() * 1000))
+        commits[machine.machine] = tuple(commit for commit, _ in machine.reports.commits)
+        names = (report.series for report in machine.reports.series if report.last_number is not None)
+        series.update((name.machine, name.family, name.suite) for name in names)
+    report = _Reporter(results, thresholds, now.date())
+    reported = [report(change) for change in found if not change.suppressed]
+    order = [commit.hash for commit in results.commits()]
+    newest: dict[str, int] = {}
+    for run in results.runs:
+        newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
+    return AnalysisResult(tuple(found), (*group(reported, order), *stale), commits, series, dead_machines(newest))
+
+
+def _analyse_machines(
+    results: Results, machines: Sequence[str], ranges: Ranges, cache: AnalysisCache
+) -> Iterator[MachineChanges]:
+    """Yield the changes of each machine. If there are many points, two processes analyse two machines at a time."""
+    work = {name: _points(results, name, cache) for name in machines}
+    if len(machines) < 2 or sum(work.values()) < _PARALLEL_POINTS:
+        yield from (
+            analyse_machine(results, name, ranges, cache, 2 if work[name] > _PARALLEL_POINTS else 1)
+            for name in machines
+        )
+        return
+    # Forked workers inherit the results. The workers write their findings to files and return only the data for alerts.
+    with pool(2, "fork", _share, (results, ranges, cache)) as workers:
+        yield from workers.map(_analyse_shared, machines)
+
+
+def _points(results: Results, machine: str, cache: AnalysisCache) -> int:
+    """Estimate the work of analysing a machine, in points."""
+    series = results.count(machine)
+    return series * (_KNOWN_SERIES_POINTS if cache.cached(machine).exists() else len(results.commits(machine)))
+
+
+_SHARED: list[tuple[Results, Ranges, AnalysisCache]] = []
+
+
+def _share(*what: Any) -> None:
+    _SHARED[:] = [what]
+
+
+def _analyse_shared(machine: str) -> MachineChanges:
+    [(results, ranges, cache)] = _SHARED
+    return analyse_machine(results, machine, ranges, cache)
+
+
+def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
+    for series in changed:
+        causes = [attribute(step) for step in series.steps]
+        name = series.steps[0].series
+        threshold = thresholds.of(name.suite, name.variant, name.case, name.l2, name.quantity)
+        if series.steps[0].old is not None:
+            threshold = replace(threshold, min_effect=0.0)
+        # A change of changed code must be larger than the changes that occur in unchanged code.
+        unchanged = (abs(s.size) for s, c in zip(series.steps, causes, strict=True) if c.kind == "noise")
+        largest = max(unchanged, default=0.0)
+        for step, cause in zip(series.steps, causes, strict=True):
+            yield FoundChange(series.row, step, cause, threshold, _suppression(step, cause, threshold, largest))
+
+
+def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: float) -> Suppressed:
+    if cause.kind == "noise" or (abs(step.size) <= unchanged and cause.kind in _CODE):
+        return "noise"
+    if abs(math.expm1(step.size)) < threshold.min_effect:
+        return "small"
+    return "unsure" if step.confidence < threshold.confidence else ""
+
+
+class _Reporter:
+    """Adds to a change what thresholds.toml says: the waiver, if one applies today, and the owner of the series."""
+
+    def __init__(self, results: Results, thresholds: Thresholds, today: datetime.date) -> None:
+        self._thresholds = thresholds
+        self._today = today
+        self._subjects = {commit.hash: commit.subject for commit in results.commits()}
+        self._commits = {
+            name: [(commit.hash, commit.date) for commit in results.commits(name)] for name in results.machines
+        }
+
+    def __call__(self, change: FoundChange) -> ReportedStep:
+        step, name = change.step, change.step.series
+        commits = self._commits[name.machine]
+        place = (name.suite, name.variant, name.case, name.l2)
+        about = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
+        accept = None
+        if step.size > 0:
+            accept = self._thresholds.accepted(*place, math.expm1(step.size), about, name.quantity)
+        mute = self._thresholds.muted(*place, self._today, name.quantity)
+        waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
+        return ReportedStep(
+            step,
+            change.cause,
+            owner=change.threshold.owner,
+            since=commits[step.last][1],
+            small=change.threshold.min_effect,
+            old=is_old(step.last, commits),
+            waiver=waiver,
+        )

@@ -1,0 +1,78 @@
+"""Analyse a results store, and write the findings for the dashboard's pages."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange, analyse_results
+from lockstep.alerts.analysis.findings_files import Finding, write_changes
+from lockstep.alerts.analysis.folder import AnalysisCache, key_of, write_whole
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.model import Alert
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
+
+
+def analyse_store(
+    store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()
+) -> tuple[Results, AnalysisResult]:
+    """Analyse all new results in a store, and write the findings for the dashboard's pages.
+
+    Args:
+        store: the store of the results.
+        thresholds: how large a change must be to be reported.
+        repo: a folder in the git repository whose commits are measured.
+        packages: folders of the packages under test, relative to the repository's root.
+    """
+    results, cache = store.current(), AnalysisCache(store.cache)
+    now = datetime.datetime.now(datetime.UTC)
+    found = analyse_results(results, thresholds, Ranges(repo, packages), now, cache)
+    publish(found, results, cache, key_of(results, thresholds, repo, tuple(packages)))
+    return results, found
+
+
+def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key: str) -> None:
+    """Write the files from which the dashboard's pages read the changes and the open alerts of each machine.
+
+    Args:
+        result: the analysis of all machines, made with the same ``cache``.
+        results: the results that were analysed.
+        cache: the cache to write to.
+        key: see ``lockstep.alerts.analysis.folder.key_of``.
+    """
+    found: dict[str, list[Finding]] = defaultdict(list)
+    for one in result.found:
+        found[one.step.series.machine].append(_finding(one))
+    alerts: dict[str, list[Alert]] = defaultdict(list)
+    for alert in result.alerts:
+        alerts[alert.machine].append(alert)
+    for machine in results.machines:
+        write_changes(cache.changes(machine, key), found[machine], alerts[machine])
+    write_whole(cache.done(key), lambda file: file.write(b""))
+    cache.sweep(key, results.machines)
+
+
+def _finding(change: FoundChange) -> Finding:
+    step = change.step
+    return Finding(
+        series=step.series,
+        size=step.size,
+        low=step.low,
+        high=step.high,
+        last=step.last,
+        commit=step.after.commit,
+        good=step.good,
+        end=step.end,
+        suspects=len(step.between),
+        unknown=step.unknown,
+        kind=change.cause.kind,
+        sentence=change.cause.sentence,
+        suppressed=change.suppressed,
+        unsettled=step.unsettled,
+        old=step.old,
+        new=step.new,
+    )

@@ -1,0 +1,209 @@
+"""Turn the detector's changes into steps, which add the data that may explain a change.
+
+These data are the facts before and after the change, the commits in between, and the moves of other times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lockstep.alerts.analysis.followed_series import Followed, name_of
+from lockstep.alerts.cause.change_facts import Facts, Move, Step
+from lockstep.alerts.cause.code_change import code_of
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.detect import Change
+from lockstep.detect.trend import Better
+from lockstep.history.model import Floats, Point, Run, Series, Trend
+from lockstep.history.snapshot import Results
+from lockstep.record.series_name import SeriesName
+
+#: Number of points before and after a change whose medians give the moves of other times, and the levels.
+WINDOW = 5
+
+#: Host facts (``lockstep.record.provenance.host_facts``) whose change means another machine or another protocol.
+_MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
+_PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
+
+#: Facts about a machine that asv itself records.
+_ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
+
+
+class StepBuilder:
+    """Builds the steps of one machine.
+
+    Args:
+        results: the results that hold the points.
+        machine: the name of the machine.
+        ranges: the commit ranges of the repository.
+    """
+
+    def __init__(self, results: Results, machine: str, ranges: Ranges) -> None:
+        self._results = results
+        self._machine = machine
+        self._ranges = ranges
+        self._commits = results.commits(machine)
+        self._at = cache(self._points)
+        self._shared: dict[Hashable, Facts] = {}
+
+    def step(self, followed: Followed, change: Change) -> Step:
+        """Return a change of a series as a step, with the data that may explain the change."""
+        trend = followed.trend
+        # The first point has no level before it, so it cannot begin a new level.
+        first = max(change.earliest, 1)
+        good, last = (int(trend.commit[index]) for index in (first - 1, change.latest))
+        found = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
+        measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
+        before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
+        step = Step(
+            series=followed.name,
+            before=self._facts(followed, change.last_before),
+            after=self._facts(followed, change.index),
+            size=change.size,
+            low=change.low,
+            high=change.high,
+            confidence=change.confidence,
+            first=int(trend.commit[first]),
+            last=last,
+            good=self._commits[good].hash,
+            between=measured if found.unknown else found.commits,
+            touched=found.touched,
+            unknown=found.unknown,
+            reported_at=self._commits[int(trend.commit[change.reported_at])].hash,
+            own=_move(followed.own, before, after),
+            baseline=_move(followed.baseline, before, after),
+            controls=self._controls(followed, before, after),
+            old=float(trend.value[change.last_before]) if followed.exact else None,
+            new=float(trend.value[change.index]) if followed.exact else None,
+        )
+        return sized(step, followed.values.better, change)
+
+    def _facts(self, followed: Followed, index: int) -> Facts:
+        trend = followed.trend
+        commit = self._commits[int(trend.commit[index])].hash
+        run = self._results.runs[int(trend.run[index])]
+        version = self._results.versions[int(trend.version[index])]
+        # A suite of Lockstep takes samples until a stop rule ends them, so their number is not a setting.
+        chosen = {} if trend.benchmark.measured else {"number": trend.number[index], "repeat": trend.repeat[index]}
+        sampling = {name: int(value) for name, value in chosen.items() if value > 0}
+        ours = trend.series if trend.benchmark.ours else None
+        asked = (int(trend.run[index]), version, *sampling.items(), ours)
+        # Thousands of changes have the same facts and share one object.
+        if asked not in self._shared:
+            self._shared[asked] = Facts(
+                commit=commit,
+                version=version,
+                protocol=_protocol(run),
+                sampling=sampling,
+                toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
+                machine=_hardware(run),
+                code=self._code(ours, commit) if ours else None,
+            )
+        return self._shared[asked]
+
+    def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
+        """Return the machine code of the series at a commit; ``None`` if unknown.
+
+        The code for a ratio includes the baseline's kernels, because they affect the ratio as well.
+        """
+        point = self._at(commit).get(series)
+        code = code_of(point.code) if point else None
+        if not (code and point and point.baseline and self._results.benchmarks[series.benchmark].is_ratio):
+            return code
+        axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
+        other = self._at(commit).get(replace(series, axes=axes))
+        base = (code_of(other.code) if other else None) or {}
+        hosts = code.get("host"), base.get("host")
+        kernels = [kernel for part in (code, base) for kernel in part.get("kernels") or ()]
+        return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
+
+    def _points(self, commit: str) -> dict[Series, Point]:
+        return {point.series: point for point in self._results.at(commit, self._machine)}
+
+    def _controls(self, followed: Followed, before: slice, after: slice) -> dict[str, Move]:
+        sides = [[self._results.runs[run] for run in followed.trend.run[side]] for side in (before, after)]
+        moves = {}
+        for name in sorted({name for runs in sides for run in runs for name in run.controls}):
+            move = _apart(*(np.array([_seconds(run, name) for run in runs]) for runs in sides))
+            if move is not None:
+                moves[name] = move
+        return moves
+
+
+def levels(results: Results, series: SeriesName, before: str, after: str) -> tuple[float, float]:
+    """Return the levels of a series up to commit ``before`` and from commit ``after`` on, as natural logs.
+
+    A level is the median of at most ``WINDOW`` points; NaN without points. More is worse, so the level of a speedup is
+    the log of its inverse.
+    """
+    place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
+    of = {
+        name_of(candidate, results.benchmarks[candidate.benchmark]): candidate
+        for candidate in results.series(machine=series.machine)
+    }
+    if series not in of or before not in place or after not in place:
+        return math.nan, math.nan
+    [trend] = results.trends([of[series]])
+    log = worse_log(trend)
+    sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
+    old, new = (side[np.isfinite(side)] for side in sides)
+    return tuple(float(np.median(side)) if side.size else math.nan for side in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]
+
+
+def worse_log(trend: Trend) -> Floats:
+    """Return the natural log of each number, negated if a higher number is better. So more is always worse.
+
+    NaN where a point has no number.
+    """
+    if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
+        return -trend.log_ratio
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(trend.value)
+    return -log if trend.benchmark.higher_is_better else log
+
+
+def sized(step: Step, better: Better, change: Change) -> Step:
+    """Return the step with the size, interval and confidence of ``change``, which later points may alter."""
+    worse = -1.0 if better == "higher" else 1.0
+    low, high = sorted((worse * change.low, worse * change.high))
+    size, left = worse * change.size, worse * change.left
+    moved = {"size": size, "low": low, "high": high, "left": left}
+    moved |= {"confidence": change.confidence, "unsettled": change.unsettled}
+    return Step(**(vars(step) | moved))
+
+
+def _seconds(run: Run, control: str) -> float:
+    return (run.controls[control].seconds if control in run.controls else None) or math.nan
+
+
+def _protocol(run: Run) -> dict[str, str]:
+    flags = {name: run.host[name] for name in _PROTOCOL if name in run.host}
+    facts = {"protocol": str(run.protocol or ""), "clock state": run.clock_state}
+    return flags | {name: value for name, value in facts.items() if value}
+
+
+def _hardware(run: Run) -> dict[str, str]:
+    strings = {name: run.strings[name] for name in _ASV_MACHINE if run.strings.get(name)}
+    return strings | {name: run.host[name] for name in _MACHINE if run.host.get(name)}
+
+
+def _move(seconds: Floats | None, before: slice, after: slice) -> Move | None:
+    """Return how far the median of a time moved between two stretches of points; ``None`` if unknown."""
+    return None if seconds is None else _apart(seconds[before], seconds[after])
+
+
+def _apart(before: Floats, after: Floats) -> Move | None:
+    sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (before, after)]
+    if not all(side.size for side in sides):
+        return None
+    # The factor 1.4826 turns a median absolute deviation into a standard deviation. Both stretches share one estimate,
+    # because an estimate from a few points is uncertain.
+    apart = np.concatenate([side - np.median(side) for side in sides])
+    scatter = 1.4826 * float(np.median(np.abs(apart)))
+    error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))
+    return Move(float(np.median(sides[1]) - np.median(sides[0])), error)

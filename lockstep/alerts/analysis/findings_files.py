@@ -1,0 +1,201 @@
+"""Write the findings of an analysis, one file per machine, and read them for the dashboard's pages.
+
+A page reads only the findings of the machine that it shows. The noise and the levels of a series are read from the
+detector's file when a page needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lockstep.alerts.analysis import detector_state
+from lockstep.alerts.analysis.folder import write_whole
+from lockstep.alerts.analysis.followed_series import name_in
+from lockstep.alerts.cause.attribution import Kind
+from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.alerts.database.alert_as_json import from_json, to_json
+from lockstep.alerts.model import Alert, Suppressed
+from lockstep.detect import Analysis
+from lockstep.record.series_name import SeriesName
+
+#: The noise of a series, the smallest change that the detector can find in it, and its levels.
+Behaviour = Analysis
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A change of a series, as pages show it.
+
+    Attributes:
+        series: the name of the series.
+        size: natural log of the factor by which the series became worse.
+        low, high: interval of ``size``.
+        last: position of the first commit that certainly has the change.
+        commit: the first commit measured with the change.
+        good: the last commit without the change.
+        end: the first commit that certainly has the change.
+        suspects: number of possible culprits. If ``unknown`` is set, only measured commits are counted.
+        unknown: why the commits between ``good`` and ``end`` are unknown; "" if they are known.
+        kind: the kind of the cause.
+        sentence: a sentence that states the cause.
+        suppressed: why the change is not reported; "" if the change is reported.
+        unsettled, old, new: see ``lockstep.alerts.cause.change_facts.Step``.
+    """
+
+    series: SeriesName
+    size: float
+    low: float
+    high: float
+    last: int
+    commit: str
+    good: str
+    end: str
+    suspects: int
+    unknown: Unknown
+    kind: Kind
+    sentence: str
+    suppressed: Suppressed = ""
+    unsettled: bool = False
+    old: float | None = None
+    new: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the change is known to come from commit ``end``."""
+        return self.suspects == 1 and not self.unknown
+
+    @property
+    def range(self) -> str:
+        """The culprit range for people: ``267e5d01..177708fb, one of 48 commits``, or the culprit if it is known."""
+        if self.exact:
+            return self.end[:8]
+        return f"{self.good[:8]}..{self.end[:8]}{'' if self.unknown else f', one of {self.suspects} commits'}"
+
+
+class MachineFindings:
+    """The findings of one machine. Each change, and the behaviour of each series, is read from files on first use.
+
+    Args:
+        changes, detector: the files, see ``lockstep.alerts.analysis.folder.AnalysisCache``.
+        state: the state of the machine's results, see ``Results.state``.
+
+    Attributes:
+        changed: the series that have a change.
+        noise: run-to-run noise of each followed series (standard deviation of the logarithm); NaN if unknown.
+
+    Raises:
+        OSError, ValueError: a file is missing, damaged, or of other results.
+    """
+
+    def __init__(self, changes: Path, detector: Path, state: str) -> None:
+        self._detector, self._state = detector, state
+        self._analyses: dict[SeriesName, Behaviour] = {}
+        # Map the file, so that changes and alerts take no memory until a page needs them. The mapping stays valid if
+        # the file is deleted. As Python objects, the 24,000 changes of a large machine would take 20 MB.
+        with changes.open("rb") as file:
+            self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        ends = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("\n"))
+        try:
+            content = json.loads(self._text[: int(ends[0]) if len(ends) else 0])
+            self._start, self._end = ends[:-1], ends[1:]
+            series, last, suppressed = (np.array(content[name], dtype=np.int32) for name in _INDEX)
+            if content["bytes"] != len(self._text) - ends[0] or not len(series) == len(last) == len(ends) - 2:
+                raise ValueError(f"{changes} is damaged: its index and its lines differ in number or length")
+            names = [SeriesName(*name) for name in content["series"]]
+            order = np.lexsort((last, series))
+            first = np.searchsorted(series[order], np.arange(len(names) + 1)).tolist()
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{changes} is damaged: {error}") from error
+        # The search for line ends has read the whole file. Without this call, its pages count as this process's memory.
+        self._text.madvise(mmap.MADV_DONTNEED)
+        # A page reads few lines: do not map the lines around them.
+        self._text.madvise(mmap.MADV_RANDOM)
+        self._last, self._suppressed = last, suppressed.astype(bool)
+        self._places = {name: order[first[at] : first[at + 1]] for at, name in enumerate(names)}
+        self.changed: Collection[SeriesName] = self._places.keys()
+        # A series with several benchmark versions has several entries, the newest last.
+        noise = {name_in(row): (row, scale) for row, scale in detector_state.noise_scales(detector, state).items()}
+        self._rows = {name: row for name, (row, _) in noise.items()}
+        self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in noise.items()}
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """All changes, reported and suppressed, ordered by series and then from old to new."""
+        return tuple(self._finding(name, place) for name, places in self._places.items() for place in places.tolist())
+
+    @cached_property
+    def alerts(self) -> tuple[Alert, ...]:
+        """The alerts that need action: slowdowns and freshness alerts that are not undone, old or waived."""
+        return tuple(from_json(alert) for alert in self._line(-1))
+
+    def reported(self, name: SeriesName, after: int = -1) -> list[Finding]:
+        """Return the reported changes of a series, oldest first.
+
+        Args:
+            name: the name of the series.
+            after: position of a commit; changes whose ``last`` is at or before it are left out.
+        """
+        places = self._places.get(name, _NOWHERE)
+        chosen = places[(self._last[places] > after) & ~self._suppressed[places]]
+        return [self._finding(name, place) for place in chosen.tolist()]
+
+    def _finding(self, name: SeriesName, index: int) -> Finding:
+        return Finding(name, *self._line(index))
+
+    def _line(self, index: int) -> list[Any]:
+        """Return the decoded content of a line of the file of changes. Line 0 is the line after the index."""
+        content: list[Any] = json.loads(self._text[self._start[index] : self._end[index]])
+        return content
+
+    def behaviour(self, name: SeriesName) -> Behaviour | None:
+        """Return the noise and levels of a series under its newest benchmark version.
+
+        ``None`` if the detector does not follow the series.
+        """
+        return self.behaviours([name]).get(name)
+
+    def behaviours(self, names: Sequence[SeriesName]) -> dict[SeriesName, Behaviour]:
+        """Return the noise and levels of several series by name, without the series that have none."""
+        missing = [name for name in names if name in self._rows and name not in self._analyses]
+        if missing:
+            try:
+                analyses = detector_state.analyses(self._detector, self._state, [self._rows[name] for name in missing])
+                self._analyses |= dict(zip(missing, analyses, strict=True))
+            except (ValueError, KeyError):
+                pass
+        return {name: self._analyses[name] for name in names if name in self._analyses}
+
+
+def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert]) -> None:
+    """Write the changes of a machine, and its alerts that need action, for ``MachineFindings``.
+
+    The first line is an index of the changes. Each change has its own line, and the last line holds the alerts. So a
+    page decodes only the lines that it shows.
+    """
+    changes = list(found)
+    places: dict[SeriesName, int] = {}
+    series = [places.setdefault(change.series, len(places)) for change in changes]
+    listed = [
+        to_json(alert) for alert in alerts if alert.topic != "faster" and not (alert.gone or alert.old or alert.waiver)
+    ]
+    lines = [json.dumps([getattr(change, name) for name in _CHANGE]) for change in changes]
+    rest = "".join(f"{line}\n" for line in ("", *lines, json.dumps(listed))).encode()
+    last, suppressed = [change.last for change in changes], [int(bool(change.suppressed)) for change in changes]
+    content = {"series": [astuple(name) for name in places], "bytes": len(rest)}
+    content |= dict(zip(_INDEX, (series, last, suppressed), strict=True))
+    write_whole(path, lambda out: out.write(json.dumps(content).encode() + rest))
+
+
+#: The fields of a change's line, in order.
+_CHANGE = [field.name for field in fields(Finding)][1:]
+#: For each change, in the order of the lines: the index of its series, ``Finding.last``, and 1 if it is suppressed.
+_INDEX = ("series_index", "last", "suppressed")
+_NOWHERE = np.empty(0, dtype=np.intp)

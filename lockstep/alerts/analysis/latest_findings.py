@@ -1,0 +1,116 @@
+"""Give the dashboard's pages the findings of the latest analysis.
+
+The detector takes seconds and hundreds of megabytes, so it never runs in the process that serves pages. If findings are
+missing, an analysis is requested and pages say that findings are pending. When findings arrive, ``Findings.version``
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.folder import AnalysisCache, key_of
+from lockstep.alerts.analysis.runner import AnalysisRunner
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_thresholds
+
+
+class Findings:
+    """Gives the dashboard's pages the findings of each machine, and requests an analysis if findings are missing.
+
+    Args:
+        cache: the store's cache folder, see ``Store.cache``.
+        repo: a folder in the git repository whose commits are measured.
+        packages: folders of the packages under test, relative to the repository's root.
+        thresholds: the file of thresholds; ``None`` for the default thresholds.
+        runner: the runner that analyses results without findings; ``None`` if another process analyses them.
+    """
+
+    def __init__(
+        self,
+        cache: Path,
+        repo: Path,
+        packages: Sequence[str] = (),
+        thresholds: Path | None = None,
+        runner: AnalysisRunner | None = None,
+    ) -> None:
+        self._file = thresholds
+        self._files = AnalysisCache(cache)
+        self._repo = repo
+        self._packages = tuple(packages)
+        self._analyst = runner
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds now in the thresholds file; the default thresholds if the file cannot be read."""
+        try:
+            return _thresholds(self._file, self._file.stat().st_mtime_ns) if self._file else Thresholds()
+        except (OSError, ThresholdsError):
+            return Thresholds()
+
+    def of_machine(self, results: Results, machine: str) -> MachineFindings | None:
+        """Return the findings of a machine; ``None`` if the machine is unknown or not yet analysed.
+
+        If it is not yet analysed, the call requests an analysis.
+        """
+        if machine not in results.machines:
+            return None
+        stamp = self._stamp(results)
+        if stamp:
+            try:
+                return _read_findings(results, self._files, self._key(results), machine, stamp)
+            except (OSError, ValueError):
+                # The file is damaged, or an analysis of newer results has deleted it. Without the "done" file, the next
+                # request starts an analysis.
+                self._files.done(self._key(results)).unlink(missing_ok=True)
+        self.request_analysis(results)
+        return None
+
+    def request_analysis(self, results: Results) -> None:
+        """Start an analysis of the results if necessary; return at once."""
+        if self._analyst:
+            # The alerts are written after the findings, so alerts may be missing even if findings exist.
+            self._analyst.request_analysis(results, missing=not self._stamp(results))
+
+    def version(self, results: Results) -> str:
+        """Return a text that changes whenever the results or their findings change."""
+        return f"{self._key(results)}.{self._stamp(results)}.{self.trouble}"
+
+    @property
+    def trouble(self) -> str:
+        """Notice that the analysis fails or that its findings are stale; "" if neither is known.
+
+        Without a runner, nothing is known.
+        """
+        return self._analyst.status.text if self._analyst else ""
+
+    def busy(self, results: Results) -> bool:
+        """Return whether findings are missing and an analysis is running."""
+        return not self._stamp(results) and self._analyst is not None and self._analyst.busy
+
+    def _key(self, results: Results) -> str:
+        return _key(results, self.thresholds, self._repo, self._packages)
+
+    def _stamp(self, results: Results) -> int:
+        """Return when the findings were written, in ns since 1970; 0 if there are none."""
+        try:
+            return self._files.done(self._key(results)).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+_key = remembered(key_of)
+
+
+@lru_cache(maxsize=8)
+def _thresholds(file: Path, _stamp: int) -> Thresholds:
+    return read_thresholds(file)
+
+
+@remembered
+def _read_findings(results: Results, files: AnalysisCache, key: str, machine: str, _stamp: int) -> MachineFindings:
+    return MachineFindings(files.changes(machine, key), files.detector(machine), results.state(machine))

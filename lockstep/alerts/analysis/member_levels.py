@@ -1,0 +1,91 @@
+"""Compare the newest points of an alert's series with their levels before the change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.followed_series import by_version, name_of, paired_numbers, values_of
+from lockstep.alerts.model import Alert, Member
+from lockstep.detect import Analysis
+from lockstep.history.model import Commit, Floats, Trend
+from lockstep.history.snapshot import Results
+from lockstep.record.series_name import SeriesName
+
+
+@dataclass(frozen=True)
+class MemberLevel:
+    """Where a series of an alert stands today, compared with its level before the change.
+
+    Attributes:
+        before: natural log of the level before the change; more is worse
+        (``lockstep.alerts.analysis.extract.worse_log``).
+        newest: log of the factor by which the newest point is worse than the level before the change.
+        returned: number of consecutive newest points that are nearer to the level before the change than to the newest
+            level. 0 if the newest level itself has returned to the level before the change.
+    """
+
+    before: float
+    newest: float
+    returned: int
+
+
+def member_levels(
+    results: Results, alert: Alert, findings: MachineFindings | None, most: int
+) -> dict[SeriesName, MemberLevel]:
+    """Return the levels of the ``most`` worst series of an alert, without series that the detector does not follow."""
+    if findings is None or not alert.members:
+        return {}
+    members = {one.series: one for one in alert.members[:most]}
+    behaviours = findings.behaviours(list(members))
+    names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=alert.machine)}
+    series = {names[name]: name for name in members if name in names and name in behaviours}
+    commits = results.commits(alert.machine)
+    found = {}
+    for trend in results.trends(series):
+        name = series[trend.series]
+        level = _level(members[name], trend, behaviours[name], commits)
+        if level is not None:
+            found[name] = level
+    return found
+
+
+def _level(member: Member, trend: Trend, analysis: Analysis, commits: tuple[Commit, ...]) -> MemberLevel | None:
+    versions = by_version(trend)
+    if not versions or not analysis.levels or analysis.levels[-1].stop != versions[-1].value.size:
+        return None
+    points = versions[-1]
+    values = values_of(points, paired_numbers(points))
+    worse = -1.0 if values.better == "higher" else 1.0
+    changes = (
+        one for one in analysis.changes if commits[int(points.commit[one.reported_at])].hash == member.reported_at
+    )
+    change = next(changes, None)
+    if change is None:
+        return None
+    level = next(one for one in analysis.levels if one.start <= change.last_before < one.stop)
+    before = worse * math.log(level.value)
+    left = worse * change.left
+    apart = worse * np.log(values.values) - before
+    return MemberLevel(before, float(apart[-1]), _returned(apart[change.index :], left, member.size))
+
+
+def _returned(apart: Floats, left: float, size: float) -> int:
+    """Count the newest points that are nearer to 0 than to ``left``; 0 if ``left`` itself is nearer to 0."""
+    if left / size < 0.5:
+        return 0
+    away = np.flatnonzero(apart / left > 0.5)
+    return apart.size - 1 - int(away[-1]) if away.size else int(apart.size)
+
+
+def returned(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
+    """Return a sentence for readers if the newest points of the worst series are near its old level; otherwise ""."""
+    one = levels.get(alert.members[0].series) if alert.members else None
+    if one is None or not one.returned:
+        return ""
+    points = "point of the worst series is" if one.returned == 1 else f"{one.returned} points of the worst series are"
+    return f"The newest {points} nearer to the level before the change, but too few to be sure that it recovered"

@@ -1,0 +1,136 @@
+"""Run the analysis of new results in a child process of the dashboard's server.
+
+The analysis of millions of points takes seconds and hundreds of megabytes, which must not slow the server. So a child
+process runs the command that people also use, ``lockstep alerts list``, and writes the findings that pages read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+from lockstep.alerts.analysis.status import AnalysisStatus, read_status, write_status
+from lockstep.alerts.database.location import STATE
+from lockstep.history.snapshot import Results
+from lockstep.processes.children import run
+
+#: Seconds after which unchanged results are analysed again, because a machine may have become silent meanwhile.
+_REPEAT_S = 3600.0
+
+#: Seconds after which unchanged results are analysed again if the findings are missing because somebody deleted them.
+_MISSING_S = 60.0
+
+#: Seconds between the first failure and the next attempt. Each further failure doubles the time, up to ``_MISSING_S``.
+_RETRY_S = 4.0
+
+#: Maximum seconds of one analysis.
+_TIMEOUT_S = 1800.0
+
+
+class AnalysisRunner:
+    """Starts an analysis when there are new results, one at a time.
+
+    Args:
+        options: options of ``lockstep alerts list`` that locate the results and the thresholds.
+        state: the address of the alert database. The child gets it in an environment variable, because the address may
+            hold a password and other users can read a command line.
+        turn: path of the lock file, which is created if necessary. Runners with the same lock file run one after
+            another, even in different processes. If they also have the same options and state, they share a status
+            file in the folder of the lock file.
+    """
+
+    def __init__(self, options: Sequence[str], state: str, turn: Path) -> None:
+        self._turn = turn
+        digest = blake2b("\0".join((*options, state)).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+        self._path = turn.with_name(f"analysis-{digest}.json")
+        program = "from lockstep.processes.children import end_with_parent; end_with_parent()\n"
+        program += "from lockstep.commands.cli import main; main()"
+        self._command = [sys.executable, "-c", program, "alerts", "list", "--no-list", *options]
+        self._environment = os.environ | {STATE: state}
+        self._lock = threading.Lock()
+        self._running: threading.Thread | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether this runner analyses results, or waits until another runner has finished."""
+        return self._running is not None and self._running.is_alive()
+
+    @property
+    def status(self) -> AnalysisStatus:
+        """Status of the last analyses, even if another process ran them."""
+        return read_status(self._path, self._turn)
+
+    def request_analysis(self, results: Results, missing: bool = False) -> None:
+        """Start an analysis of these results if one is due; return at once.
+
+        Args:
+            results: the results to analyse.
+            missing: whether the findings for the dashboard's pages are missing.
+        """
+        with self._lock:
+            if self.busy or not _due(self.status, _digest(results), missing):
+                return
+            self._running = threading.Thread(target=self._analyse, args=(_digest(results), missing), daemon=True)
+            self._running.start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until this runner is not busy, but at most ``seconds``."""
+        if self._running:
+            self._running.join(seconds)
+
+    def _analyse(self, of: str, missing: bool) -> None:
+        try:
+            with self._turn.open("w") as turn:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                # Another runner may have analysed the results meanwhile.
+                status = self.status
+                if not _due(status, of, missing):
+                    return
+                status = status.begin()
+                write_status(self._path, status)
+                reason = self._run()
+                write_status(self._path, status.fail(reason) if reason else status.succeed(of))
+        except OSError as error:
+            # The status file is in the same folder as the lock file, so it probably cannot be written either.
+            print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
+
+    def _run(self) -> str:
+        """Run the analysis in a child process to its end. Return why the analysis failed, or "" if it succeeded."""
+        try:
+            # The child does not inherit the lock and ends with this process. So a free lock means that no analysis is
+            # running.
+            done = run(self._command, env=self._environment, text=True, errors="replace", timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return f"it took longer than {_TIMEOUT_S / 60:g} minutes"
+        except OSError as error:
+            return f"it cannot be started: {error}"
+        if done.returncode == 0:
+            return ""
+        if done.returncode < 0:
+            name = signal.Signals(-done.returncode).name
+            return f"it was killed by {name}{', perhaps for lack of memory' if name == 'SIGKILL' else ''}"
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        return lines[-1].strip().rstrip(".") if lines else f"it ended with status {done.returncode}"
+
+
+def _due(status: AnalysisStatus, of: str, missing: bool) -> bool:
+    now = time.time()
+    if status.failing:
+        return now - status.ended >= min(_RETRY_S * 2.0 ** (status.failures - 1), _MISSING_S)
+    # A clock that was set back must not delay the next analysis.
+    age = abs(now - status.succeeded)
+    return status.of != of or age >= (_MISSING_S if missing else _REPEAT_S)
+
+
+def _digest(results: Results) -> str:
+    """Return a digest that changes whenever the points of the results change."""
+    states = [f"{machine} {results.state(machine)}" for machine in results.machines]
+    return blake2b("\n".join(states).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()

@@ -1,0 +1,1 @@
+"""Find the first bad commit of a range."""

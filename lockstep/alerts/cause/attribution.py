@@ -1,0 +1,249 @@
+"""Decide why a series changed: its own commit, the toolchain, the machine, the protocol, or an unknown cause.
+
+The questions are asked in this order, and the first that applies gives the cause:
+
+1. A number that was measured differently is not a change of the kernel, so the protocol comes first.
+2. If the untouched controls moved, the machine is the cause.
+3. If the toolchain changed, the toolchain is the cause rather than a commit, because it affects every kernel.
+4. If the machine code did not change, the change is noise: the same code cannot have become slower.
+5. Otherwise a commit is the cause. If git does not know the commits between the two measured commits, no commit is
+   named. If package versions are not recorded, a new version may also be the cause, so the cause is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from lockstep.alerts.cause.change_facts import Evidence, Move, Step
+from lockstep.alerts.cause.code_change import code_evidence, same_code
+from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.record.quantity import PAIRED
+
+#: "noise": the machine code did not change. Such a change gives no alert. A change of the same series that may come
+#: from a commit is reported only if it is larger.
+#: "unknown range": only the commits differ, and git does not know the commits in between.
+#: "unknown cause": the commits differ. Package versions are not recorded, so they may differ as well.
+Kind = Literal[
+    "own commit", "unknown range", "unknown cause", "toolchain", "machine", "protocol", "noise", "unexplained"
+]
+
+#: Why no commit can be named, by ``Step.unknown``.
+_UNKNOWN: Mapping[Unknown, str] = {
+    "no repository": "no git repository is at hand",
+    "shallow": "the git clone is shallow",
+    "missing": "the git repository lacks one of the two measured commits",
+    "branches": "the later measured commit does not descend from the earlier one",
+}
+
+#: The move of another time explains a step if it has the same direction and at least this share of the step's size.
+_PART = 0.5
+
+#: A move must exceed this many of its standard deviations to explain a step.
+_SURE = 3.0
+
+_VERSIONS = "versions of packages"
+
+#: Natural log of the factor by which asv's numbers of calls and samples vary by chance. asv chooses them within about a
+#: factor of two: its ``benchmark_timing`` raises the number by a factor of 1.1 to 10 until a sample lasts long enough.
+_CHOSEN = math.log(2.5)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a series changed: the kind of the cause, a sentence for people, and the facts that support it."""
+
+    kind: Kind
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+def attribute(step: Step) -> Cause:
+    """Return the most likely cause of a step, judged by the data stored with the points before and after it."""
+    for ask in _QUESTIONS:
+        cause = ask(step)
+        if cause is not None:
+            return cause
+    raise AssertionError("no cause was found, although the cause 'unknown' applies to every step")
+
+
+def _protocol(step: Step) -> Cause | None:
+    before, after = step.before, step.after
+    changed = list(_changed(before.protocol, after.protocol))
+    if before.version != after.version:
+        changed.append(Evidence("benchmark version", before.version, after.version))
+    sampling = list(_sampling(step))
+    if changed:
+        return Cause("protocol", f"it is measured differently: {_listed(changed)}", (*changed, *sampling))
+    if sampling and not [*_changed(before.toolchain, after.toolchain), *_changed(before.machine, after.machine)]:
+        return Cause("protocol", f"only the sampling changed: {_listed(sampling)}", tuple(sampling))
+    return None
+
+
+def _sampling(step: Step) -> Iterator[Evidence]:
+    """Yield the sampling settings that somebody changed, without those that asv adapted to a changed time.
+
+    asv stores the values that it used, not the values that were requested. If asv chooses the values itself, they
+    depend on the time of a call: a sample has as many calls as fill ``sample_time``, at least one, and asv takes as
+    many samples as fit into ``max_time``. A value that is equal before and after did not change, even if the time did.
+    """
+    for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
+        before, after = step.before.sampling[name], step.after.sampling[name]
+        if before != after and not _follows_from_time(name, before, after, step.size):
+            yield Evidence("calls a sample" if name == "number" else "samples", str(before), str(after))
+
+
+def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
+    """Return whether asv may have changed ``before`` to ``after`` because the time changed by ``size`` (log).
+
+    The number of calls is inversely proportional to the time. It is never below one, so the number one says only that a
+    call takes at least ``sample_time``. The number of samples also falls when the time rises, or stays equal while all
+    samples together take less than ``max_time``.
+    """
+    changed = math.log(after / before)
+    low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
+    enough = changed >= low - _CHOSEN or (name == "number" and before == 1)
+    not_too_much = changed <= high + _CHOSEN or (name == "number" and after == 1)
+    return enough and not_too_much
+
+
+def _machine(step: Step) -> Cause | None:
+    hardware = tuple(_changed(step.before.machine, step.after.machine))
+    moved = tuple(_moved_alike(step))
+    if moved and not list(_changed(step.before.toolchain, step.after.toolchain)):
+        also = f", and the machine changed: {_listed(hardware)}" if hardware else ""
+        return Cause("machine", f"{_listed(moved)}{also}", (*moved, *hardware))
+    if hardware and not step.controls:
+        return Cause("machine", f"the machine changed: {_listed(hardware)}", hardware)
+    return None
+
+
+def _toolchain(step: Step) -> Cause | None:
+    changed = tuple(_changed(step.before.toolchain, step.after.toolchain))
+    if not changed:
+        return None
+    moved = tuple(_moved_alike(step))
+    code = code_evidence(step.before.code, step.after.code)
+    also = f"; {_listed(moved)}" if moved else ""
+    return Cause("toolchain", f"the toolchain changed: {_listed(changed)}{also}", (*changed, *moved, *code))
+
+
+def _unchanged(step: Step) -> Cause | None:
+    if step.before.code is None or step.after.code is None or not same_code(step.before.code, step.after.code):
+        return None
+    fingerprint = Evidence("machine code", "unchanged", "unchanged")
+    return Cause("noise", "the machine code and how it is launched did not change", (fingerprint,))
+
+
+def _not_known(step: Step) -> Cause | None:
+    if not step.unknown:
+        return None
+    code = code_evidence(step.before.code, step.after.code)
+    also = f"; the machine code changed: {_listed(code)}" if code else ""
+    return Cause("unknown range", f"no commit can be named, as {_UNKNOWN[step.unknown]}{also}", code)
+
+
+def _own(step: Step) -> Cause | None:
+    if not _code_may_differ(step):
+        return None
+    code = code_evidence(step.before.code, step.after.code)
+    evidence = (*map(_commit, step.touched or step.between), *code)
+    if code:
+        return Cause("own commit", f"a commit changed it: {_listed(code)}", evidence)
+    missing = list(_not_recorded(step))
+    if not missing:
+        return Cause("own commit", "nothing but the commits in the range differs", evidence)
+    listed = f"not recorded: {', '.join(missing)}"
+    if _VERSIONS in missing:
+        sentence = f"it may be a commit in the range, or something that is not recorded; {listed}"
+        return Cause("unknown cause", sentence, evidence)
+    return Cause("own commit", f"nothing that is recorded differs but the commits in the range ({listed})", evidence)
+
+
+def _not_recorded(step: Step) -> Iterator[str]:
+    if step.old is not None:
+        return  # neither clocks nor controls affect an exact quantity
+    before, after = step.before, step.after
+    # Every asv result states its Python and its environment, and many results state nothing else.
+    if not (before.toolchain.keys() & after.toolchain.keys()) - {"python", "environment"}:
+        yield _VERSIONS
+    if not before.machine.keys() & after.machine.keys():
+        yield "the machine's hardware"
+    if not before.protocol.keys() & after.protocol.keys():
+        yield "clocks"
+    if not step.controls:
+        yield "controls"
+    if before.code is None or after.code is None:
+        yield "machine code"
+
+
+def _unexplained(step: Step) -> Cause:
+    if not step.between:
+        return Cause("unexplained", "the same commit was measured twice, and nothing that is stored differs")
+    return Cause(
+        "unexplained",
+        "no commit in the range touches the packages under test, and neither toolchain, machine nor settings are "
+        "known to have changed",
+        tuple(map(_commit, step.between)),
+    )
+
+
+_QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
+    _protocol,
+    _machine,
+    _toolchain,
+    _unchanged,
+    _not_known,
+    _own,
+    _unexplained,
+)
+
+
+@lru_cache(maxsize=16_384)
+def _commit(commit: str) -> Evidence:
+    """Return the evidence that names a commit. Equal evidence is one object, because thousands of changes hold it."""
+    return Evidence("commit", "", commit)
+
+
+def _code_may_differ(step: Step) -> bool:
+    """Return whether a commit of the range touches the packages under test, or may touch them."""
+    return bool(step.between) and (step.touched is None or bool(step.touched))
+
+
+def _moved_alike(step: Step) -> Iterator[Evidence]:
+    """Yield the controls and the baseline's time that moved together with the step, although no commit changes them."""
+    own, baseline, size = step.own, step.baseline, step.size
+    if step.series.quantity in PAIRED.values():
+        # A speedup also falls when its baseline becomes faster. Then the kernel itself did not change.
+        if baseline and own and explains(-baseline.log, size) and not explains(own.log, size):
+            yield Evidence("baseline's time", "", _percent(baseline))
+        return
+    for name, move in step.controls.items():
+        if abs(move.log) > _SURE * move.noise and explains(move.log, size):
+            yield Evidence(f"control {name}", "", _percent(move))
+    if baseline and abs(baseline.log) > _SURE * baseline.noise and explains(baseline.log, size):
+        yield Evidence("baseline's time", "", _percent(baseline))
+
+
+def explains(log: float, size: float) -> bool:
+    """Return whether a move of ``log`` explains a change of ``size``: same direction, at least half as large."""
+    return math.copysign(1, log) == math.copysign(1, size) and abs(log) >= _PART * abs(size)
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:
+    """Yield the facts that differ before and after a change. A fact that is unknown before or after does not count."""
+    # There are thousands of steps, and most have equal facts. To compare the whole mappings first is fast.
+    for name in sorted(before.keys() & after.keys()) if before != after else ():
+        if before[name] != after[name] and before[name] and after[name]:
+            yield Evidence(name, before[name], after[name])
+
+
+def _listed(evidence: Iterable[Evidence]) -> str:
+    return ", ".join(fact.text for fact in evidence)
+
+
+def _percent(move: Move) -> str:
+    return f"{math.expm1(move.log):+.1%}"

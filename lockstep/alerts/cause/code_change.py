@@ -1,0 +1,111 @@
+"""Compare the machine code of two points.
+
+The functions take ``Facts.code``, which is read from a result file and therefore not trusted
+(``lockstep.record.model.Code`` describes its form). A value that is missing or has another type counts as unknown.
+Unknown values never count as equal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lockstep.alerts.cause.change_facts import Evidence
+
+#: Numbers of a kernel whose changes are reported, in this order, with their units.
+_FIGURES = {"registers": "", "spills": " B", "shared": " B"}
+
+
+def code_of(text: str) -> dict[str, Any] | None:
+    """Return the machine code that the text of a point describes; ``None`` if the text is empty or damaged."""
+    try:
+        code = json.loads(text)
+    except ValueError:
+        return None
+    return code if isinstance(code, dict) else None
+
+
+def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two points launch the same machine code in the same order and in the same way.
+
+    ``False`` if a fingerprint is unknown.
+    """
+    ours, theirs = _fingerprints(before), _fingerprints(after)
+    return ours is not None and ours == theirs
+
+
+def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two points launch the same two or more kernels in the same order.
+
+    The code that launches the kernels may differ. ``False`` if a fingerprint is unknown.
+    """
+    ours, theirs = (_fingerprints({**code, "host": "any"}) for code in (before, after))
+    return ours is not None and len(ours) > 1 and ours == theirs
+
+
+def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
+    """Return what changed in the machine code, for people.
+
+    The evidence names added and removed kernels, and changes of registers, spills, shared memory and instruction mix.
+    It is empty if the machine code of a point is unknown.
+    """
+    if not before or not after:
+        return ()
+    old, new = _kernels(before), _kernels(after)
+    found = [Evidence(f"kernel {name}", "", "is new") for name in sorted(new.keys() - old.keys())]
+    found += [Evidence(f"kernel {name}", "", "is gone") for name in sorted(old.keys() - new.keys())]
+    for name in sorted(old.keys() & new.keys()):
+        found += _kernel(name, old[name], new[name])
+    if before.get("host") and after.get("host") and before["host"] != after["host"]:
+        found.append(Evidence("how the kernels are launched", "", "changed"))
+    return tuple(found)
+
+
+def _kernel(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
+    if old.get("code") == new.get("code"):
+        return
+    figures = []
+    for figure, unit in _FIGURES.items():
+        ours, theirs = old.get(figure), new.get(figure)
+        if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
+            figures.append(Evidence(f"{name} {figure}", f"{ours}{unit}", f"{theirs}{unit}"))
+    ours, theirs = old.get("mix"), new.get("mix")
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours and theirs:
+        figures += _mix(name, ours, theirs)
+    yield from figures or [Evidence(f"{name} machine code", str(old.get("code"))[:8], str(new.get("code"))[:8])]
+
+
+def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
+    for instruction in sorted(old.keys() | new.keys()):
+        counts = old.get(instruction, 0), new.get(instruction, 0)
+        # "all" counts every instruction, so it differs whenever any count does.
+        if counts[0] != counts[1] and instruction != "all":
+            yield Evidence(f"{name} {instruction}", str(counts[0]), str(counts[1]))
+
+
+def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the kernels by name. A second kernel of the same name gets the key ``name (2)``."""
+    listed = code.get("kernels")
+    seen: Counter[str] = Counter()
+    found = {}
+    for kernel in listed if isinstance(listed, list | tuple) else ():
+        if isinstance(kernel, Mapping):
+            name = str(kernel.get("name"))
+            seen[name] += 1
+            found[name if seen[name] == 1 else f"{name} ({seen[name]})"] = kernel
+    return found
+
+
+def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the fingerprint of the launching code, then those of the kernels in order.
+
+    ``None`` if a fingerprint is unknown.
+    """
+    kernels = code.get("kernels")
+    if not isinstance(kernels, list | tuple):
+        return None
+    prints = [code.get("host"), *(kernel.get("code") if isinstance(kernel, Mapping) else None for kernel in kernels)]
+    known = [fingerprint for fingerprint in prints if isinstance(fingerprint, str) and fingerprint]
+    return tuple(known) if len(known) == len(prints) else None

@@ -1,0 +1,134 @@
+"""Read an alert from the database, apply actions to it, and write its log."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from lockstep.alerts.database.alert_as_json import from_json
+from lockstep.alerts.database.schema import ALERT, EVENT
+from lockstep.alerts.database.states_and_actions import OPEN, Act, State, step_to
+from lockstep.alerts.model import Alert
+
+
+class NoSuchAlert(ValueError):
+    """No alert has this number."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of an alert's log.
+
+    Attributes:
+        at: ms since 1970.
+        who: the actor.
+        what: the action.
+        state: the alert's state after the action.
+    """
+
+    id: int
+    at: int
+    who: str
+    what: str
+    state: State
+    note: str
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """An alert with its state.
+
+    Attributes:
+        id: the alert's number.
+        fingerprint: see ``Alert.fingerprint``.
+        alert: the alert as the newest analysis reports it.
+        state: see ``lockstep.alerts.database.states_and_actions``.
+        ending: see ``lockstep.alerts.database.states_and_actions``; "" unless the alert is resolved.
+        muted_until: the last day of the alert's mute.
+        opened_at, changed_at: ms since 1970.
+    """
+
+    id: int
+    fingerprint: str
+    alert: Alert
+    state: State
+    ending: str
+    muted_until: datetime.date | None
+    opened_at: int
+    changed_at: int
+
+    @property
+    def open(self) -> bool:
+        """Whether the alert is in a state that needs action: new, acknowledged or reopened."""
+        return self.state in OPEN
+
+
+def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today: datetime.date) -> None:
+    """Apply an action to an alert and log the action.
+
+    ``newest`` is the newest commit that the alert's machine has measured.
+
+    Raises:
+        LifecycleError: the alert's state does not allow the action.
+    """
+    state = step_to(alert.state, act, today)
+    values: dict[str, Any] = {
+        "state": state,
+        "ending": (act.ending or "fixed") if state == "resolved" else "",
+        "muted_until": act.until if state == "muted" else None,
+        "closed_at_commit": newest if state == "resolved" else "",
+        "changed_at": now_ms(),
+    }
+    connection.execute(update(ALERT).where(ALERT.c.id == alert.id).values(values))
+    note = f"until {act.until}: {act.note}" if state == "muted" else act.note
+    write_log(connection, alert.id, act.who, state, state, note)
+
+
+def write_log(connection: Connection, number: int, who: str, what: str, state: str, note: str) -> None:
+    """Add a line to an alert's log."""
+    connection.execute(insert(EVENT).values({"alert_id": number, **log_line(who, what, state, note)}))
+
+
+def log_line(who: str, what: str, state: str, note: str) -> dict[str, Any]:
+    """Return a line of an alert's log by column, with the current time and without the number of the alert."""
+    return {"at": now_ms(), "who": who, "what": what, "state": state, "note": note}
+
+
+def read_alert(connection: Connection, number: int) -> Tracked:
+    """Return the alert of this number.
+
+    Raises:
+        NoSuchAlert: no alert has this number.
+    """
+    row = connection.execute(select(ALERT).where(ALERT.c.id == number)).one_or_none()
+    if row is None:
+        raise NoSuchAlert(f"there is no alert {number}; `lockstep alerts list --all` lists all alerts")
+    return tracked(row)
+
+
+def tracked(row: Row[Any]) -> Tracked:
+    """Return the alert that a row of the table ``ALERT`` holds."""
+    return Tracked(
+        row.id,
+        row.fingerprint,
+        from_json(row.content),
+        row.state,
+        row.ending,
+        row.muted_until,
+        row.opened_at,
+        row.changed_at,
+    )
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def today_utc() -> datetime.date:
+    """Return the current day, UTC."""
+    return datetime.datetime.now(datetime.UTC).date()

@@ -1,0 +1,53 @@
+"""Decide how the data, the thresholds file and the current day change an alert's state, without using the database."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lockstep.alerts.database.states_and_actions import State
+from lockstep.alerts.model import Alert
+
+#: Actors in the log: the data, and the thresholds file.
+DATA = "lockstep"
+FILE = "thresholds.toml"
+
+#: A slowdown that a person marked as fixed is reopened if it still exists after this many later measured commits.
+LATER_COMMITS = 3
+
+#: Topics that are recorded and need no action.
+_RECORDED = ("faster", "version", "renamed")
+
+#: Endings that later data do not undo.
+FINAL_ENDINGS = ("intended", "recorded")
+
+
+def merged(parts: Sequence[Alert]) -> Alert:
+    """Merge alerts of one analysis into one alert, because their changes belong to the same stored alert."""
+    first, *others = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
+    if not others:
+        return first
+    members = tuple(member for part in (first, *others) for member in part.members)
+    gone = all(part.gone for part in parts if part.topic == first.topic)
+    return replace(first, members=members, gone=gone, old=all(part.old for part in parts))
+
+
+def needs_no_action(alert: Alert) -> bool:
+    """Return whether the slowdowns of an alert need no action because they are undone, waived or old."""
+    return alert.gone or alert.old or alert.waiver is not None
+
+
+def first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
+    """Return the state, ending, actor and note with which a new alert is stored."""
+    if alert.topic in _RECORDED:
+        return "resolved", "recorded", DATA, "recorded; no action needed"
+    if alert.old:
+        return "resolved", "recorded", DATA, "recorded; the change is too old to be reported"
+    if alert.gone:
+        return "resolved", "fixed", DATA, "its series are already back at their old level"
+    if alert.waiver and alert.waiver.until is None:
+        return "resolved", "intended", FILE, alert.waiver.because
+    if alert.waiver and alert.waiver.until and alert.waiver.until >= today:
+        return "muted", "", FILE, alert.waiver.because
+    return "new", "", DATA, alert.cause.sentence

@@ -1,0 +1,180 @@
+"""List the stored alerts. The database filters, orders and counts them, so that a request does not read all alerts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+
+from lockstep.alerts.database.alert_row import Tracked, tracked
+from lockstep.alerts.database.schema import ALERT
+from lockstep.alerts.database.states_and_actions import OPEN, State
+from lockstep.alerts.model import Alert
+
+#: "urgent": open alerts first, slowdowns before others, then the newest. "newest": by date of the last possible
+#: culprit.
+#: "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
+Order = Literal["urgent", "newest", "largest", "family"]
+
+#: Number of an alert's series whose names a search covers. The worst series come first.
+_SEARCHED = 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A filter that selects the alerts of a list.
+
+    Attributes:
+        states: the states of the alerts; ``None`` for all states.
+        family, machine, owner: exact names; "" for any.
+        search: words that must all occur, in any letter case, in family, machine, owner, cause, range or series.
+    """
+
+    states: frozenset[State] | None = None
+    family: str = ""
+    machine: str = ""
+    owner: str = ""
+    search: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a list of alerts, with the totals of the whole list.
+
+    Attributes:
+        alerts: the alerts on this page.
+        total: number of selected alerts.
+        slower: number of selected alerts that report a slowdown.
+    """
+
+    alerts: tuple[Tracked, ...]
+    total: int
+    slower: int
+
+
+@dataclass(frozen=True)
+class Names:
+    """The families, machines and owners that occur among the alerts, sorted. A filter offers them as choices."""
+
+    family: tuple[str, ...]
+    machine: tuple[str, ...]
+    owner: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OpenAlerts:
+    """The open alerts, for the overview of one machine.
+
+    Attributes:
+        first: the most urgent open alerts of the machine.
+        states: number of the machine's open alerts by state.
+        elsewhere: number of open alerts by machine, for the other machines.
+    """
+
+    first: tuple[Tracked, ...]
+    states: Mapping[State, int]
+    elsewhere: Mapping[str, int]
+
+
+def columns_of(alert: Alert) -> dict[str, Any]:
+    """Return the columns of ``ALERT`` that lists use to filter and order."""
+    size = alert.members[0].size if alert.members else 0.0
+    labels = [member.series.label for member in alert.members[:_SEARCHED]]
+    about = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
+    return {
+        "owner": alert.owner,
+        "since": alert.since,
+        "size": size if math.isfinite(size) else 0.0,
+        "search": " ".join(part for part in about if part).lower(),
+    }
+
+
+def read_page(connection: Connection, choice: Choice, order: Order, start: int, most: int) -> Page:
+    """Return a page of at most ``most`` selected alerts, starting at index ``start``."""
+    where = _where(choice)
+    slower = func.count(case((ALERT.c.topic == "slower", 1)))
+    total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
+    # Sort only the numbers of the alerts, because whole rows take longer to sort.
+    wanted = select(ALERT.c.id).where(*where).order_by(*_order(order)).offset(start).limit(most)
+    numbers = list(connection.scalars(wanted))
+    return Page(_alerts(connection, numbers), total, worse)
+
+
+def read_names(connection: Connection) -> Names:
+    """Return the families, machines and owners by which a list can be filtered."""
+    found = (
+        tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
+        for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
+    )
+    return Names(*found)
+
+
+def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
+    """Return the ``most`` most urgent open alerts of a machine, and the numbers of open alerts on all machines."""
+    grouped = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
+    states: Counter[State] = Counter()
+    elsewhere: Counter[str] = Counter()
+    for name, state, number in connection.execute(grouped.group_by(ALERT.c.machine, ALERT.c.state)):
+        if name == machine:
+            states[state] += number
+        else:
+            elsewhere[name] += number
+    acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
+    query = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
+    query = query.order_by(acknowledged, _OTHER, ALERT.c.since.desc(), ALERT.c.id.desc()).limit(most)
+    return OpenAlerts(_alerts(connection, list(connection.scalars(query))), states, elsewhere)
+
+
+def count_by(connection: Connection, *columns: str) -> dict[tuple[str, ...], int]:
+    """Count the alerts for each combination of values of these columns."""
+    named = [ALERT.c[name] for name in columns]
+    rows = connection.execute(select(*named, func.count()).group_by(*named))
+    return {tuple(values): number for *values, number in rows}
+
+
+def _alerts(connection: Connection, numbers: list[int]) -> tuple[Tracked, ...]:
+    """Return the alerts with these numbers, in this order."""
+    rows = {row.id: row for row in connection.execute(select(ALERT).where(ALERT.c.id.in_(numbers)))}
+    return tuple(tracked(rows[number]) for number in numbers if number in rows)
+
+
+_OTHER = case((ALERT.c.topic == "slower", 0), else_=1)
+_URGENT = case(
+    (ALERT.c.state.in_(["new", "reopened"]), 0),
+    (ALERT.c.state == "acknowledged", 1),
+    (ALERT.c.state == "muted", 2),
+    else_=3,
+)
+#: Freshness alerts of a machine have no commit and therefore no commit date.
+_DATE = case((ALERT.c.since == 0, ALERT.c.opened_at), else_=ALERT.c.since)
+
+
+def _order(order: Order) -> list[ColumnElement[Any]]:
+    urgent: list[ColumnElement[Any]] = [_URGENT, _OTHER, _DATE.desc(), ALERT.c.id.desc()]
+    if order == "newest":
+        return [_DATE.desc(), ALERT.c.id.desc()]
+    if order == "largest":
+        return [ALERT.c.size.desc(), ALERT.c.id.desc()]
+    return [ALERT.c.family, ALERT.c.machine, *urgent] if order == "family" else urgent
+
+
+def _where(choice: Choice) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if choice.states is not None:
+        conditions.append(ALERT.c.state.in_(sorted(choice.states)))
+    for column, value in ((ALERT.c.family, choice.family), (ALERT.c.machine, choice.machine)):
+        if value:
+            conditions.append(column == value)
+    if choice.owner:
+        conditions.append(ALERT.c.owner == choice.owner)
+    conditions += [ALERT.c.search.contains(word, autoescape=True) for word in choice.search.lower().split()]
+    return conditions
+
+
+def narrowed(query: Select[Any], choice: Choice) -> Select[Any]:
+    """Return the query restricted to the alerts that a choice selects."""
+    return query.where(*_where(choice))

@@ -1,0 +1,157 @@
+"""Store alerts, update them from later analyses, apply the actions of people, and log every change."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select, update
+
+from lockstep.alerts.database.alert_row import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
+from lockstep.alerts.database.automatic_transitions import DATA
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.listing import (
+    Choice,
+    Names,
+    OpenAlerts,
+    Order,
+    Page,
+    count_by,
+    narrowed,
+    read_names,
+    read_open,
+    read_page,
+)
+from lockstep.alerts.database.schema import ALERT, CLOCK, EVENT
+from lockstep.alerts.database.states_and_actions import Act, LifecycleError, State
+from lockstep.alerts.database.sync import CurrentAlerts, Sync, Synced
+
+
+class AlertStore:
+    """Reads and changes the alerts in a database. Several processes may use it, and may be killed at any moment."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def alerts(
+        self, states: Iterable[State] | None = None, machine: str | None = None, family: str | None = None
+    ) -> list[Tracked]:
+        """Return the alerts in these states (``None``: all states), newest first."""
+        chosen = None if states is None else frozenset(states)
+        query = narrowed(select(ALERT), Choice(chosen, family or "", machine or ""))
+        return self._read(query.order_by(ALERT.c.id.desc()))
+
+    def part(self, choice: Choice, most: int, below: int | None = None) -> list[Tracked]:
+        """Return at most ``most`` of the alerts that ``choice`` selects, newest first.
+
+        Only alerts with numbers below ``below`` are returned; ``None`` for any number.
+        """
+        query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(most)
+        return self._read(query if below is None else query.where(ALERT.c.id < below))
+
+    def changed_last(self, most: int) -> list[Tracked]:
+        """Return the ``most`` alerts that changed last, the latest change first."""
+        return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(most))
+
+    def page(self, choice: Choice, order: Order = "urgent", start: int = 0, most: int = 100) -> Page:
+        """Return at most ``most`` selected alerts from index ``start`` on, and the number of all selected alerts."""
+        with self.database.read() as connection:
+            return read_page(connection, choice, order, start, most)
+
+    def names(self) -> Names:
+        """Return the families, machines and owners of all alerts."""
+        with self.database.read() as connection:
+            return read_names(connection)
+
+    def open_on(self, machine: str, most: int) -> OpenAlerts:
+        """Return the ``most`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
+        with self.database.read() as connection:
+            return read_open(connection, machine, most)
+
+    def archived(self) -> dict[str, int]:
+        """Return the number of alerts archived under each silent machine."""
+        query = select(ALERT.c.machine, func.count()).where(ALERT.c.ending == "archived").group_by(ALERT.c.machine)
+        with self.database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+
+    def archived_on(self, machine: str, most: int) -> list[Tracked]:
+        """Return at most ``most`` alerts archived under a silent machine, newest first."""
+        query = select(ALERT).where(ALERT.c.machine == machine, ALERT.c.ending == "archived")
+        return self._read(query.order_by(ALERT.c.id.desc()).limit(most))
+
+    def counts(self) -> dict[tuple[str, ...], int]:
+        """Return the number of alerts by state and topic."""
+        with self.database.read() as connection:
+            return count_by(connection, "state", "topic")
+
+    def count(self, choice: Choice) -> tuple[int, int]:
+        """Return how many alerts ``choice`` selects, and how many of them report a slowdown."""
+        found = self.page(choice, most=0)
+        return found.total, found.slower
+
+    def version(self) -> int:
+        """Return a number that grows whenever a stored alert or its log changes."""
+        with self.database.read() as connection:
+            return connection.scalar(select(CLOCK.c.number)) or 0
+
+    def _read(self, query: Select[Any]) -> list[Tracked]:
+        with self.database.read() as connection:
+            return [tracked(row) for row in connection.execute(query)]
+
+    def alert(self, number: int) -> Tracked:
+        """Return the alert of this number.
+
+        Raises:
+            NoSuchAlert: no alert has this number.
+        """
+        with self.database.read() as connection:
+            return read_alert(connection, number)
+
+    def log(self, number: int) -> list[Event]:
+        """Return the log of an alert, oldest first."""
+        with self.database.read() as connection:
+            rows = connection.execute(select(EVENT).where(EVENT.c.alert_id == number).order_by(EVENT.c.id))
+            return [Event(row.id, row.at, row.who, row.what, row.state, row.note) for row in rows]
+
+    def act(self, number: int, act: Act, newest: str = "", today: datetime.date | None = None) -> Tracked:
+        """Apply an action to an alert, and log it.
+
+        Args:
+            number: the number of the alert.
+            act: the action.
+            newest: newest commit that the alert's machine has measured; later commits can reopen the alert.
+            today: the day, by default the current one, UTC.
+
+        Raises:
+            NoSuchAlert: no alert has this number.
+            LifecycleError: the alert's state does not allow the action.
+        """
+        with self.database.write() as connection:
+            one = read_alert(connection, number)
+            try:
+                perform(connection, one, act, newest, today or today_utc())
+            except LifecycleError as error:
+                raise LifecycleError(f"alert {number}: {error}") from error
+            _tick(connection)
+            return read_alert(connection, number)
+
+    def note(self, number: int, what: str, note: str, who: str = DATA) -> None:
+        """Add a line to an alert's log without changing the alert's state."""
+        with self.database.write() as connection:
+            one = read_alert(connection, number)
+            write_log(connection, number, who, what, one.state, note)
+            _tick(connection)
+
+    def sync(self, current: CurrentAlerts, today: datetime.date | None = None) -> Synced:
+        """Update the stored alerts from an analysis: open, update, resolve and reopen alerts, and end mutes."""
+        with self.database.write() as connection:
+            sync = Sync(connection, current, today or today_utc())
+            done = sync.run()
+            if sync.changed:
+                _tick(connection)
+            return done
+
+
+def _tick(connection: Connection) -> None:
+    connection.execute(update(CLOCK).values(number=CLOCK.c.number + 1))

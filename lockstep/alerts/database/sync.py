@@ -1,0 +1,314 @@
+"""Update the stored alerts from an analysis, in one transaction.
+
+A change keeps its alert, even if a later analysis places, sizes or names the change differently
+(``lockstep.alerts.database.matching``). So repeating an analysis opens no alert twice.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from lockstep.alerts.database.alert_as_json import from_json, to_json
+from lockstep.alerts.database.alert_row import log_line, now_ms, perform, tracked, write_log
+from lockstep.alerts.database.automatic_transitions import (
+    DATA,
+    FILE,
+    FINAL_ENDINGS,
+    LATER_COMMITS,
+    first_state,
+    merged,
+    needs_no_action,
+)
+from lockstep.alerts.database.listing import columns_of
+from lockstep.alerts.database.matching import owners
+from lockstep.alerts.database.new_alerts import NewAlerts
+from lockstep.alerts.database.schema import ALERT, MEMBER
+from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
+from lockstep.alerts.model import Alert, Member
+from lockstep.record.quantity import APART
+
+#: Note in the log of an alert that is archived because its machine is silent.
+_SILENT = "archived under the alert that its machine is silent"
+
+
+@dataclass(frozen=True)
+class CurrentAlerts:
+    """What ``Sync`` needs from an analysis to update the stored alerts.
+
+    Attributes:
+        alerts: all alerts of the analysis. Each change belongs to one alert.
+        commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
+        dead: machines that stopped while other machines continued. Their open alerts are archived until they report
+            again.
+    """
+
+    alerts: Sequence[Alert]
+    commits: Mapping[str, Sequence[str]]
+    dead: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The numbers of the alerts that ``sync`` opened, reopened and resolved."""
+
+    opened: tuple[int, ...] = ()
+    reopened: tuple[int, ...] = ()
+    resolved: tuple[int, ...] = ()
+
+
+@dataclass
+class _Outcome:
+    opened: list[int] = field(default_factory=list)
+    reopened: list[int] = field(default_factory=list)
+    resolved: list[int] = field(default_factory=list)
+
+
+class Sync:
+    """Updates the stored alerts from one analysis, within one transaction of the database."""
+
+    def __init__(self, connection: Connection, current: CurrentAlerts, today: datetime.date) -> None:
+        self.connection = connection
+        self.current = current
+        self.today = today
+        self.outcome = _Outcome()
+        self.known: dict[int, Row[Any]] = {}
+        self._new = NewAlerts()
+        #: The alert of each change that has a new name. In ``owner``, the same name may still belong to another change.
+        self.moved: dict[str, int] = {}
+        self._same: dict[str, int] = {}
+        self._near: dict[tuple[str, str, str, str], int] = {}
+        self._revised: list[dict[str, Any]] = []
+        self._places: dict[str, dict[str, int]] = {}
+        #: Whether anything was written.
+        self.changed = False
+        for row in connection.execute(
+            select(ALERT).where(ALERT.c.machine.in_(list(current.commits))).order_by(ALERT.c.id)
+        ):
+            self.known[row.id] = row
+            first = next(iter(row.content["members"]), None)
+            place = _place(row.machine, row.family, row.topic, first["series"]["quantity"] if first else "")
+            self._know(row.id, row.fingerprint, place, row.content["commits"])
+        members = connection.execute(select(MEMBER.c.key_hash, MEMBER.c.alert_id))
+        self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
+
+    def run(self) -> Synced:
+        """Apply the analysis to the stored alerts, and return the numbers of the alerts that changed."""
+        self._take_over()
+        parts: dict[int, list[Alert]] = defaultdict(list)
+        for alert in self.current.alerts:
+            for number, part in self._parts(alert):
+                if number is None:
+                    self._open(part)
+                else:
+                    parts[number].append(part)
+        numbers = self._new.insert(self.connection)
+        self.outcome.opened = [numbers[one] for one in self.outcome.opened]
+        for number, row in self.known.items():
+            if number in parts:
+                self._update(row, merged(parts[number]))
+            else:
+                self._lost(row)
+        for place in sorted(numbers.keys() & parts.keys()):
+            row = self.connection.execute(select(ALERT).where(ALERT.c.id == numbers[place])).one()
+            self._update(row, merged(parts[place]))
+        self._new.insert(self.connection)
+        if self._revised:
+            columns: dict[str, Any] = {
+                name.removeprefix("new_"): bindparam(name) for name in self._revised[0] if name != "number"
+            }
+            of = ALERT.c.id == bindparam("number")
+            self.connection.execute(update(ALERT).where(of).values(columns), self._revised)
+        return Synced(*(tuple(sorted(one)) for one in vars(self.outcome).values()))
+
+    def _take_over(self) -> None:
+        """Find the stored alerts of changes that this analysis reports under new names."""
+        keys = {member.key for alert in self.current.alerts for member in alert.members}
+        new = [key for key in keys if _hash(key) not in self.owner]
+        if new and self.known:
+            places = {machine: self._places_of(machine) for machine in self.current.commits}
+            moved = owners(self.known.values(), self.current.alerts, new, places)
+            self.moved = {_hash(key): number for key, number in moved.items()}
+            # From now on the name belongs to this change, even if it belonged to another change before.
+            for key, number in self.moved.items():
+                if self.owner.get(key, number) != number:
+                    self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
+                    self.owner[key] = number
+
+    def _know(self, number: int, fingerprint: str, place: tuple[str, str, str], commits: Sequence[str]) -> None:
+        self._same[fingerprint] = number
+        for commit in commits:
+            # Alerts come in the order of their numbers, so the oldest alert keeps the commit.
+            self._near.setdefault((*place, commit), number)
+
+    def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
+        """Split an alert of this analysis if several stored alerts own its changes. New changes join the oldest."""
+        if not alert.members:
+            return [(self._same.get(alert.fingerprint), alert)]
+        hashes = [_hash(member.key) for member in alert.members]
+        owned = [self.moved.get(one, self.owner.get(one)) for one in hashes]
+        known = [one for one in owned if one is not None]
+        home = min(known) if known else self._overlapping(alert)
+        shares: dict[int | None, list[Member]] = defaultdict(list)
+        for member, owner in zip(alert.members, owned, strict=True):
+            shares[home if owner is None else owner].append(member)
+        if len(shares) == 1:
+            return [(home, alert)]
+        return [(number, replace(alert, members=tuple(members))) for number, members in shares.items()]
+
+    def _overlapping(self, alert: Alert) -> int | None:
+        """Return the number of the oldest stored alert that a new alert joins; ``None`` if there is none.
+
+        The stored alert has the same machine, family and topic as the new alert, and their ranges share a commit.
+        """
+        place = _place_of(alert)
+        near = (self._near.get((*place, commit)) for commit in alert.commits)
+        return min((number for number in near if number is not None), default=None)
+
+    def _open(self, alert: Alert) -> None:
+        state, ending, who, note = first_state(alert, self.today)
+        if state in OPEN and self._is_archived(alert):
+            state, ending, note = "resolved", "archived", _SILENT
+        now = now_ms()
+        values = {
+            "fingerprint": alert.fingerprint,
+            "topic": alert.topic,
+            "machine": alert.machine,
+            "family": alert.family,
+            "state": state,
+            "ending": ending,
+            "muted_until": alert.waiver.until if alert.waiver and state == "muted" else None,
+            "closed_at_commit": self._newest(alert.machine) if state == "resolved" else "",
+            "opened_at": now,
+            "changed_at": now,
+            **columns_of(alert),
+            "content": to_json(alert),
+        }
+        self.changed = True
+        number = self._new.add(values, log_line(who, "opened", state, note))
+        self._know(number, alert.fingerprint, _place_of(alert), alert.commits)
+        self._claim(number, alert)
+        if state in OPEN:
+            self.outcome.opened.append(number)
+
+    def _update(self, row: Row[Any], alert: Alert) -> None:
+        more, content = self._claim(row.id, alert), to_json(alert)
+        if content != row.content:
+            # Keep the topic "faster" while the slowdowns need no action, so that a slowdown that returns is reported.
+            topic = row.topic if row.state == "resolved" and needs_no_action(alert) else alert.topic
+            new = {"topic": topic, **columns_of(alert), "content": content}
+            self._revised.append({"number": row.id} | {f"new_{name}": value for name, value in new.items()})
+            self.changed = True
+            if more or alert.range != from_json(row.content).range or alert.topic != row.topic:
+                note = f"now {len(alert.members)} series in {alert.range}" if alert.members else alert.text
+                write_log(self.connection, row.id, DATA, "revised", row.state, note)
+        self._live(row, alert)
+
+    def _live(self, row: Row[Any], alert: Alert) -> None:
+        """Resolve, reopen or leave an alert of this analysis. Newer points may show that the change is gone, and a mute
+        may have ended today."""
+        over = self._is_over(row)
+        if row.state == "resolved":
+            if not self._is_archived(alert):
+                self._live_again(row, alert)
+        elif alert.gone:
+            self._resolve(row, "fixed", "its series are back at their old level")
+        elif alert.waiver and alert.waiver.until is None:
+            self._resolve(row, "intended", alert.waiver.because, FILE)
+        elif alert.waiver and (over or row.state in OPEN):
+            act = Act("mute", FILE, alert.waiver.because, alert.waiver.until)
+            self._perform(row, act)
+        elif self._is_archived(alert):
+            if over or row.state in OPEN:
+                self._perform(row, Act("resolve", DATA, _SILENT, ending="archived"), self._newest(row.machine))
+        elif over:
+            self._reopen(row, f"its mute ended on {row.muted_until}")
+
+    def _is_archived(self, alert: Alert) -> bool:
+        """Return whether the alert is archived because its machine is dead. Only the alert "silent" then stays open."""
+        return alert.machine in self.current.dead and alert.topic != "silent"
+
+    def _is_over(self, row: Row[Any]) -> bool:
+        """Return whether the alert's mute ended yesterday or earlier."""
+        return row.state == "muted" and row.muted_until is not None and row.muted_until < self.today
+
+    def _live_again(self, row: Row[Any], alert: Alert) -> None:
+        if needs_no_action(alert):
+            return
+        if alert.topic == "slower" != row.topic:
+            self._reopen(row, "something became slower as well")
+        if alert.topic != row.topic or row.ending in FINAL_ENDINGS:
+            return
+        later = len(self.current.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
+        by_hand = row.ending == "fixed" and not row.content["gone"]
+        if row.ending == "archived":
+            self._reopen(row, "its machine reports again")
+        elif not by_hand:
+            self._reopen(row, "the slowdown is back")
+        elif later >= LATER_COMMITS:
+            self._reopen(row, f"still slower {later} commits after it was called fixed")
+
+    def _lost(self, row: Row[Any]) -> None:
+        """Resolve an alert that the analysis no longer finds."""
+        if row.state == "resolved":
+            return
+        if row.content["members"]:
+            self._resolve(row, "withdrawn", "later measurements do not confirm the change")
+        else:
+            self._resolve(row, "fixed", "it is measured again")
+
+    def _resolve(self, row: Row[Any], ending: Ending, note: str, who: str = DATA) -> None:
+        act = Act("resolve", who, note, ending=ending)
+        self._perform(row, act, self._newest(row.machine))
+        self.outcome.resolved.append(row.id)
+
+    def _reopen(self, row: Row[Any], note: str) -> None:
+        self._perform(row, Act("reopen", DATA, note))
+        self.outcome.reopened.append(row.id)
+
+    def _claim(self, number: int, alert: Alert) -> int:
+        """Store that the alert owns its changes. Return the number of new changes."""
+        new = [key for key in dict.fromkeys(_hash(member.key) for member in alert.members) if key not in self.owner]
+        if new:
+            self._new.own(number, new)
+            self.owner |= dict.fromkeys(new, number)
+        return len(new)
+
+    def _place(self, machine: str, commit: str) -> int:
+        """Return the position of a commit among the machine's commits; -1 if the machine lacks the commit."""
+        return self._places_of(machine).get(commit, -1)
+
+    def _places_of(self, machine: str) -> dict[str, int]:
+        if machine not in self._places:
+            self._places[machine] = {one: place for place, one in enumerate(self.current.commits[machine])}
+        return self._places[machine]
+
+    def _perform(self, row: Row[Any], act: Act, newest: str = "") -> None:
+        self.changed = True
+        perform(self.connection, tracked(row), act, newest, self.today)
+
+    def _newest(self, machine: str) -> str:
+        commits = self.current.commits[machine]
+        return commits[-1] if commits else ""
+
+
+def _place_of(alert: Alert) -> tuple[str, str, str]:
+    return _place(alert.machine, alert.family, alert.topic, alert.members[0].series.quantity if alert.members else "")
+
+
+def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
+    """Return the key that two alerts must share for the changes of one to join the other.
+
+    Changes of checks, of host times, of compile times and of device times have four different keys.
+    """
+    return machine, family, f"{topic} {APART[quantity]}" if quantity in APART else topic
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -1,0 +1,79 @@
+"""Judge whether the results of a variant are further from the reference than before.
+
+Base and head compute the same draws of the inputs. Head is worse if its error exceeds base's by more than
+``min_effect`` in each of ``DRAWS`` draws, and better if base's error exceeds head's in each. The first draw in which
+neither holds ends the comparison with "same", so unchanged code usually needs one draw.
+
+The errors of a variant whose calls differ are random. If the errors of base and head have the same distribution, head's
+error is the larger one in a draw with a probability of at most 1/2. So each wrong verdict has a probability of at most
+2 ** −``DRAWS``, which is 0.4 %. This is the sign test (Conover, Practical Nonparametric Statistics, 3rd edition, 3.4).
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import torch
+
+from lockstep.gate.measuring.buffers import BASE, SideFailed
+from lockstep.gate.verdict import OUT_OF_TIME, Outcome, SeriesKey, Verdict
+from lockstep.record.model import Estimate
+
+#: Draws in which one side must have the larger error.
+DRAWS = 8
+
+#: Relative rounding error of float64, in which errors are computed. Smaller errors count as this one.
+SMALLEST = 2.0**-53
+
+
+def compare_errors(key: SeriesKey, errors: Iterator[tuple[float, float]], min_effect: float, until: float) -> Verdict:
+    """Return the verdict on a variant's error: "slower" if head's is larger than base's, "faster" if it is smaller.
+
+    Args:
+        key: the case.
+        errors: yields the errors of base and head on new random inputs, as shares of the reference's norm.
+        min_effect: changes up to this share do not count.
+        until: time on ``time.monotonic()``'s clock after which no draw starts.
+    """
+    pairs: list[tuple[float, float]] = []
+    outcomes: set[Outcome] = set()
+    try:
+        while len(pairs) < DRAWS:
+            if time.monotonic() >= until:
+                return Verdict(key, "unsure", f"{OUT_OF_TIME} after {len(pairs)} draws", min_effect=min_effect)
+            base, head = (max(error, SMALLEST) for error in next(errors))
+            pairs.append((base, head))
+            outcomes.add(_outcome(base, head, min_effect))
+            if outcomes not in ({"slower"}, {"faster"}):
+                return _verdict(key, "same", pairs, min_effect)
+    except torch.cuda.OutOfMemoryError:
+        return Verdict(key, "na", "the device has too little memory for another draw")
+    except SideFailed as failure:
+        if failure.side == BASE:
+            return Verdict(key, "unsure", f"base fails on another draw: {failure}")
+        return Verdict(key, "failed", f"on another draw: {failure}")
+    return _verdict(key, "slower" if "slower" in outcomes else "faster", pairs, min_effect)
+
+
+def _outcome(base: float, head: float, min_effect: float) -> Outcome:
+    if head > base * (1 + min_effect):
+        return "slower"
+    return "faster" if base > head * (1 + min_effect) else "same"
+
+
+def _verdict(key: SeriesKey, outcome: Outcome, pairs: list[tuple[float, float]], min_effect: float) -> Verdict:
+    """Return a verdict with the medians of the errors; the change's interval spans the changes in all draws."""
+    base, head = (statistics.median(side) for side in zip(*pairs, strict=True))
+    changes = [after / before - 1 for before, after in pairs]
+    change = Estimate(statistics.median(changes), min(changes), max(changes))
+    return Verdict(
+        key,
+        outcome,
+        change=change,
+        min_effect=min_effect,
+        base_s=base,
+        head_s=head,
+        epochs=len(pairs),
+    )

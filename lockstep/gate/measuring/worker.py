@@ -1,0 +1,83 @@
+"""The gate's worker: holds both versions in one process and judges the requested groups.
+
+Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and the result of
+importing each suite's variants from base and head), ``verdict`` (one for each case), ``judged`` (the controls so far),
+``observed`` (the launches of base and head), ``lost``. ``lockstep.processes.watched`` describes how requests and events
+are sent.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lockstep.processes.import_torch import load_torch
+from lockstep.processes.worker import WorkerProcess
+
+
+def main() -> int:
+    """Import base and head, and judge them: serve the parent's requests until standard input ends."""
+    process = WorkerProcess("lockstep gate worker")
+    parser = process.parser
+    parser.add_argument("--benchmarks", type=Path, required=True)
+    parser.add_argument("--base", type=Path, required=True)
+    parser.add_argument("--head", type=Path, required=True)
+    parser.add_argument("--packages", nargs="+", required=True)
+    parser.add_argument("--suites", nargs="+", required=True)
+    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="skip these imports")
+    parser.add_argument("--alone", choices=("base", "head"), help="import only base or only head")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--quick", action="store_true")
+    options = process.parse()
+
+    load_torch()
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+    from lockstep.gate.namespaces import Sides
+    from lockstep.machine_code.sources.suite_sources import definition_packages
+    from lockstep.suite.discovery import load_suites
+
+    suites = load_suites(options.benchmarks)
+    own = [suites[name] for name in options.suites if suites[name].adapters]
+    definitions = {top: one.home.parent for one in own for top in definition_packages(one, options.packages)}
+    sides = Sides(options.packages, definitions, base=options.base, head=options.head)
+
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+    from lockstep.gate.measuring.check_and_time import Comparer
+    from lockstep.gate.measuring.pairing import Pace
+    from lockstep.gate.verdict import group_request_from
+    from lockstep.record.provenance import clocks_of, host_facts
+    from lockstep.timing.device import DeviceLost, open_device
+
+    def stage(doing: str, variant: str, side: str) -> None:
+        process.stage(doing, f"{variant}@{side}" if side else variant)
+
+    device = open_device()
+    referee = Comparer(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
+    found: dict[str, dict[str, Any]] = {}
+    for name in options.suites:
+        for side in [options.alone] if options.alone else ["base", "head"]:
+            if f"{name}@{side}" not in options.skip:
+                stage("load", name, side)
+                found.setdefault(name, {})[side] = asdict(referee.load(suites[name], side))
+    facts = host_facts()
+    clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
+    process.emit("ready", host=facts, clock_state=clocks, found=found)
+    for request in process.requests():
+        try:
+            if "observe" in request:
+                wanted = request["observe"]
+                process.emit("observed", ran=referee.observe(suites[wanted.pop("suite")], **wanted))
+                continue
+            asked = group_request_from(request["judge"])
+            for verdict in referee.judge(suites[asked.group.suite], asked):
+                process.emit("verdict", verdict=asdict(verdict))
+        except DeviceLost as lost:
+            return process.lost(lost.variant, lost.reason)
+        process.emit("judged", controls=referee.controls_summary())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

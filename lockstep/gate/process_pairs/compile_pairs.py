@@ -1,0 +1,121 @@
+"""Judge whether head's kernels take longer to compile than base's.
+
+One process compiles base's kernels and one compiles head's, in turn, each time with an empty cache. Such a pair of
+compilations gives one ratio of times: in each process the fastest of ``REPEATS`` compilations counts.
+
+The times of two processes with the same code differ, because each process places its code and its heap elsewhere.
+Further pairs of the same two processes do not reveal this difference. So two other processes must confirm every
+difference in a second round, and a change below ``LEAST`` never counts.
+
+No GPU is needed. Cases that compile the same kernels share their measurements.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from lockstep.gate.process_pairs.pair_trial import PairTrial
+from lockstep.gate.sequential import Test
+from lockstep.gate.verdict import GroupRequest, SeriesKey, Verdict
+from lockstep.machine_code.compile_time import CompileClock, Kernels
+from lockstep.machine_code.targets import Target
+from lockstep.machine_code.worker_session import TracingFailed, Tree
+
+#: Number of compilations of a kernel on each side of a pair; the fastest counts.
+REPEATS = 2
+
+#: Smallest change that counts, as a share, even if the user requests less. Of 48 comparisons of unchanged code, each
+#: with processes of its own, the largest change was 4.3 % (docs/gate.md).
+LEAST = 0.1
+
+#: Target on a machine without a GPU.
+WITHOUT_GPU = Target.parse("sm_90")
+
+#: What a pair consists of, for reports.
+PAIRS = "pairs of compilations"
+
+
+class CompilePairs:
+    """Judges compile times. The compiling processes start on demand, and ``close`` ends them.
+
+    Args:
+        base, head: sources of the packages under test in the two versions.
+        benchmark_dir: folder of the current suites.
+    """
+
+    def __init__(self, base: Tree, head: Tree, benchmark_dir: Path) -> None:
+        self._trees = {"base": base, "head": head}
+        self._benchmark_dir = benchmark_dir
+        self._target = WITHOUT_GPU
+        self._clocks: dict[tuple[str, int], CompileClock] = {}
+        self._trials: dict[tuple[Kernels, Kernels, Test], PairTrial] = {}
+
+    def judge(self, request: GroupRequest, host: Mapping[str, str]) -> Iterator[Verdict]:
+        """Yield the verdict on the compile time of each case of a group; undecided cases are unsure at the deadline.
+
+        Args:
+            request: the cases.
+            host: facts of the machine; kernels are compiled for its GPU.
+        """
+        self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU
+        until, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
+        for key in request.group.cases():
+            least, within = max(LEAST, request.min_effect[key.variant]), request.same_within[key.variant]
+            test = Test(least, request.alpha[key.variant], request.cases, within)
+            try:
+                traced = {side: self._clock(side, 0).kernels(suite, case) for side in self._trees}
+                yield self._verdict(key, traced, test, until)
+            except TracingFailed as failed:
+                self.close()
+                yield Verdict(key, "na", str(failed))
+
+    def close(self) -> None:
+        """End the compiling processes."""
+        for clock in self._clocks.values():
+            clock.close()
+        self._clocks.clear()
+
+    def _verdict(
+        self, key: SeriesKey, traced: Mapping[str, Mapping[str, Kernels | str]], test: Test, until: float
+    ) -> Verdict:
+        found = {side: kernels.get(key.variant, f"{side} has no such variant") for side, kernels in traced.items()}
+        base, head = found["base"], found["head"]
+        if isinstance(base, str) or isinstance(head, str):
+            return Verdict(key, "na", f"its kernels are not known: {head if isinstance(head, str) else base}")
+        if not base and not head:
+            return Verdict(key, "same", "proved: no Triton kernel is compiled", proved=True)
+        if not base or not head:
+            return Verdict(key, "removed" if base else "new", f"{'head' if base else 'base'} compiles no Triton kernel")
+        trial = self._trials.setdefault((base, head, test), PairTrial(test, PAIRS))
+        while not trial.over and time.monotonic() < until:
+            self._add_pair(trial, key, {"base": base, "head": head})
+        return replace(trial.verdict(key), key=key)
+
+    def _add_pair(self, trial: PairTrial, key: SeriesKey, kernels: Mapping[str, Kernels]) -> None:
+        """Compile the kernels of base and head once more; which of the two comes first alternates from pair to pair."""
+        order = ("base", "head") if len(trial.seconds) % 2 else ("head", "base")
+        taken = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
+        base, head = taken["base"], taken["head"]
+        if base is not None and head is not None:
+            trial.add(base, head)
+        elif head is None:
+            trial.refusal = Verdict(key, "failed", "a kernel of head does not compile", in_base=base is None)
+        else:
+            trial.refusal = Verdict(key, "new", "nothing to compare with: a kernel of base does not compile")
+
+    def _seconds(self, side: str, number: int, key: SeriesKey, kernels: Kernels) -> float | None:
+        """Return the seconds to compile ``kernels`` of base or head (``side``); ``None`` if a kernel cannot compile."""
+        clock = self._clock(side, number)
+        clock.kernels(key.suite, key.case)  # the second round's process has not traced them yet
+        taken = clock.clock(kernels, REPEATS)
+        return math.fsum(min(taken[one]) for one in kernels) if all(one in taken for one in kernels) else None
+
+    def _clock(self, side: str, number: int) -> CompileClock:
+        """Return the process that times the compilations of base or head (``side``) in a round (``number``)."""
+        if (side, number) not in self._clocks:
+            self._clocks[side, number] = CompileClock(self._trees[side], self._benchmark_dir, self._target)
+        return self._clocks[side, number]

@@ -1,0 +1,206 @@
+"""Find the code that a variant can reach, from the sources. If none of this code differs, the variant does not differ.
+
+This method serves variants that cannot be traced without a GPU (torch.compile, a compiled extension), and machines
+without a GPU. Reachability is by name, in all modules: a definition is reachable if a reachable statement mentions its
+name, as a name, an attribute or a text. Statements with an effect at import (calls, branches, decorators and base
+classes that may register something, special functions of the module) are always reachable, in their order. If functions
+write to something that the variant reaches, all variants are reachable, because an earlier variant may have changed it.
+Where the method errs, it finds too much. Modules that compose names at run time prove nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lockstep.gate.proof.import_effects import Scope, binds, writes
+from lockstep.gate.proof.indirect_reach import hides
+from lockstep.machine_code.sources.dependencies import OUTSIDE, reads_its_text
+from lockstep.suite.syntax import without_docstrings
+
+_WORDS = re.compile(r"[\w.:]+")
+
+
+@dataclass(frozen=True, eq=False)
+class _Statement:
+    """A statement of a module: its file, its index in the module, and its effect at import."""
+
+    path: str
+    at: int
+    node: ast.stmt
+    scope: Scope
+    acts: bool
+    loads: tuple[str, ...]
+
+    @functools.cached_property
+    def text(self) -> str:
+        return ast.dump(self.node)
+
+    @functools.cached_property
+    def binds(self) -> frozenset[str]:
+        return frozenset(binds(self.node))
+
+    @functools.cached_property
+    def mentions(self) -> frozenset[str]:
+        return frozenset(_mentions(self.node, self.scope.foreign))
+
+    @functools.cached_property
+    def writes(self) -> frozenset[str]:
+        return frozenset(writes(self.node))
+
+    @property
+    def is_special(self) -> bool:
+        """Return whether the statement defines a name that Python itself looks up, such as ``__getattr__``."""
+        return any(name.startswith("__") for name in self.binds)
+
+
+class Sources:
+    """The modules that a family depends on, read once for all of its variants.
+
+    Args:
+        files: contents by path; ``lockstep.machine_code.sources.dependencies.closure`` finds them.
+        family: path of the family's module, without ".py" or "/__init__.py".
+
+    Raises:
+        Unreadable: the sources do not show what a variant reaches.
+    """
+
+    def __init__(self, files: Mapping[str, bytes], family: str) -> None:
+        if OUTSIDE in files or reads_its_text(files):
+            raise Unreadable
+        modules = {path: _module(content) for path, content in files.items() if path.endswith(".py")}
+        packages = {path.split("/", 1)[0] for path in files}
+        # A name that one module sets in another module may differ from what the imports show.
+        replaced = {name for one in modules.values() for node in ast.walk(one) if (name := _stored(node))}
+        self._data = {f"{path} {content.hex()}" for path, content in files.items() if path not in modules}
+        self._statements: list[_Statement] = []
+        self._tables: list[_Statement] = []
+        self._paths = tuple(modules)
+        for path, module in modules.items():
+            scope = Scope(module, packages, replaced)
+            for at, node in enumerate(module.body):
+                acts = scope.acts(node)
+                loads = () if acts else tuple(scope.loads(node, path, files))
+                statement = _Statement(path, at, node, scope, acts, loads)
+                is_table = path in (f"{family}.py", f"{family}/__init__.py") and binds(node) & {"VARIANTS", "PREPARE"}
+                (self._tables if is_table else self._statements).append(statement)
+        if not any("VARIANTS" in one.binds for one in self._tables):
+            raise Unreadable  # its variants are the functions that the current VARIANTS lists (lockstep.suite.variants)
+        #: Names that a function may write to, with the statements that contain such functions.
+        self._writers: dict[str, list[_Statement]] = {}
+        for one in self._statements:
+            for name in one.writes:
+                self._writers.setdefault(name, []).append(one)
+        self._bound = {name for one in (*self._statements, *self._tables) for name in one.binds}
+
+    def reach(self, variant: str) -> frozenset[str] | None:
+        """Return everything that a variant can reach, one text per module, without comments, docstrings and layout.
+
+        Args:
+            variant: a key of the family's ``VARIANTS`` or ``PREPARE``.
+
+        Returns:
+            The texts; ``None`` if ``VARIANTS`` or ``PREPARE`` is not a plain dict literal.
+        """
+        reached: dict[str, dict[int, str]] = {path: {} for path in self._paths}
+        names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.suite.variants reads them from the module
+        for table in self._tables:
+            entries = _entries(table.node, variant)
+            if entries is None:
+                return None
+            for entry in entries:
+                names |= set(_mentions(entry, table.scope.foreign))
+            reached[table.path][table.at] = " ".join(map(ast.dump, entries))
+        waiting = list(self._tables)  # whole tables, in case a reachable statement reads other entries
+        for one in self._statements:
+            if one.acts:
+                names |= one.mentions
+                reached[one.path][one.at] = one.text
+                continue
+            if one.loads:
+                reached[one.path][one.at] = f"loads {' '.join(one.loads)}"  # modules in import order
+            waiting.append(one)
+        while True:
+            written = names & self._bound & self._writers.keys()
+            # Statements that write to reached names, and all variants in order, because each variant may have called
+            # them before.
+            wanted = {id(one) for name in written for one in self._writers[name]}
+            wanted |= {id(table) for table in self._tables} if written else set()
+            found = [one for one in waiting if one.binds & names or one.is_special or id(one) in wanted]
+            if not found:
+                break
+            waiting = [one for one in waiting if one not in found]
+            for one in found:
+                names |= one.mentions
+                reached[one.path][one.at] = one.text
+        # One text for each module, so that the order of its statements counts.
+        texts = (f"{path} " + "\n".join(text for _, text in sorted(one.items())) for path, one in reached.items())
+        return frozenset({*self._data, *texts})
+
+
+class Unreadable(ValueError):
+    """The sources do not show what a variant reaches, so they cannot prove the variant unchanged."""
+
+
+def _module(content: bytes) -> ast.Module:
+    """Return the syntax tree of a module without docstrings.
+
+    Raises:
+        Unreadable: the text is not Python, or it reaches objects without naming them.
+    """
+    try:
+        module = without_docstrings(ast.parse(content))
+    except (SyntaxError, ValueError) as error:
+        raise Unreadable from error
+    if _hides(content, module):
+        raise Unreadable
+    return module
+
+
+_hiding: dict[bytes, bool] = {}
+
+
+def _hides(content: bytes, module: ast.Module) -> bool:
+    if content not in _hiding:
+        _hiding[content] = hides(module)
+    return _hiding[content]
+
+
+def _stored(node: ast.AST) -> str:
+    """Return the attribute that a node sets or deletes, else ""."""
+    return node.attr if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del) else ""
+
+
+def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
+    """Yield what a syntax tree mentions: names, attributes, and texts that may be looked up as names."""
+    match node:
+        case ast.Attribute():
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in foreign:
+                yield root.id
+                return
+            yield node.attr
+        case ast.Name(id=name):
+            yield name
+        case ast.Constant(value=str(text)) if _WORDS.fullmatch(text):
+            yield from re.split(r"[.:]", text)
+        case ast.Constant(value=str(text)) if "{" in text or "%(" in text:
+            yield from re.findall(r"\w+", text)  # a format string looks attributes up
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            for alias in aliases:
+                yield from alias.name.split(".")
+    for child in ast.iter_child_nodes(node):
+        yield from _mentions(child, foreign)
+
+
+def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
+    """Return a variant's values in the dict literal that a statement assigns; ``None`` for any other statement."""
+    value = getattr(statement, "value", None)
+    if not isinstance(value, ast.Dict) or not all(isinstance(key, ast.Constant) for key in value.keys):
+        return None
+    return [one for key, one in zip(value.keys, value.values, strict=True) if getattr(key, "value", None) == variant]

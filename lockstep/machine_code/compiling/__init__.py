@@ -1,0 +1,1 @@
+"""Compile traced kernels, read the compiled files, and describe the compiler."""

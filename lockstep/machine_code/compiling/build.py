@@ -1,0 +1,278 @@
+"""Compile kernels whose launches were traced, in processes forked from the tracing process.
+
+A request to compile holds Triton's own objects, which cannot be sent between processes; a forked process has copies.
+``identify`` digests the compiler's input of each kernel; ``build`` compiles the kernels that must be compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from lockstep.machine_code.compiling.cubin import fingerprint, mixes, registers_and_stack
+from lockstep.machine_code.compiling.reproducible_assembly import VARIES_FROM, assemble
+from lockstep.machine_code.model import KernelCode, MachineCode
+from lockstep.machine_code.targets import occupancy
+from lockstep.machine_code.tracing.recorded_launches import Request
+from lockstep.processes.children import pool
+
+#: Maximum number of kernels in one task.
+BATCH = 12
+
+#: Variable that names the folder of Triton's disk cache.
+_CACHE = "TRITON_CACHE_DIR"
+
+#: Compile options of a kernel that reports show.
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
+    """Return each requested kernel with its identity, a digest of the compiler's input, without compiling the kernel.
+
+    Args:
+        requests: distinct requests; the result has the same order.
+        tree: folder of the sources; ``KernelCode.source`` is relative to this folder.
+        processes: maximum number of processes to start.
+    """
+    # Imported here: Triton is slow to import.
+    from triton.runtime.cache import triton_key
+
+    triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
+    found = _spread(_identify, requests, processes, BATCH)
+    return [
+        KernelCode(
+            name=request.source.name,
+            identity=identity if isinstance(identity, str) else f"broken {request.source.hash()}",
+            source=_source(request.function, tree),
+            options={name: value for name in OPTIONS if (value := getattr(request.options, name, None)) is not None},
+            failure="" if isinstance(identity, str) else _first_line(identity),
+        )
+        for request, identity in zip(requests, found, strict=True)
+    ]
+
+
+def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes: int) -> list[KernelCode]:
+    """Return the kernels with their machine code, or with the reason why they do not compile.
+
+    Args:
+        requests: the requests to compile, all for one target.
+        kernels: the result of ``identify`` for these requests.
+        processes: maximum number of processes to start.
+    """
+    built = _spread(_build, requests, processes, BATCH)
+    # All in one run: nvdisasm takes 0.35 s to start and almost no time for each kernel.
+    cubins = [one[1] for one in built if not isinstance(one, Exception)]
+    counts = iter(mixes(cubins, requests[0].target.arch) if cubins else [])
+    return [
+        replace(kernel, failure=_first_line(one))
+        if isinstance(one, Exception)
+        else replace(kernel, machine=replace(one[0], mix=next(counts)))
+        for kernel, one in zip(kernels, built, strict=True)
+    ]
+
+
+def fill_cache(requests: Sequence[Request], processes: int) -> None:
+    """Compile kernels into Triton's disk cache, so that launching them later takes no time to compile.
+
+    Errors are ignored: the process that launches a kernel meets the same error and reports it.
+
+    Args:
+        requests: distinct requests, all for one target.
+        processes: maximum number of processes to start.
+    """
+    _spread(_compile_each, requests, processes, BATCH)
+
+
+def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[float] | None]:
+    """Return the seconds that each kernel takes to compile.
+
+    The kernels are compiled one after another in one process, each time with an empty cache. Imports and the start of
+    the compiler are not included.
+
+    Args:
+        requests: distinct requests, all for one target.
+        repeats: how often each kernel is compiled.
+
+    Returns:
+        For each request, the seconds of each compilation; ``None`` for a kernel that does not compile.
+    """
+    clocked = _spread(functools.partial(_clock_each, repeats), requests, 1, len(requests))
+    return [None if isinstance(one, Exception) else one for one in clocked]
+
+
+def _clock_each(repeats: int, requests: Sequence[Request]) -> list[Any]:
+    with _empty_cache():
+        _attempt(_compile, requests[0])  # starts the compiler
+    return [_attempt(functools.partial(_clock, repeats), request) for request in requests]
+
+
+def _clock(repeats: int, request: Request) -> list[float]:
+    seconds = []
+    for _ in range(repeats):
+        with _empty_cache():
+            began = perf_counter()
+            _compile(request)
+            seconds.append(perf_counter() - began)
+    return seconds
+
+
+@contextlib.contextmanager
+def _empty_cache() -> Iterator[None]:
+    """Give Triton an empty disk cache within the block, so that Triton compiles every kernel."""
+    before = os.environ.get(_CACHE)
+    with tempfile.TemporaryDirectory(prefix="lockstep-cold-") as folder:
+        os.environ[_CACHE] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_CACHE]
+            else:
+                os.environ[_CACHE] = before
+
+
+def _compile_each(requests: Sequence[Request]) -> list[Any]:
+    return [_attempt(_compile, request) for request in requests]
+
+
+def _compile(request: Request) -> None:
+    from triton.compiler import compile as compile_kernel  # takes 1 s to import
+
+    compile_kernel(request.source, target=_backend(request)[0], options=request.options.__dict__)
+
+
+def _identify(requests: Sequence[Request]) -> list[Any]:
+    return [_attempt(_identity, request) for request in requests]
+
+
+def _identity(request: Request) -> str:
+    """Return a digest of the compiler's input: options, target, versions, intermediate code without line numbers."""
+    # Imported here: Triton is slow to import.
+    import triton
+    from triton._C.libtriton import get_cache_invalidating_env_vars, ir
+    from triton.runtime.cache import triton_key
+
+    target, backend = _backend(request)
+    options = backend.parse_options({**request.options.__dict__, **request.source.parse_options()})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = request.source.make_ir(
+        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+    )
+    # Libraries by name only: the folder in which they are installed does not affect the code.
+    chosen = {**options.__dict__, "extern_libs": [name for name, _ in getattr(options, "extern_libs", None) or ()]}
+    # Triton's files, because two builds may have the same version.
+    versions = [triton_key(), triton.__version__, backend.hash(), sorted(get_cache_invalidating_env_vars().items())]
+    digest = hashlib.sha256(module.str_nodebug().encode())
+    digest.update(repr([sorted(chosen.items()), str(target), versions]).encode())
+    return digest.hexdigest()[:32]
+
+
+def _build(requests: Sequence[Request]) -> list[Any]:
+    return [_attempt(_machine_code, request) for request in requests]
+
+
+def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
+    """Return the requested kernel's machine code without its instruction mix, and the cubin, which gives the mix."""
+    # Imported here: Triton is slow to import.
+    from triton.compiler import compile as compile_kernel
+
+    target, _ = _backend(request)
+    kernel = compile_kernel(request.source, target=target, options=request.options.__dict__)
+    cubin, metadata = kernel.asm["cubin"], kernel.metadata
+    loaded = fingerprint(cubin, metadata)
+    if request.target.arch >= VARIES_FROM:
+        _, backend = _backend(request)
+        cubin = assemble(
+            kernel.asm["ptx"], backend, backend.parse_options(request.options.__dict__), request.target.arch
+        )
+    registers, stack = registers_and_stack(cubin)
+    columns = getattr(metadata, "tmem_size", None) or 0
+    blocks, limit = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
+    found = MachineCode(
+        fingerprint(cubin, metadata), registers, stack, metadata.shared, blocks=blocks, limit=limit, loaded=loaded
+    )
+    return found, kernel.asm["cubin"]
+
+
+def _backend(request: Request) -> tuple[Any, Any]:
+    # Imported here: Triton is slow to import.
+    from triton.compiler.compiler import make_backend
+
+    target = request.target.for_triton()
+    return target, make_backend(target)
+
+
+def _source(function: Any, tree: Path) -> str:
+    """Return where a kernel is defined: "kernels/linear/__init__.py:370", or only the file's name outside ``tree``."""
+    path = Path(inspect.getsourcefile(function.fn) or "").resolve()
+    name = path.relative_to(tree.resolve()) if path.is_relative_to(tree.resolve()) else path.name
+    return f"{name}:{function.starting_line_number}"
+
+
+def _attempt(function: Callable[[Request], Any], request: Request) -> Any:
+    """Return the result of ``function`` for a request; if the function raises, an exception that can be pickled."""
+    try:
+        return function(request)
+    except Exception as error:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+#: Function that returns a result, or an exception that can be pickled, for each request.
+Task = Callable[[Sequence[Request]], list[Any]]
+
+#: Requests that forked processes inherit.
+_shared: Sequence[Request] = ()
+
+
+def _task(function: Task, first: int, last: int) -> list[Any]:
+    return function(_shared[first:last])
+
+
+def _spread(function: Task, requests: Sequence[Request], processes: int, batch: int) -> list[Any]:
+    """Return the results of ``function`` for all requests, computed in batches in forked processes.
+
+    If a process crashes on a request, the result of that request is an exception.
+    """
+    global _shared
+    _shared = requests
+    # Batches small enough that all processes have work until the end.
+    batch = max(1, min(batch, -(-len(requests) // (2 * processes))))
+    found: list[Any] = []
+    spans = [(first, min(first + batch, len(requests))) for first in range(0, len(requests), batch)]
+    with pool(processes) as workers:
+        tasks = [workers.submit(_task, function, first, last) for first, last in spans]
+        for (first, last), task in zip(spans, tasks, strict=True):
+            try:
+                found += task.result()
+            except BrokenProcessPool:
+                # One request in each process: a crash then affects only its own kernel.
+                found += _one_by_one(function, first, last)
+    return found
+
+
+def _one_by_one(function: Task, first: int, last: int) -> list[Any]:
+    found: list[Any] = []
+    for index in range(first, last):
+        with pool(1) as workers:
+            try:
+                found += workers.submit(_task, function, index, index + 1).result()
+            except BrokenProcessPool:
+                found.append(RuntimeError("the process that compiled this kernel crashed"))
+    return found

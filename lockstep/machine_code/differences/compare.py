@@ -1,0 +1,186 @@
+"""Compare the code of two trees with as little tracing and compiling as possible.
+
+A family whose sources differ only in comments has the same code in both trees. Other families are traced, and only
+those of their kernels are compiled whose compiler input differs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.compiled_tree import Reader, Say, family_sources, processors_here
+from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
+from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
+from lockstep.machine_code.differences.quantity_changes import QuantityChange, quantity_changes
+from lockstep.machine_code.differences.toolchain_diff import KernelChange, kernel_changes, with_shared_fields
+from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.model import CaseCode, CaseKey
+from lockstep.machine_code.sources.dependencies import same_code
+from lockstep.machine_code.targets import Target
+from lockstep.machine_code.worker_session import TooSlow, TracingFailed, Tree
+from lockstep.suite.definition import Suite
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of ``compare``: the code of two trees for one target, and how it differs.
+
+    Attributes:
+        target: the GPU that the kernels are compiled for.
+        base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled, unless
+            ``compare`` was called with ``whole``.
+        compilers: the compilers of both trees, if their toolchains differ.
+        fields: fields of launch arguments that only one of these compilers has; they are not compared.
+        same_sources: suites whose family's sources differ at most in comments; their cases are not traced.
+        lacking: cases that neither tree has, because both lack a name that the variant imports; mapped to that name.
+    """
+
+    target: Target
+    base: Mapping[CaseKey, CaseCode]
+    head: Mapping[CaseKey, CaseCode]
+    same_sources: frozenset[str] = frozenset()
+    lacking: Mapping[CaseKey, str] = field(default_factory=dict)
+    compilers: tuple[CompilerFacts, CompilerFacts] | None = None
+    fields: tuple[str, ...] = ()
+
+    @cached_property
+    def changes(self) -> tuple[CodeChange, ...]:
+        """Return each difference between the trees' code, and each unknown case; empty if all cases are the same."""
+        return differences(self.base, self.head, self.lacking)
+
+    @cached_property
+    def quantities(self) -> tuple[QuantityChange, ...]:
+        """Return the exact quantities of calls (launches, memory, registers …) that became worse or better."""
+        return quantity_changes(self.base, self.head)
+
+    @cached_property
+    def kernels(self) -> tuple[KernelChange, ...]:
+        """Return each kernel's figures (registers, spills …) in both trees, also of kernels that are the same."""
+        return kernel_changes(self.base, self.head)
+
+    @cached_property
+    def lost(self) -> tuple[CaseKey, ...]:
+        """Return the cases whose exact quantities are known in base, but not in head, where the trace is untrusted."""
+        both = self.base.keys() & self.head.keys()
+        return tuple(
+            sorted(
+                key
+                for key in both
+                if self.head[key].unknown and exact_quantities(self.base[key]) and not exact_quantities(self.head[key])
+            )
+        )
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """Return the number of cases by status; suites with the same sources are left out."""
+        return Counter(self.status(key) for key in dict.fromkeys([*self.base, *self.head, *self.lacking]))
+
+    def status(self, key: CaseKey) -> str:
+        """Return "same" (proved), "changed", "unknown" (also if neither tree has the case), "new" or "removed"."""
+        if key.suite in self.same_sources:
+            return "same"
+        base, head = self.base.get(key), self.head.get(key)
+        if base is None or head is None:
+            return "new" if head else "removed" if base else "unknown"
+        if base.unknown or head.unknown or base.bypass != head.bypass:
+            return "unknown"
+        return "same" if base.same_as(head) else "changed"
+
+
+def compare(
+    base: Tree,
+    head: Tree,
+    suites: Iterable[Suite],
+    target: Target,
+    *,
+    cache: Cache | None = None,
+    say: Say = lambda line: None,
+    limit_s: float | None = None,
+    whole: bool = False,
+) -> Comparison:
+    """Compare the code that each case runs in two trees: trace both, and compile kernels whose compiler input differs.
+
+    Args:
+        base: sources before the change.
+        head: sources after the change.
+        suites: current suites, with which both trees are traced.
+        target: the target to compile for.
+        cache: results of earlier calls; by default the user's cache.
+        say: receives a line of progress before each long step.
+        limit_s: seconds for tracing and compiling; ``None`` for no limit.
+        whole: compile all kernels of a case in which one differs, for ``Comparison.quantities``.
+
+    Raises:
+        TooSlow: tracing and compiling took longer than ``limit_s``.
+        TracingFailed: the process that traces a tree does not start, or dies.
+    """
+    chosen = list(suites)
+    alike = base.toolchain == head.toolchain
+    same = {
+        suite.name for suite in chosen if alike and same_code(family_sources(base, suite), family_sources(head, suite))
+    }
+    rest = [suite for suite in chosen if suite.name not in same]
+    if not rest:
+        return Comparison(target, {}, {}, frozenset(same))
+    kept = cache or Cache()
+    # Each side may use all processors, because the cache often has the other side.
+    processes = processors_here()
+    with (
+        Reader(base, rest, processes, kept, say) as mine,
+        Reader(head, rest, processes, kept, say) as its,
+        ThreadPoolExecutor(2) as both,
+    ):
+        ended = threading.Event()
+        late = threading.Timer(limit_s or 0.0, _end, (ended, mine, its))
+        late.daemon = True
+        try:
+            if limit_s is not None:
+                late.start()
+            compilers = None if alike else _both(both.map(lambda reader: reader.described(target), (mine, its)))
+            before, after = both.map(lambda reader: reader.traced(target), (mine, its))
+            wanted = differing(before, after, whole=whole)
+            before, after = both.map(
+                lambda reader, codes, identities: reader.built(target, codes, identities),
+                (mine, its), (before, after), wanted,
+            )  # fmt: skip
+        except TracingFailed as failed:
+            mine.stop()
+            its.stop()
+            if ended.is_set():
+                names = ", ".join(suite.name for suite in rest)
+                raise TooSlow(f"comparing the code of {names} took more than {limit_s:.0f} s") from failed
+            raise
+        except BaseException:
+            # Leaving the pool waits for its threads, and they wait for processes that may compile for another minute.
+            mine.stop()
+            its.stop()
+            raise
+        finally:
+            late.cancel()
+    lacking = {
+        key: code.unknown
+        for key, code in {**before, **after}.items()
+        if all(key not in side or side[key].absent for side in (before, after))
+    }
+    before, after = ({key: code for key, code in side.items() if not code.absent} for side in (before, after))
+    fields: tuple[str, ...] = ()
+    if not alike:
+        before, after, fields = with_shared_fields(before, after)
+    return Comparison(target, before, after, frozenset(same), lacking, compilers, fields)
+
+
+def _both(pair: Iterable[CompilerFacts]) -> tuple[CompilerFacts, CompilerFacts]:
+    base, head = pair
+    return base, head
+
+
+def _end(ended: threading.Event, *readers: Reader) -> None:
+    ended.set()
+    for reader in readers:
+        reader.stop()

@@ -1,0 +1,206 @@
+"""Describe in sentences what differs between the code of two trees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import zip_longest
+
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+
+#: Kinds of change, in the order in which reports list them.
+KINDS = ("kernel", "host", "unknown", "new", "removed")
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """One change of code between two trees, and every case that the change affects.
+
+    Attributes:
+        kernel: name of the kernel; "" for a change of the host side or an unknown case.
+        kind: "kernel" (the machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (a
+            tree cannot be traced, or neither has the case), "new" or "removed" (only one tree has the case).
+        sentence: what changed, without the kernel's name: "registers 168 → 255, spills 0 → 512 B".
+        source: file and line of the kernel in head, or in base if head lacks it; "" for other kinds.
+        cases: the affected cases.
+        before, after: the kernel in base and in head; None in a tree that does not launch the kernel.
+    """
+
+    kernel: str
+    kind: str
+    sentence: str
+    source: str = ""
+    cases: tuple[CaseKey, ...] = ()
+    before: KernelCode | None = None
+    after: KernelCode | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kernel or self.kind}: {self.sentence}"
+
+
+def differences(
+    base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], lacking: Mapping[CaseKey, str] | None = None
+) -> tuple[CodeChange, ...]:
+    """Return the changes from ``base`` to ``head``; empty if everything is proved to be the same.
+
+    Kernels are matched by name, in the order of their launches. Kernels that differ must be compiled in both trees, as
+    ``lockstep.machine_code.differences.compare`` does: without ``machine``, a sentence cannot give figures.
+
+    Args:
+        base, head: the code of each case.
+        lacking: cases that neither tree has, and why.
+
+    Returns:
+        Changes of kernels first; within a kind, those that affect most cases first.
+    """
+    found: dict[CodeChange, list[CaseKey]] = {}
+    for key in dict.fromkeys([*base, *head]):
+        for change in _of_case(base.get(key), head.get(key)):
+            found.setdefault(change, []).append(key)
+    for key, reason in (lacking or {}).items():
+        found.setdefault(CodeChange("", "unknown", f"in neither version: {reason}"), []).append(key)
+    changes: dict[tuple[str, str, str], CodeChange] = {}
+    for change, keys in found.items():
+        # Specialisations of one kernel whose figures change equally are merged into one change.
+        told = changes.setdefault((change.kernel, change.kind, change.sentence), change)
+        changes[change.kernel, change.kind, change.sentence] = replace(told, cases=(*told.cases, *keys))
+    return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
+
+
+def differing(
+    base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], *, whole: bool = False
+) -> tuple[set[str], set[str]]:
+    """Return identities of the kernels of base and of head that must be compiled, because their identities differ.
+
+    With ``whole``, return all kernels of each case that has such a kernel.
+    """
+    mine: set[str] = set()
+    its: set[str] = set()
+    for key in base.keys() & head.keys():
+        pairs = list(matched(base[key].kernels, head[key].kernels))
+        unlike = [(one, other) for one, other in pairs if one is None or other is None or not one.same_as(other)]
+        for before, after in pairs if unlike and whole else unlike:
+            mine |= {before.identity} if before else set()
+            its |= {after.identity} if after else set()
+    return mine, its
+
+
+def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChange]:
+    """Yield the changes of one case, without the case, so that equal changes of several cases can be merged."""
+    if base is None or head is None:
+        yield CodeChange("", "removed" if head is None else "new", f"only in the {'head' if base is None else 'base'}")
+        return
+    if base.same_as(head):
+        return
+    if base.unknown or head.unknown:
+        both = base.unknown == head.unknown
+        sides = [f"{side}: {code.unknown}" for side, code in (("base", base), ("head", head)) if code.unknown]
+        yield CodeChange("", "unknown", base.unknown if both else "; ".join(sides))
+        if not base.kernels or not head.kernels:
+            return  # the trace may have ended early, so a missing kernel may still be launched
+    if other := sorted({file for file, _ in set(base.bypass) ^ set(head.bypass)}):
+        yield CodeChange("", "unknown", f"{', '.join(other)} may launch kernels unseen by a trace, and differ")
+    for before, after in matched(base.kernels, head.kernels):
+        if before is None or after is None:
+            (there,) = (kernel for kernel in (before, after) if kernel)
+            yield _of_kernel("launched no more" if after is None else "launched now", before, after, there)
+        elif not before.same_as(after):
+            yield _of_kernel(kernel_sentence(before, after), before, after, after)
+    if base.host != head.host and not base.unknown and not head.unknown:
+        yield CodeChange("", "host", _host_sentence(base, head))
+
+
+def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | None, there: KernelCode) -> CodeChange:
+    return CodeChange(there.name, "kernel", sentence, there.source, before=before, after=after)
+
+
+def matched(
+    base: Sequence[KernelCode], head: Sequence[KernelCode]
+) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
+    """Yield pairs of kernels of the same name, in launch order. None stands for a kernel that one tree lacks.
+
+    A repeated pair is yielded once.
+    """
+    pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
+    for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
+        mine, its = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
+        pairs |= dict.fromkeys(zip_longest(mine, its))
+    return iter(pairs)
+
+
+def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
+    """Return what differs between two kernels: "registers 168 → 255, spills 0 → 512 B"."""
+    if after.failure or before.failure:
+        return f"compiles again ({before.failure})" if not after.failure else f"does not compile: {after.failure}"
+    old, new = before.machine, after.machine
+    if old is None or new is None:
+        return "other code, not compiled"
+    steps = [
+        ("registers", old.registers, new.registers, ""),
+        ("spills", old.spill_bytes, new.spill_bytes, " B"),
+        ("shared", old.shared_bytes, new.shared_bytes, " B"),
+        ("blocks an SM", old.blocks, new.blocks, f" ({new.limit})"),
+        *((name, before.options.get(name, 0), after.options.get(name, 0), "") for name in before.options),
+        *((name, old.mix.get(name, 0), new.mix.get(name, 0), "") for name in {**old.mix, **new.mix} if name != "all"),
+        ("instructions", old.mix.get("all", 0), new.mix.get("all", 0), ""),
+    ]
+    told = [f"{name} {one} → {other}{unit}" for name, one, other, unit in steps if one != other]
+    return ", ".join(told) or "other instructions, the same figures"
+
+
+def _host_sentence(base: CaseCode, head: CaseCode) -> str:
+    """Return the first step of the host side that was added, removed or changed, and the number of further ones."""
+    kinds = [[step.partition("(")[0].partition(" [")[0] for step in side.host] for side in (base, head)]
+    if kinds[0] != kinds[1]:
+        # Aligned by kind of step, because an added step renumbers the tensors of later steps.
+        changes: list[str] = []
+        for _, first, last, begin, end in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_opcodes():
+            if kinds[0][first:last] != kinds[1][begin:end]:
+                changes += [f"does {step}" for step in head.host[begin:end]]
+                changes += [f"no longer does {step}" for step in base.host[first:last]]
+        return changes[0] + _more(len(changes) - 1)
+    different = [at for at, (one, other) in enumerate(zip(base.host, head.host, strict=True)) if one != other]
+    one, other = base.host[different[0]], head.host[different[0]]
+    more = _more(len(different) - 1)
+    old, new = _LAUNCH.fullmatch(one), _LAUNCH.fullmatch(other)
+    if not old or not new:
+        return f"{one} → {other}{more}"
+    launches = sum(step.startswith("launch ") for step in head.host[: different[0]])
+    name = head.kernels[launches].name if launches < len(head.kernels) else "launch"
+    steps = [f"grid {old[1]} → {new[1]}"] if old[1] != new[1] else []
+    return f"{name}: {', '.join([*steps, *_changed_arguments(old[2], new[2])])}{more}"
+
+
+def _more(count: int) -> str:
+    return f" (and {count} more)" if count else ""
+
+
+def _changed_arguments(old: str, new: str) -> list[str]:
+    """Return the first arguments of a launch that differ, and the number of further ones."""
+    before, after = _arguments(old), _arguments(new)
+    if len(before) != len(after):
+        return [f"{len(before)} → {len(after)} arguments"]
+    pairs = enumerate(zip(before, after, strict=True), 1)
+    changed = [f"argument {place} {one} → {other}" for place, (one, other) in pairs if one != other]
+    rest = len(changed) - _NAMED
+    return changed[:_NAMED] + ([f"{rest} more argument{'s' * (rest > 1)}"] if rest > 0 else [])
+
+
+def _arguments(text: str) -> list[str]:
+    """Split arguments at the commas between them, but not at commas within brackets."""
+    parts, depth = [""], 0
+    for mark in text:
+        depth += (mark in "([{") - (mark in ")]}")
+        if mark == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += mark
+    return [part.strip() for part in parts]
+
+
+_LAUNCH = re.compile(r"launch \[([\d×]*)\] \((.*)\)")
+
+#: Maximum number of changed arguments that a sentence lists.
+_NAMED = 2

@@ -1,0 +1,185 @@
+"""Format machine code and its differences: for a terminal, and as Markdown for the summary of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.table import Table
+
+from lockstep.machine_code.differences.compare import Comparison
+from lockstep.machine_code.differences.difference_sentences import CodeChange
+from lockstep.machine_code.differences.quantity_changes import QuantityChange
+from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+from lockstep.record.terminal import plain_table
+
+#: Heading of each kind of change.
+HEADINGS = {
+    "kernel": "machine code",
+    "host": "host side",
+    "unknown": "unknown: not compared",
+    "new": "new",
+    "removed": "removed",
+}
+
+#: Maximum characters of a line of the host side, and maximum number of changes per kernel; the JSON has everything.
+WIDTH = 200
+SHOWN = 3
+
+
+def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
+    """Return a table with a row for each different kernel of a suite; cases that launch the same kernel share a row."""
+    table = plain_table(("suite", "kernel"), title=title)
+    table.add_column("used by")
+    for name in ("warps", "stages", "registers", "spills", "shared", "blocks an SM"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("instructions")
+    table.add_column("code", no_wrap=True)
+    users: dict[tuple[str, str, str, tuple[tuple[str, int], ...]], tuple[KernelCode, list[CaseKey]]] = {}
+    for key, code in codes.items():
+        for kernel in dict.fromkeys(code.kernels):
+            row = (key.suite, kernel.name, kernel.fingerprint or kernel.identity, tuple(kernel.options.items()))
+            users.setdefault(row, (kernel, []))[1].append(key)
+    for (suite, name, _, _), (kernel, keys) in users.items():
+        table.add_row(suite, name, used_by(keys, suite), *_cells(kernel))
+    return table
+
+
+def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
+    """Yield a line for each reason why a case's code is unknown or missing."""
+    reasons: dict[str, list[CaseKey]] = {}
+    for key, code in codes.items():
+        if code.unknown:
+            reasons.setdefault(f"unknown: {code.unknown}", []).append(key)
+        elif code.host and code.host[-1].startswith("refuses: "):
+            reasons.setdefault(code.host[-1], []).append(key)
+    yield from (f"{reason} ({used_by(keys)})" for reason, keys in reasons.items())
+
+
+def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
+    """Yield lines with each step of the host side of each case, and the case's exact quantities."""
+    for key, code in codes.items():
+        yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'unknown'}"
+        yield from (f"  {step}" for step in code.host)
+        if found := exact_quantities(code):
+            yield f"  a call: {', '.join(f'{name} {value}' for name, value in found.items())}"
+
+
+def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
+    """Yield the report on two trees: the differences by kind, then the number of cases without differences."""
+    yield f"{comparison.target.name}: {base} → {head}"
+    yield from sections(comparison, tuple(HEADINGS))
+    yield status_line(comparison)
+
+
+def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the differences of these kinds, then the changed quantities of calls, without those in ``leave_out``."""
+    for kind in kinds:
+        changes = [change for change in comparison.changes if change.kind == kind]
+        if changes:
+            yield f"  {HEADINGS[kind]}"
+        for group in _alike(changes):
+            yield from _change_lines(group)
+    if quantities := [change for change in comparison.quantities if change.quantity not in leave_out]:
+        yield "  a call"
+        yield from _quantity_lines(quantities)
+
+
+def status_line(comparison: Comparison) -> str:
+    """Return the number of cases by status, and the number of suites that need no comparison."""
+    told = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
+    same = len(comparison.same_sources)
+    alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
+    parts = ([f"cases: {told}"] if told else []) + ([alike] if same else [])
+    return f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
+
+
+def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
+    """Yield a line for each quantity, direction and variant: the largest change, and the number of further changes."""
+    groups: dict[tuple[str, bool, str, str], list[QuantityChange]] = {}
+    for one in changes:
+        groups.setdefault((one.quantity, one.worse, *one.cases[0][:2]), []).append(one)
+    for alike in groups.values():
+        largest = max(alike, key=lambda one: abs(one.after - one.before))
+        keys = [*largest.cases, *(key for one in alike if one is not largest for key in one.cases)]
+        yield f"    {largest}"
+        yield f"      {used_by(keys)}"
+
+
+def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
+    """Return a text that names cases, without the name ``suite``: "linear triton at M=512,K=4096,N=2048 and 3 more"."""
+    variants = ", ".join(
+        dict.fromkeys(key.variant if key.suite == suite else f"{key.suite} {key.variant}" for key in keys)
+    )
+    cases = list(dict.fromkeys(key.case for key in keys))
+    return f"{variants} at {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''}"
+
+
+def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
+    """Yield groups of changes that differ only in their numbers: by kernel, or by variant for the host side."""
+    groups: dict[object, list[CodeChange]] = {}
+    for change in changes:
+        users = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
+        about = {"kernel": (change.kernel, change.source), "host": users}.get(change.kind, change)
+        groups.setdefault(about, []).append(change)
+    yield from groups.values()
+
+
+def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
+    """Yield the lines of one group of changes: the most severe change, and the number of the others."""
+    shown = sorted(alike, key=_severity, reverse=True)[: SHOWN if alike[0].kernel else 1]
+    for change in shown:
+        if change.kernel:
+            yield f"    {change.kernel} ({change.source}): {change.sentence}"
+        else:
+            yield f"    {change.sentence if len(change.sentence) <= WIDTH else f'{change.sentence[:WIDTH]}…'}"
+        yield f"      {used_by(change.cases)}"
+    rest = [key for change in alike if change not in shown for key in change.cases]
+    if rest:
+        yield f"      and in {len(alike) - len(shown)} more ways: {used_by(rest)}"
+
+
+def _severity(change: CodeChange) -> tuple[int, int]:
+    """Return how many spilled bytes and how many registers changed, in either direction, as a sort key."""
+    before, after = (side.machine if side else None for side in (change.before, change.after))
+    if before is None or after is None:
+        return (0, 0)
+    return abs(after.spill_bytes - before.spill_bytes), abs(after.registers - before.registers)
+
+
+def _cells(kernel: KernelCode) -> list[str]:
+    options = [str(kernel.options.get(name, "")) for name in ("num_warps", "num_stages")]
+    machine = kernel.machine
+    if machine is None:
+        return [*options, "", "", "", "", kernel.failure or "not compiled", ""]
+    mix = " ".join(f"{name} {count}" for name, count in machine.mix.items() if name != "all")
+    return [
+        *options,
+        str(machine.registers),
+        f"{machine.spill_bytes} B" if machine.spill_bytes else "",
+        f"{machine.shared_bytes / 1024:.0f} KiB" if machine.shared_bytes else "",
+        f"{machine.blocks} ({machine.limit})" if machine.blocks else f"none fits ({machine.limit})",
+        f"{machine.mix.get('all', 0)}: {mix}" if mix else str(machine.mix.get("all", 0)),
+        machine.fingerprint[:8],
+    ]
+
+
+#: Maximum number of characters for all targets together; a job's summary holds 1 MiB.
+MOST_TEXT = 60_000
+
+
+def to_markdown(comparisons: Sequence[Comparison], base: str, head: str) -> str:
+    """Return the differences as Markdown: a heading that names the targets, then ``diff_lines`` as a code block."""
+    different = [one.target.name for one in comparisons if any(change.kind != "unknown" for change in one.changes)]
+    found = f"differs on {', '.join(different)}" if different else "is the same"
+    lines = [line for one in comparisons for line in diff_lines(one, base, head)]
+    return f"### Machine code {found}\n\n{fenced(chr(10).join(lines))}\n"
+
+
+def fenced(text: str) -> str:
+    """Return a code block that the text cannot close: its fence is longer than any run of backticks in the text."""
+    shown = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… cut; `lockstep code diff` shows all"
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{shown}\n{fence}\n"

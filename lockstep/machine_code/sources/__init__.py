@@ -1,0 +1,1 @@
+"""Find the source files that a case depends on, in a commit or in the working tree."""

@@ -1,0 +1,113 @@
+"""Find the files that a suite's variants depend on: current files of the suite's definition, and files of a tree.
+
+A suite's own variants import the packages under test when they are called. Modules that the definition's text may
+import are followed into the tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lockstep.machine_code.sources.dependencies import closure, module_of
+from lockstep.machine_code.sources.file_dependencies import facts, parsed
+from lockstep.suite.definition import Suite
+
+#: Lockstep may lie beside an adopter's suites; it is not part of their definitions.
+HARNESS = "lockstep"
+
+
+def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the top-level packages and modules of the project that a suite's definition consists of.
+
+    Args:
+        suite: the suite.
+        packages: packages under test, which are not part of the definition.
+    """
+    return _definition(suite, packages)[0]
+
+
+def definition_files(suite: Suite, packages: Sequence[str]) -> dict[str, bytes]:
+    """Return the project's files, by path, that a suite's definition depends on, without the packages under test."""
+    return _definition(suite, packages)[1]
+
+
+def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, bytes]:
+    """Return the files of a tree, by path, that the variants of a suite depend on.
+
+    Args:
+        root: folder that holds the packages under test.
+        packages: names of the packages under test.
+        suite: the suite.
+    """
+    found = closure(root, packages, suite.module) if suite.module else {}
+    return found | (own_variants_files(root, packages, suite) if suite.adapters else {})
+
+
+def own_variants_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, bytes]:
+    """Return the files of a tree, by path, that a suite's own variants may import.
+
+    If an import names a module that the tree lacks, the sources do not show what would run. An entry that is unique to
+    this tree is then added, so that no two trees compare as equal. Arguments are those of ``tree_files``.
+    """
+    definition = definition_files(suite, packages)
+    names: set[str] = set()
+    for file, content in definition.items():
+        if file.endswith(".py"):
+            read = facts(content, *module_of(file))
+            names |= read.imports | (set(packages) if read.any_import else set())
+            if read.any_import:
+                names |= {
+                    module_of(str(one.relative_to(root)))[0] for top in packages for one in root.glob(f"{top}/**/*.py")
+                }
+    under_test = sorted(name for name in names if name.partition(".")[0] in packages)
+    found = closure(root, packages, *under_test)
+    for file, content in definition.items():
+        for module, name in _imported(content) if file.endswith(".py") else ():
+            if module.partition(".")[0] in packages and not _has(found, module, name):
+                found[f"no {module} {name}"] = str(root).encode()
+    return found
+
+
+def _definition(suite: Suite, packages: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    root, module = suite.home.parent, type(suite).__module__
+    tops = {module.partition(".")[0]}
+    while True:
+        files = closure(root, sorted(tops), module)
+        imports = {
+            name.partition(".")[0]
+            for file, content in files.items()
+            if file.endswith(".py")
+            for name in facts(content, *module_of(file)).imports
+        }
+        further = {top for top in imports - tops if _is_own(root, top, packages)}
+        if not further:
+            return tuple(sorted(tops)), files
+        tops |= further
+
+
+def _is_own(root: Path, top: str, packages: Sequence[str]) -> bool:
+    """Return whether a top-level name is the project's own but not under test."""
+    own = (root / f"{top}.py").is_file() or (root / top / "__init__.py").is_file()
+    return own and top not in packages and top != HARNESS
+
+
+def _imported(content: bytes) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each absolute import; the name is "" if a whole module is imported."""
+    tree = parsed(content)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def _has(files: dict[str, bytes], module: str, name: str) -> bool:
+    """Return whether a tree's files contain a module and, as far as the text shows, a name in it."""
+    stem = module.replace(".", "/")
+    texts = [files[file] for file in (f"{stem}.py", f"{stem}/__init__.py") if file in files]
+    submodule = any(file in files for file in (f"{stem}/{name}.py", f"{stem}/{name}/__init__.py"))
+    mentioned = any(name == "*" or re.search(rf"\b{name}\b", text.decode(errors="replace")) for text in texts)
+    return bool(texts) and (not name or submodule or mentioned)

@@ -1,0 +1,125 @@
+"""Record the launches of Triton kernels instead of running them, without a GPU.
+
+This module patches Triton's (3.5 to 3.9) ``JITFunction.run``, ``JITFunction._do_compile`` and ``Autotuner.run``, but
+importing it changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.machine_code.targets import Target
+from lockstep.machine_code.tracing.driver_stand_in import stand_in
+from lockstep.machine_code.watch.trace_listener import Listener
+
+#: Attributes of an autotuner that are set by measuring.
+FOUND_BY_TUNING = ("best_config", "bench_time", "cache", "configs_timings")
+#: Attributes that decide when and how an autotuner measures.
+_DECIDING = ("keys", "reset_to_zero", "restore_value", "num_warmups", "num_reps", "use_cuda_graph", "configs_top_k")
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A request to compile: a kernel specialised for its arguments, with options, for a target."""
+
+    function: Any
+    source: Any
+    options: Any
+    target: Target
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the trace untrusted: a compiled kernel's attributes are not known, because traces do not compile."""
+        Listener.doubt(f"asks a compiled kernel for {name}")
+        raise AttributeError(name)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: the request to compile, the grid, and the arguments in order, without those that are constants."""
+
+    request: Request
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+
+
+@contextlib.contextmanager
+def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
+    """Pass each launch of a Triton kernel within the block to ``note``, instead of compiling and launching the kernel.
+
+    An autotuned kernel is launched with each of its configurations, because only a GPU shows which of them is fastest.
+    After the block Triton still behaves as if ``target`` were present.
+    """
+    # Imported here: Triton is slow to import.
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    run, do_compile, tune = JITFunction.run, JITFunction._do_compile, Autotuner.run
+
+    def note_request(
+        self: Any, key: Any, signature: Any, device: int, constexprs: Any, options: Any, attrs: Any, warmup: bool
+    ) -> Request:
+        request = Request(self, self.ASTSource(self, signature, constexprs, attrs), options, target)
+        self.device_caches[device][0][key] = request
+        return request
+
+    def note_launch(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        request = run(self, *args, grid=grid, warmup=True, **kwargs)
+        if not warmup:
+            bound = self.device_caches[target.arch][-1](*args, **kwargs)[0]
+            shape = grid(bound) if callable(grid) else grid
+            constant = {parameter.name for parameter in self.params if parameter.is_constexpr}
+            arguments = tuple(value for name, value in bound.items() if name not in constant)
+            note(Launch(request, tuple(int(size) for size in shape), arguments))
+        return request
+
+    def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
+        Listener.step(f"tunes {', '.join(f'{name}={value}' for name, value in _tuning(self))}")
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        configurations = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
+        for one in configurations:
+            if one.pre_hook is not None:
+                one.pre_hook({**self.nargs, **kwargs, **one.all_kwargs()})
+            request = self.fn.run(*args, **kwargs, **one.all_kwargs())
+        self.nargs = None
+        return request
+
+    JITFunction.run, JITFunction._do_compile, Autotuner.run = note_launch, note_request, launch_all
+    for name in FOUND_BY_TUNING:
+        setattr(Autotuner, name, _doubted(name))
+    stand_in(target)
+    try:
+        yield
+    finally:
+        JITFunction.run, JITFunction._do_compile, Autotuner.run = run, do_compile, tune
+        for name in FOUND_BY_TUNING:
+            delattr(Autotuner, name)
+
+
+def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
+    yield "kernel", getattr(tuner.base_fn, "__name__", "")
+    for name in _DECIDING:
+        yield name, getattr(tuner, name, None)
+
+
+def _doubted(name: str) -> property:
+    """Return a property for an autotuner's attribute that only measuring on a GPU finds.
+
+    The trace becomes untrusted if code outside Triton reads the attribute.
+    """
+
+    def read(self: Any) -> Any:
+        if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "triton":
+            Listener.doubt(f"asks an autotuner for {name}, which only measuring finds")
+        try:
+            return vars(self)[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def write(self: Any, value: Any) -> None:
+        vars(self)[name] = value
+
+    return property(read, write)

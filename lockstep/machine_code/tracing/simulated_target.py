@@ -1,0 +1,130 @@
+"""Answer what the code under test asks torch about its GPU with the properties of the target.
+
+``torch.cuda`` answers from the target's table. A question that the table cannot answer is passed to torch: ``watch``
+records it, and the case is unknown. Tensors answer for themselves
+(``lockstep.machine_code.tracing.simulated_tensors``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any
+
+import torch
+
+from lockstep.machine_code.targets import Target
+from lockstep.machine_code.tracing.simulated_tensors import answer_for_tensors
+from lockstep.machine_code.watch.trace_listener import Listener
+
+
+class Properties:
+    """Replaces torch's ``get_device_properties`` result; reading an unknown property makes the trace untrusted."""
+
+    def __init__(self, target: Target) -> None:
+        self.__dict__.update(target.properties())
+
+    def __getattr__(self, name: str) -> Any:
+        Listener.doubt(f"asks for the device property {name}, which the target's table lacks")
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        Listener.doubt("prints the device's properties, which the target's table has only in part")
+        return "_CudaDeviceProperties()"
+
+
+def answer_as(target: Target) -> None:
+    """Make torch report ``target`` as its GPU, for the life of the process; call this function once."""
+    _answer_questions(target)
+    answer_for_tensors()
+    _spare_compiler()
+
+
+def _answer_questions(target: Target) -> None:
+    properties = Properties(target)
+    cuda: Any = torch.cuda
+
+    def known(device: Any) -> None:
+        index = device if isinstance(device, int) else torch.device(device).index if device is not None else 0
+        if index not in (None, 0, -1):
+            raise AssertionError("Invalid device id")
+
+    def get_device_properties(device: Any = None) -> Properties:
+        known(device)
+        return properties
+
+    def get_device_capability(device: Any = None) -> tuple[int, int]:
+        known(device)
+        return target.capability
+
+    def get_device_name(device: Any = None) -> str:
+        known(device)
+        return str(properties.name)
+
+    def synchronize(device: Any = None) -> None:
+        Listener.step("torch.cuda.synchronize()")
+
+    def constant(value: Any) -> Callable[..., Any]:
+        return lambda *_, **__: value
+
+    cuda.get_device_properties, cuda.get_device_capability = get_device_properties, get_device_capability
+    cuda.get_device_name, cuda.synchronize = get_device_name, synchronize
+    cuda.is_available, cuda.is_initialized = constant(True), constant(True)
+    cuda.current_device = constant(0)
+    cuda.is_bf16_supported = constant(True)  # since 8.0, the oldest architecture that Lockstep supports
+    cuda.is_current_stream_capturing = lambda: Listener.capturing
+    cuda.init = cuda._lazy_init = constant(None)
+    cuda.set_device = lambda device: known(device)
+    cuda.device = cuda.device_of = _OneDevice
+    torch.compile = _uncompiled
+
+
+def _spare_compiler() -> None:
+    """Run torch's operators on meta tensors without torch's compiler, whose import takes as long as torch's.
+
+    A wrapper (``torch/_compile.py``) excludes these operators from the compiler, and imports it when first called.
+    Nothing is compiled in this process, so each wrapper is replaced by the function that it wraps.
+    """
+    tables: list[Any] = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("torch._refs")]
+    tables += torch._decomp.global_decomposition_table.values()
+    found = [function for table in tables for function in table.values()]
+    seen: set[int] = set()
+    while found:
+        function = found.pop()
+        if isinstance(function, FunctionType) and id(function) not in seen:
+            seen.add(id(function))
+            # Decorators hold the function that they wrap in a closure; not all of them set __wrapped__.
+            held = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+            if function.__code__.co_filename == torch._compile.__file__:
+                for one in held:
+                    if isinstance(one, FunctionType):
+                        one.__dict__["__dynamo_disable"] = one
+            found += held
+
+
+def _uncompiled(model: Any = None, **options: Any) -> Any:
+    """Replace ``torch.compile``: the function that it returns runs uncompiled and makes the trace untrusted."""
+    if model is None:
+        return lambda function: _uncompiled(function, **options)
+    if not callable(model):
+        raise TypeError("torch.compile takes a function or a module")
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        Listener.doubt("calls a function made by torch.compile, whose kernels are not traced")
+        return model(*args, **kwargs)
+
+    return run
+
+
+class _OneDevice:
+    """Replaces the context manager ``torch.cuda.device``; only device 0 can be chosen."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = 0
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None

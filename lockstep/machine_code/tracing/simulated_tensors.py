@@ -1,0 +1,231 @@
+"""Make tensors answer the code under test as if they were on the target.
+
+Tensors are on "meta" and have no content. To the code under test they are on the target: ``device`` is ``cuda:0``,
+``is_cuda`` is true, and what is created on "cuda" is created on "meta". Torch's own code gets the true answers.
+
+``watch`` cannot see the use of attributes and methods written in C. So this module makes a trace untrusted if the code
+uses one that is neither an operator of torch nor known to answer equally on "meta" and on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy
+import torch
+
+from lockstep.machine_code.tracing.tensor_contents import made_by
+from lockstep.machine_code.watch.torch_purity import operators
+from lockstep.machine_code.watch.trace_listener import TRANSPARENT, Listener
+
+#: The only GPU that the code under test sees.
+CUDA = torch.device("cuda", 0)
+META = torch.device("meta")
+
+#: Packages that get the true answers about a tensor, and their folders.
+_INSIDERS = ("torch", "lockstep", "numpy")
+_FOLDERS = (
+    *(f"{Path(str(package.__file__)).parent}/" for package in (torch, numpy)),
+    f"{Path(__file__).parents[2]}/",  # lockstep
+)
+
+#: Attributes of a tensor that answer on "meta" as on a GPU.
+_ATTRIBUTES = frozenset(
+    {
+        *("T", "H", "mT", "mH", "_version", "grad_fn", "_grad_fn", "is_leaf", "retains_grad", "data", "_grad", "grad"),
+        *("_base", "output_nr", "requires_grad", "_backward_hooks", "_post_accumulate_grad_hooks", "name", "shape"),
+        *("is_cpu", "is_mtia", "is_xla", "is_xpu", "is_ipu", "is_sparse", "is_sparse_csr", "is_mkldnn", "is_mps"),
+        *("is_maia", "is_vulkan", "is_quantized", "is_nested", "dtype", "layout", "ndim", "nbytes", "itemsize"),
+        *("real", "imag", "grad_dtype"),
+    }
+)
+#: Methods of a tensor that are not operators but answer equally on both, or consist of operators.
+_METHODS = frozenset(
+    {
+        *("__new__", "__len__", "__getitem__", "__setitem__", "__delitem__", "__truediv__", "__floordiv__"),
+        *("__ifloordiv__", "__mod__", "__imod__", "__ror__", "__rxor__", "__bool__", "__float__", "__int__"),
+        *("__long__", "__invert__", "__index__", "__complex__", "_is_view", "bfloat16", "byte", "char", "cpu"),
+        *("element_size", "double", "cdouble", "float", "cfloat", "bool", "half", "int", "long", "short"),
+        *("ndimension", "nelement", "new_tensor", "as_subclass", "_make_subclass", "_make_wrapper_subclass"),
+        # Operators in torch 2.13, but not yet in 2.11.
+        *("dim", "numel", "is_contiguous", "storage_offset"),
+    }
+)
+
+
+def answer_for_tensors() -> None:
+    """Make tensors on "meta" report to code under test that they are on the target, for the life of the process.
+
+    Call this function once.
+    """
+    _doubt_what_is_unknown()
+    _place()
+    _create_on_meta()
+
+
+def _outsider(depth: int = 2) -> bool:
+    """Return whether the caller is the code under test, or a package that it calls."""
+    frame: FrameType = sys._getframe(depth)
+    while frame.f_code in TRANSPARENT and frame.f_back is not None:
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    if file.startswith("<"):  # code made at run time
+        return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _INSIDERS
+    return not file.startswith(_FOLDERS)
+
+
+def _doubt_what_is_unknown() -> None:
+    tensor: Any = torch.Tensor
+    for name, value in vars(torch._C.TensorBase).items():
+        kind = type(value).__name__
+        if kind == "getset_descriptor" and name not in _ATTRIBUTES:
+            setattr(tensor, name, _doubted_attribute(name, value))
+        elif kind == "method_descriptor" and name not in _METHODS and not _names(name) & operators():
+            setattr(tensor, name, _doubted_method(name, value))
+
+
+def _names(method: str) -> set[str]:
+    """Return the possible operator names of a method: ``__iadd__`` is "add_", and ``__and__`` keeps its own name."""
+    bare = method.strip("_")
+    return {method, bare, bare[1:]} if method.startswith("__") else {method}
+
+
+def _doubted_attribute(name: str, value: Any) -> property:
+    def read(self: Any) -> Any:
+        if _outsider():
+            Listener.doubt(f"asks a tensor for {name}, which may differ on a GPU")
+        return value.__get__(self)
+
+    def write(self: Any, new: Any) -> None:
+        value.__set__(self, new)
+
+    return property(read, write)
+
+
+def _doubted_method(name: str, value: Any) -> Callable[..., Any]:
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if _outsider():
+            Listener.doubt(f"asks a tensor for {name}(), which may differ on a GPU")
+        return value(self, *arguments, **options)
+
+    call.__name__ = name
+    return call
+
+
+class _Address(int):
+    """A tensor's made-up address: code may test its alignment and equality; its distance to another is unknown."""
+
+    def __sub__(self, other: int) -> int:
+        return int(self._compared(other, int.__sub__))
+
+    def __rsub__(self, other: int) -> int:
+        return int(self._compared(other, int.__rsub__))
+
+    def __lt__(self, other: int) -> bool:
+        return bool(self._compared(other, int.__lt__))
+
+    def __le__(self, other: int) -> bool:
+        return bool(self._compared(other, int.__le__))
+
+    def __gt__(self, other: int) -> bool:
+        return bool(self._compared(other, int.__gt__))
+
+    def __ge__(self, other: int) -> bool:
+        return bool(self._compared(other, int.__ge__))
+
+    def __add__(self, other: int) -> int:
+        return _Address(int(self) + int(other))
+
+    def __floordiv__(self, other: int) -> int:
+        return _Address(int(self) // int(other))
+
+    def __rshift__(self, other: int) -> int:
+        return _Address(int(self) >> int(other))
+
+    def _compared(self, other: int, operation: Callable[[int, int], Any]) -> Any:
+        if _outsider(3):
+            Listener.doubt("compares or subtracts addresses of tensors, which differ on a GPU")
+        return operation(int(self), int(other))
+
+
+def _place() -> None:
+    base = torch._C.TensorBase
+    tensor: Any = torch.Tensor
+    device, is_cuda = base.device.__get__, base.is_cuda.__get__  # type: ignore[attr-defined]
+    is_meta, data_ptr, get_device = base.is_meta.__get__, base.data_ptr, base.get_device  # type: ignore[attr-defined]
+    cast = base.type
+
+    def where(self: Any) -> Any:
+        found = device(self)
+        return CUDA if found == META and _outsider() else found
+
+    def on_cuda(self: Any) -> bool:
+        return bool(is_cuda(self) or (is_meta(self) and _outsider()))
+
+    def on_meta(self: Any) -> bool:
+        if is_meta(self) and _outsider():
+            Listener.doubt("asks whether a tensor is on meta, which is false on a GPU")
+            return False
+        return bool(is_meta(self))
+
+    def address(self: Any) -> int:
+        if Listener.place is not None and is_meta(self):
+            return _Address(Listener.place(self))
+        return int(data_ptr(self))
+
+    def index(self: Any) -> int:
+        return 0 if is_meta(self) and _outsider() else int(get_device(self))
+
+    def type_(self: Any, dtype: Any = None, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(dtype, torch.dtype) and _outsider():
+            Listener.doubt("asks a tensor for the name of its type, which contains its device")
+        return cast(self, dtype, *arguments, **options)
+
+    tensor.device, tensor.is_cuda, tensor.is_meta = property(where), property(on_cuda), property(on_meta)
+    tensor.data_ptr, tensor.get_device, tensor.type = address, index, type_
+
+
+def _create_on_meta() -> None:
+    """Let torch create on "meta" each tensor that code under test creates on, or sends to, "cuda"."""
+    # Imported here: torch is slow to import.
+    from torch.utils._device import _device_constructors
+
+    for function in _device_constructors():
+        name = function.__name__
+        if getattr(torch, name, None) is function:
+            setattr(torch, name, _on_meta(function))
+    tensor: Any = torch.Tensor
+    for name in ("to", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided"):
+        setattr(tensor, name, _on_meta(getattr(tensor, name)))
+    to = tensor.to
+    tensor.cuda = lambda self, *_, **__: to(self, META)
+
+
+def _on_meta(function: Any) -> Any:
+    @functools.wraps(function)
+    def create(*arguments: Any, **options: Any) -> Any:
+        if "device" in options:
+            options["device"] = _meta_for(options["device"])
+        if function.__name__ in ("tensor", "as_tensor"):
+            data: Any = options.get("data", arguments[0] if arguments else None)
+            if not isinstance(data, torch.Tensor) and _outsider():
+                content = data.tobytes() if hasattr(data, "tobytes") else repr(data).encode()
+                Listener.step(f"{function.__name__} of {hashlib.sha256(content).hexdigest()[:16]}")
+                result = function(*(_meta_for(one) for one in arguments), **options)
+                made_by(content, result)
+                return result
+        return function(*(_meta_for(one) for one in arguments), **options)
+
+    return create
+
+
+def _meta_for(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return META if value.type == "cuda" else value
+    return META if isinstance(value, str) and value.partition(":")[0] == "cuda" else value

@@ -1,0 +1,1 @@
+"""Bind variants to buffers, capture them as replays, and verify the replays."""

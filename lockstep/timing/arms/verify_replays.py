@@ -1,0 +1,357 @@
+"""Verify what was timed: run the timed replays again on other input values, and compare with the reference.
+
+Inputs change in place, and outputs are filled with NaN first. This detects a replay that returns a stored result, skips
+work, or worked only during its capture. A replay takes several argument sets in turn. All sets have the same values
+while they are timed, and different values in this check: a copy of another set's output is then wrong. The sets that
+are checked are chosen at random after timing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
+from lockstep.suite.evaluate import bind, inputs_of
+from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite.variants import Family
+from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.arms.repeats import Trial, skipped_work, undecided
+from lockstep.timing.arms.replays import time_undisturbed
+from lockstep.timing.checks.check import Checker, WrongResult, named_tensors, without_frames
+from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases, span
+from lockstep.timing.checks.refill_arguments import bits, fits, floats, write
+from lockstep.timing.device import Device
+from lockstep.timing.rules.rule import Disqualified, Rule
+
+#: Number of different draws among the sets, if there are enough sets. Each draw needs a reference and the preparation.
+DRAWS = 2
+
+#: Number of sets that change and are compared. Comparing all of up to 48 sets, twice per case, took 15 % of a suite's
+#: time on an H200. A variant that works in one call of eight passes on eight random sets less than once in ten million
+#: times.
+SETS = 8
+
+#: One set is compared in full. Another set is compared in full if its error is larger by more than this factor.
+ALIKE = 1.5
+
+
+#: How a replay was timed, by the cost that it measured.
+_TIMED = {
+    "": "timed",
+    "behind": "timed behind another kernel",
+    "energy": "run for its energy",
+    "host": "called outside a graph",
+}
+
+
+@dataclass(frozen=True)
+class Timed:
+    """An arm that was timed, and whose timed replay is to be verified.
+
+    Attributes:
+        arm: the arm, with its arguments for each set.
+        replay: the replay that was timed.
+        family: the variant's family.
+        variant: the variant's name in the family.
+        cost: the cost that the replay measured; "" for the latency.
+    """
+
+    arm: Arm
+    replay: ArmReplay
+    family: Family
+    variant: str
+    cost: str = ""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result of verifying the arms of an epoch.
+
+    Attributes:
+        failures: errors by the arm's name.
+        note: a note for readers of the record, or "".
+    """
+
+    failures: Mapping[str, Exception]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Verifies that the timed replays of one case compute right results from other input values.
+
+    Attributes:
+        suite, case, device: the suite, the case and the device.
+        repeat: whether to also time calls on unseen values (``lockstep.timing.arms.repeats``); on a CPU only.
+        active: returns the context in which an arm's own code runs.
+        listener: called with "verify" and an arm before the arm's code runs.
+    """
+
+    suite: Suite
+    case: Case
+    device: Device
+    repeat: bool = True
+    active: Callable[[str], AbstractContextManager[Any]] = lambda arm: nullcontext()
+    listener: Callable[[str, str], None] = lambda stage, arm: None
+
+    def verify(self, timed: Sequence[Timed], seed: int) -> Verified:
+        """Write other values into the arguments of all arms, replay each arm, and compare its outputs.
+
+        Args:
+            timed: arms of one epoch; they share their inputs.
+            seed: seed of the values that were timed.
+
+        Raises:
+            SuiteError: a function of the suite fails.
+            RuntimeError: a replay broke the CUDA context.
+        """
+        for draws in range(min(DRAWS, len(timed[0].arm.calls)), 0, -1):
+            try:
+                return self._verify(timed, seed, draws)
+            except torch.cuda.OutOfMemoryError:
+                self.device.release()
+        return Verified({}, "results were not checked after timing: out of memory")
+
+    def _verify(self, timed: Sequence[Timed], seed: int, draws: int) -> Verified:
+        chance = random.SystemRandom()
+        failures: dict[str, Exception] = {}
+        notes: dict[str, None] = {}
+        checkers = []
+        for _ in range(draws):
+            checker, note = self._redraw(timed, seed, chance.getrandbits(32))
+            checkers.append(checker)
+            notes |= {note: None} if note else {}
+        sets = len(timed[0].arm.calls)
+        chosen = chance.sample(range(sets), min(SETS, sets))
+        of_set = {number: checkers[place % draws] for place, number in enumerate(chosen)}
+        # A replay on a GPU runs no Python, so only a kernel could recognise values there. The limits of ``repeats``
+        # were measured on a CPU; whether they clear honest kernels (contents of the L2, rising clocks) is not known,
+        # and a test must not accuse a variant before that is shown. An in-place variant writes over the values that a
+        # repeated rotation needs.
+        repeat = self.repeat and self.device.kind == "cpu" and not self.suite.inout
+
+        def unseen() -> Checker:
+            return self._redraw(timed, seed, chance.getrandbits(32))[0]
+
+        written: set[int] = set()
+        for one in timed:
+            self._write(one, of_set, written)
+        for one in chance.sample(timed, len(timed)):
+            self.listener("verify", one.arm.name)
+            try:
+                self._replay(one, of_set)
+                self._compare(one, of_set, chance)
+                if repeat and not one.cost and not self._changed(one, of_set):
+                    self._repeat(one, unseen, self._own(seed), of_set, chance)
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception as error:
+                if not self.device.healthy():
+                    raise
+                failures[one.arm.name] = without_frames(error)
+            if changed := self._changed(one, of_set):
+                evidence = f"{one.variant} wrote into its input {', '.join(changed)}"
+                failures[one.arm.name] = Disqualified(Rule.WRITTEN_INPUT, evidence)
+                self._write(one, of_set, set())
+        return Verified(failures, "; ".join(notes))
+
+    def restore(self, timed: Sequence[Timed], seed: int) -> None:
+        """Write the values that were timed into the arguments of all arms again."""
+        own, written = self._own(seed), set[int]()
+        for one in timed:
+            self._write(one, _in_each(one, own), written)
+
+    def _own(self, seed: int) -> Checker:
+        """Draw the values that were timed again; return them as a ``Checker`` without a reference."""
+        inputs = inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
+        return Checker(self.suite, self.case, inputs, (), None)
+
+    def _redraw(self, timed: Sequence[Timed], seed: int, new_seed: int) -> tuple[Checker, str]:
+        """Return other values for the arms' arguments with their reference, and a note on inputs that do not change.
+
+        The shapes and numbers of a replay are fixed. An input whose shape or number differs between draws keeps its
+        timed values. All inputs that may depend on this input keep their values as well.
+        """
+        where = self.device.torch_device
+        checker = Checker.draw(self.suite, self.case, where, new_seed)
+        kept: set[str] = set()
+        while True:
+            misfits = self._misfits(timed, checker) - kept
+            if not misfits:
+                break
+            old = inputs_of(self.suite, self.case, Draw(where, seed))
+            if any(not fits(old[name], checker.inputs.get(name)) for name in misfits):
+                # Offsets depend on sizes: only floating-point inputs are independent of the other inputs.
+                misfits |= {name for name, value in old.items() if not floats(value)}
+            kept |= misfits
+            values = {name: old[name] if name in kept else value for name, value in checker.inputs.items()}
+            checker = Checker.of(self.suite, self.case, values)
+        names = ", ".join(sorted(kept))
+        return checker, f"checked after timing with the timed values of {names}: other draws differ in size" * bool(
+            kept
+        )
+
+    def _misfits(self, timed: Sequence[Timed], checker: Checker) -> set[str]:
+        """Return the names of inputs whose new values cannot be written into the arms' arguments in place."""
+        misfits: set[str] = set()
+        for one in timed:
+            arguments = self._arguments(one, checker)
+            for name, value in one.arm.calls[0].arguments.items():
+                if name == "out" or fits(value, arguments.get(name)):
+                    continue
+                prepare = one.family.prepare.get(one.variant)
+                is_input = name in checker.inputs and arguments.get(name) is checker.inputs[name]
+                misfits |= {name} if is_input or prepare is None else set(bind(prepare, checker.inputs))
+        return misfits
+
+    def _arguments(self, timed: Timed, checker: Checker) -> dict[str, Any]:
+        with self.active(timed.arm.name):
+            return checker.arguments(timed.family, timed.variant)
+
+    def _write(self, timed: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:
+        """Copy each set's values into the arm's arguments.
+
+        Addresses in ``written`` are skipped, and the addresses written by this call are added.
+        """
+        for number, checker in of_set.items():
+            arguments = self._arguments(timed, checker)
+            for name, value in timed.arm.calls[number].arguments.items():
+                if name != "out":
+                    write(value, arguments.get(name), written)
+
+    def _replay(self, timed: Timed, of_set: Mapping[int, Checker]) -> None:
+        """Fill the arm's outputs with NaN and run the arm's replay."""
+        self._poison(timed, of_set)
+        if self.suite.inout:
+            self._write(timed, of_set, set())
+        if self.device.kind == "cpu":
+            next(iter(of_set.values())).poison_free_memory()
+        timed.replay()
+        self.device.synchronize()
+
+    def _repeat(
+        self,
+        timed: Timed,
+        unseen: Callable[[], Checker],
+        own: Checker,
+        of_set: Mapping[int, Checker],
+        chance: random.Random,
+    ) -> None:
+        """Check that the arm is as fast on unseen values as on the epoch's values; then write the values of ``of_set``.
+
+        Raises:
+            Disqualified: the arm does less work on values that it has seen, or a result is wrong.
+        """
+        rotation = timed.arm.capture(self.device, self.device.new_pool(), 1)
+        single = replace(timed, replay=rotation)
+        calls = timed.arm.calls
+        trials: list[Trial] = []
+        try:
+            rotation()
+            while undecided(trials):
+                checker = unseen()
+                self._write(timed, _in_each(timed, own), set())
+                repeated = time_undisturbed([rotation, rotation], self.device)[1].seconds
+                self._write(timed, _in_each(timed, checker), set())
+                told = chance.randrange(len(calls))
+                for number, call in enumerate(calls):
+                    if number != told:  # every set gets its own values, except the set that has a reference
+                        _scale(call.arguments, chance.uniform(0.5, 1.5))
+                self._poison(single, range(len(calls)))
+                fresh = time_undisturbed([rotation], self.device)[0].seconds
+                # Copied at once: work that another thread finishes after the call returned must come too late.
+                result = map_tensors(rotation.results()[told], torch.clone)
+                trials.append(Trial(fresh, repeated))
+                self._expect(timed, checker, outputs_of(timed.variant, result, self.device.torch_device))
+        finally:
+            self._write(timed, of_set, set())
+        if evidence := skipped_work(trials):
+            raise Disqualified(Rule.TIMED_RESULT, f"{timed.variant} {evidence}")
+
+    def _poison(self, timed: Timed, sets: Iterable[int]) -> None:
+        """Fill the arm's outputs of these sets with NaN."""
+        results = timed.replay.results()
+        for number in sets:
+            call = timed.arm.calls[number]
+            map_tensors(call.arguments.get("out"), poison)
+            outputs = outputs_of(timed.variant, results[number], self.device.torch_device)
+            refuse_aliases(timed.variant, outputs, named_tensors(call.arguments, self.suite.inout))
+            for output in outputs:
+                poison(output)
+
+    def _compare(self, timed: Timed, of_set: Mapping[int, Checker], chance: random.Random) -> None:
+        """Compare the arm's outputs with the reference: those of one set in full, those of the others by their norm.
+
+        A set whose error exceeds ``ALIKE`` times that of the fully compared set is compared in full as well.
+
+        Raises:
+            Disqualified: a set's outputs are wrong.
+        """
+        results, outputs = timed.replay.results(), {}
+        for number in of_set:
+            outputs[number] = outputs_of(timed.variant, results[number], self.device.torch_device)
+            if not outputs[number]:
+                arguments = timed.arm.calls[number].arguments
+                outputs[number] = [tensor for name in self.suite.inout for tensor in tensors_of(arguments[name])]
+        sample = chance.choice(list(of_set))
+        self._expect(timed, of_set[sample], outputs[sample])
+        told = torch.stack([_error(outputs[number], checker) for number, checker in of_set.items()]).tolist()
+        errors = dict(zip(of_set, told, strict=True))
+        for number, error in errors.items():
+            if not error <= ALIKE * errors[sample]:
+                self._expect(timed, of_set[number], outputs[number])
+
+    def _expect(self, timed: Timed, checker: Checker, outputs: Sequence[torch.Tensor]) -> None:
+        try:
+            checker.compare(timed.variant, outputs)
+        except WrongResult as wrong:
+            how = _TIMED[timed.cost]
+            raise Disqualified(Rule.TIMED_RESULT, f"{how}, and wrong on other values: {wrong.evidence}") from wrong
+
+    def _changed(self, timed: Timed, of_set: Mapping[int, Checker]) -> list[str]:
+        """Return the names of inputs that no longer hold the values written into them."""
+        names, changed = [], []
+        for number, checker in of_set.items():
+            arguments = self._arguments(timed, checker)
+            for name, value in checker.inputs.items():
+                if arguments.get(name) is value and name not in self.suite.inout:
+                    mine = timed.arm.calls[number].arguments[name]
+                    pairs = zip(tensors_of(mine), tensors_of(value), strict=True)
+                    names += [name] * len(tensors_of(value))
+                    changed += [(bits(have) != bits(given)).any() for have, given in pairs]
+        told = torch.stack(changed).tolist() if changed else []
+        return sorted({name for name, is_changed in zip(names, told, strict=True) if is_changed})
+
+
+def _in_each(timed: Timed, checker: Checker) -> dict[int, Checker]:
+    """Map the number of each argument set of the arm to ``checker``: all sets then get the same values."""
+    return dict.fromkeys(range(len(timed.arm.calls)), checker)
+
+
+def _scale(arguments: Mapping[str, Any], factor: float) -> None:
+    """Multiply every floating-point input in place."""
+    for name, value in arguments.items():
+        for tensor in tensors_of(value):
+            if name != "out" and tensor.is_floating_point():
+                span(tensor.data).mul_(factor)
+
+
+def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
+    """Return the largest ``‖out − ref‖ / ‖ref‖`` as a tensor on the device; NaN if a shape differs."""
+    where = checker.reference[0].device
+    if [output.shape for output in outputs] != [wanted.shape for wanted in checker.reference]:
+        return torch.tensor(float("nan"), device=where)
+    errors = []
+    for got, want in zip(outputs, checker.reference, strict=True):
+        wide = torch.promote_types(want.dtype, torch.float32)
+        want = want.to(wide)
+        norms = [torch.linalg.vector_norm(one) for one in (got.to(wide) - want, want)]
+        errors.append((norms[0] / norms[1]).double())
+    return torch.stack(errors).max()

@@ -1,0 +1,1 @@
+"""Check outputs against a reference: values, memory, and tolerance."""

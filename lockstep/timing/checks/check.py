@@ -1,0 +1,285 @@
+"""Check results before timing: draw fresh inputs, fill outputs with NaN, compare with a high-precision reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from lockstep.record.model import Accuracy
+from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
+from lockstep.suite.evaluate import bind, blamed, buffers_of, inputs_of, reference_of, summands_of
+from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite.missing_files import first_line
+from lockstep.suite.variants import Family, takes_out
+from lockstep.timing.checks.accuracy import accuracy_of, worst
+from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
+from lockstep.timing.checks.refill_arguments import checksums, write
+from lockstep.timing.checks.tolerance import coarsest, default_tolerance, refusal
+from lockstep.timing.rules.rule import Disqualified, Rule
+
+#: Parts of error messages on a machine without a GPU, by the package that raises the error. Triton raises it at the
+#: first launch (``triton/runtime/driver.py``), torch at the first query of a GPU (``torch/cuda/__init__.py``), for
+#: example by an autotuner.
+_NO_GPU = {
+    "0 active drivers": "Triton",
+    "Torch not compiled with CUDA enabled": "torch",
+    "Found no NVIDIA driver": "torch",
+    "No CUDA GPUs are available": "torch",
+}
+
+
+class WrongResult(Disqualified):
+    """A variant's result differs from the reference, so the variant is not timed."""
+
+    def __init__(self, evidence: str) -> None:
+        super().__init__(Rule.WRONG_RESULT, evidence)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of a check that the variant passed.
+
+    Attributes:
+        accuracy: the variant's errors.
+        deterministic: whether the variant is deterministic; ``None`` if there was too little memory to find out.
+    """
+
+    accuracy: Accuracy
+    deterministic: bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class Checker:
+    """Checks the results of variants at one case. All checks share the inputs and the reference."""
+
+    suite: Suite
+    case: Case
+    inputs: dict[str, Any]
+    reference: tuple[torch.Tensor, ...]
+    out: Any
+    seed: int | None = None
+    _prepared: dict[Any, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
+        """Return a checker of a case: draw fresh inputs, and compute their reference.
+
+        Raises:
+            SuiteError: a function of the suite itself fails.
+        """
+        new = Draw(device, seed)
+        with blamed(suite, "draw"):
+            inputs = inputs_of(suite, case, new)
+        with blamed(suite, "buffers"):
+            out = buffers_of(suite, case, new)
+        return cls.of(suite, case, inputs, out, seed)
+
+    @classmethod
+    def of(cls, suite: Suite, case: Case, inputs: dict[str, Any], out: Any = None, seed: int | None = None) -> Checker:
+        """Return a checker of these inputs of a case: compute their reference.
+
+        Raises:
+            SuiteError: the suite's reference fails.
+        """
+        with blamed(suite, "reference"):
+            reference = reference_of(suite, case, inputs)
+        return cls(suite, case, inputs, tuple(tensors_of(reference)), out, seed)
+
+    def arguments(self, family: Family, variant: str) -> dict[str, Any]:
+        """Return the keyword arguments with which the check calls ``variant``, without ``out``.
+
+        Variants with the same ``prepare`` function share the result of that function.
+        """
+        prepare = family.prepare.get(variant)
+        if prepare not in self._prepared:
+            self._prepared[prepare] = family.prepared(variant, self.inputs)
+        return bind(family.variants[variant], {**self.inputs, **self._prepared[prepare]})
+
+    @cached_property
+    def _asked(self) -> tuple[torch.dtype | None, ...]:
+        """Return the expected dtype of each output: the dtype of the suite's buffers, never the dtype that a variant
+        chose.
+
+        Without buffers the expected dtype is the coarsest dtype of the inputs. It is ``None`` for an output that is an
+        integer or a boolean in the reference, or if no input has a floating-point dtype.
+        """
+        # Buffers on the "meta" device take no memory.
+        out = self.out if self.out is not None else buffers_of(self.suite, self.case, Draw("meta", 0))
+        buffers = [tensor.dtype for tensor in tensors_of(out)]
+        if len(buffers) == len(self.reference):
+            return tuple(buffers)
+        if buffers:
+            return (coarsest(buffers) or buffers[0],) * len(self.reference)
+        usual = coarsest([tensor.dtype for tensor in tensors_of(self.inputs)])
+        return tuple(usual if want.is_floating_point() or want.is_complex() else None for want in self.reference)
+
+    @cached_property
+    def tolerances(self) -> tuple[float, ...]:
+        """Return the accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or a default for the
+        output's dtype.
+        """
+        if self.suite.tolerance is not None:
+            return (self.suite.tolerance,) * len(self.reference)
+        inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
+        summands = summands_of(self.suite, self.case)
+        pairs = zip(self._asked, (tensor.dtype for tensor in self.reference), strict=True)
+        return tuple(default_tolerance(asked or want, [*inputs, want], summands) for asked, want in pairs)
+
+    @cached_property
+    def _sums(self) -> list[int]:
+        """Checksums of the drawn inputs that a variant must not change, by which a write into an input is noticed."""
+        return checksums([tensor for _, tensor in named_tensors(self.inputs, self.suite.inout)])
+
+    def accuracy(self, family: Family, variant: str) -> Accuracy:
+        """Return the errors of ``variant``, the worst over its outputs.
+
+        Raises:
+            WrongResult: an error exceeds its limit, an output is NaN, or the outputs differ from the reference in
+                number or shape or have a narrower dtype.
+            Disqualified: the variant wrote into an input, or its outputs are not tensors with memory of their own.
+            NotImplementedError: the variant does not support this case, or it launches Triton kernels without a GPU.
+        """
+        return self._accepted(family, variant, self._call(family, variant))
+
+    def check(self, family: Family, variant: str) -> Checked:
+        """Return the errors of ``variant`` and whether a second call on the same inputs gives the same bits.
+
+        Raises:
+            WrongResult, Disqualified, NotImplementedError: as ``accuracy``.
+        """
+        outputs = self._call(family, variant)
+        found = self._accepted(family, variant, outputs)
+        try:
+            first = [tensor.clone() for tensor in outputs]
+        except torch.cuda.OutOfMemoryError:
+            return Checked(found, None)
+        again = self._call(family, variant)
+        return Checked(found, not _difference(first, again))
+
+    def repeated(self, family: Family, variant: str) -> Iterator[str]:
+        """Call the variant repeatedly on the same inputs; yield how each result differs from the first, "" for the same
+        bits.
+
+        Raises:
+            Disqualified, NotImplementedError: as ``accuracy``. The outputs are not compared with the reference.
+            torch.cuda.OutOfMemoryError: the device has too little memory for a copy of the outputs.
+        """
+        first = [tensor.clone() for tensor in self._call(family, variant)]
+        while True:
+            yield _difference(first, self._call(family, variant))
+
+    def _accepted(self, family: Family, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
+        found = self.compare(variant, outputs)
+        refuse_aliases(variant, outputs, named_tensors(self.arguments(family, variant), self.suite.inout))
+        refuse_overlaps(variant, outputs)
+        return found
+
+    def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
+        """Compare outputs that ``variant`` returned with the reference; return the worst errors over all outputs.
+
+        Raises:
+            WrongResult: as ``accuracy``.
+        """
+        if len(outputs) != len(self.reference):
+            raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
+        return worst(self._judged(variant, index, got) for index, got in enumerate(outputs))
+
+    def _judged(self, variant: str, index: int, got: torch.Tensor) -> Accuracy:
+        want = self.reference[index]
+        if got.shape != want.shape:
+            raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
+        found = accuracy_of(got, want)
+        if wrong := refusal(found, want.shape, self.tolerances[index], f" at {self.case.label}"):
+            raise WrongResult(f"{variant} output {index} {wrong}")
+        asked = self._asked[index]
+        if asked is not None and got.element_size() < min(asked.itemsize, want.element_size()):
+            # A variant with narrower outputs writes fewer bytes than the baseline, however exact its values are.
+            raise WrongResult(f"{variant} output {index} is of {got.dtype}, narrower than {asked}, the expected dtype")
+        return found
+
+    def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
+        """Call the variant with output buffers full of NaN; return its outputs after checks that it wrote no input."""
+        before = self._sums
+        if self.suite.inout:
+            self._restore()  # an earlier call may have written the inputs
+        function = family.variants[variant]
+        arguments = self.arguments(family, variant)
+        if self.out is not None and takes_out(function):
+            map_tensors(self.out, poison)
+            arguments["out"] = self.out
+        self.poison_free_memory()
+        try:
+            result = function(**arguments)
+        except (RuntimeError, AssertionError) as error:
+            says = next((who for part, who in _NO_GPU.items() if part in str(error)), "")
+            if says and self.reference[0].device.type == "cpu":
+                raise NotImplementedError(f"{says} finds no GPU here") from error
+            raise
+        given = named_tensors(self.inputs, self.suite.inout)
+        after = checksums([tensor for _, tensor in given])
+        written = {name for (name, _), is_now, was in zip(given, after, before, strict=True) if is_now != was}
+        if written:
+            self._restore()
+            raise Disqualified(Rule.WRITTEN_INPUT, f"{variant} wrote into its input {', '.join(sorted(written))}")
+        outputs = outputs_of(variant, result, self.reference[0].device)
+        # An in-place operation need not return the tensors that it wrote.
+        return outputs or [tensor for name in self.suite.inout for tensor in tensors_of(self.inputs[name])]
+
+    def _restore(self) -> None:
+        """Write the drawn values into the inputs again, for variants that change them."""
+        if self.seed is not None and self.reference:
+            new = Draw(self.reference[0].device, self.seed)
+            write(self.inputs, inputs_of(self.suite, self.case, new), set())
+
+    def poison_free_memory(self) -> None:
+        """Fill free memory with NaN, so that a variant that leaves part of an output unwritten shows NaN there.
+
+        The variant's next allocations are likely to get this memory.
+        """
+        for expected in self.reference:
+            poison(torch.empty_like(expected))
+
+
+def named_tensors(arguments: Mapping[str, Any], inout: Sequence[str] = ()) -> list[tuple[str, torch.Tensor]]:
+    """Return every tensor that a variant may only read, with its argument's name: all but ``out`` and ``inout``."""
+    read = {name: value for name, value in arguments.items() if name != "out" and name not in inout}
+    return [(name, tensor) for name, value in read.items() for tensor in tensors_of(value)]
+
+
+def without_frames(error: Exception) -> Exception:
+    """Return the error without its stack frames, which would keep a case's tensors in memory."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def brief(error: BaseException) -> str:
+    """Return one line about an error for a record: its type or broken rule, and its first line."""
+    if isinstance(error, Disqualified) and not isinstance(error, WrongResult):
+        return first_line(error, error.rule.value)
+    return first_line(error)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _difference(first: Sequence[torch.Tensor], again: Sequence[torch.Tensor]) -> str:
+    """Return where the outputs of two calls differ, or "" if their bits are the same."""
+    if len(first) != len(again):
+        return f"two calls on the same inputs return {len(first)} and {len(again)} tensors"
+    for index, (one, other) in enumerate(zip(first, again, strict=True)):
+        where = f"two calls on the same inputs differ in output {index}"
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return f"{where}: {one.dtype} {list(one.shape)} and {other.dtype} {list(other.shape)}"
+        if torch.equal(_bits(one), _bits(other)):
+            continue
+        unequal = (_bits(one) != _bits(other)).view(one.numel(), -1).any(1)
+        place = torch.unravel_index(unequal.nonzero()[0, 0], one.shape)
+        at = ", ".join(str(int(axis)) for axis in place)
+        return f"{where}, in {int(unequal.sum())} of {one.numel()} elements, first at [{at}]"
+    return ""

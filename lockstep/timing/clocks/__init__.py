@@ -1,0 +1,1 @@
+"""Read the clocks of a GPU, compare them, and store the reference clock of a series."""

@@ -1,0 +1,1 @@
+"""Measure costs besides the latency: host time, energy, and the time behind another kernel."""

@@ -1,0 +1,162 @@
+"""Time each call behind a fixed ordinary kernel, because real programs run a kernel behind other work.
+
+A chain of calls of one variant favours a kernel that starts before the previous kernel has ended, because both belong
+to the same variant. Behind a kernel that lets no other kernel start early, the gain is smaller: for the small products
+on an H200, 1.10 to 1.17 times instead of 1.27 to 1.54 times.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+import torch
+
+from lockstep.record.model import TWIN, CostEstimate
+from lockstep.timing.arms.bound_arms import Arm, BoundCall
+from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.clock_correction import Pair, midmean
+from lockstep.timing.cost_meters import Metered
+from lockstep.timing.device import Device, DeviceLost, Timing
+from lockstep.timing.estimates import Series
+from lockstep.timing.interleave import Plan, rival_of, rounds_that_fit, time_rounds
+from lockstep.timing.intervals import estimated
+from lockstep.timing.rules.rule import Disqualified
+from lockstep.timing.rules.trusted import Trusted
+
+#: Number of bytes that the fixed kernel reads, and number of bytes that it writes.
+COPIED = 1 << 20
+
+#: Number of measured rounds in an epoch, and the length of a replay relative to a usual replay.
+ROUNDS = 4
+PART = 0.5
+
+#: Maximum number of pairs of buffers. The fixed kernel takes them in turn, and together they have twice the bytes of
+#: the cache. So the kernel always reads memory, and takes the same time alone as before a call.
+MOST_BUFFERS = 64
+
+#: Name of the arm that runs only the fixed kernel; no variant has this name.
+_ALONE = "~copies"
+
+Epoch = Mapping[str, Sequence[Timing]]
+
+
+def fixed_kernel(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Write the negative of ``source`` into ``target``, and return ``target``.
+
+    ``target.copy_(source)`` would not do: a CUDA graph gets a copy node for it, and a copy node runs no kernel.
+    """
+    return torch.neg(source, out=target)
+
+
+def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
+    """Return calls of ``fixed_kernel``, each on its own buffers; together they touch twice the bytes of the cache."""
+    buffers = max(1, min(MOST_BUFFERS, device.cache_bytes // COPIED))
+    sources = [torch.ones(COPIED // 4, device=device.torch_device) for _ in range(buffers)]
+    return tuple(BoundCall(fixed_kernel, {"source": one, "target": torch.empty_like(one)}) for one in sources)
+
+
+@dataclass
+class Behind:
+    """Measure the quantities ``behind`` and ``behind_speedup``: an arm's time when each call follows a fixed kernel,
+    and the ratio of such times to the baseline.
+
+    Each arm is captured again with the fixed kernel before each call. The time of the fixed kernel alone, measured in
+    the same round, is subtracted.
+
+    Attributes:
+        device: the device that runs the arms.
+        plan: number and length of the measurements.
+        baseline: the arm that ratios refer to.
+        names: the arms.
+        reference_mhz: for each arm, the clock that its ratio is normalised to.
+        trusted: see ``lockstep.timing.interleave.compare``.
+    """
+
+    device: Device
+    plan: Plan
+    baseline: str
+    names: Sequence[str]
+    reference_mhz: Mapping[str, float]
+    trusted: Trusted
+    name: str = field(default="behind", init=False)
+    _failures: dict[str, Exception] = field(default_factory=dict, init=False)
+    _per_call: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        usual = self.reference_mhz
+        clock = usual.get(self.baseline)
+        self._series = {name: Series((usual.get(name), clock), again=name.endswith(TWIN)) for name in self.names}
+        self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
+        self._plan = replace(self.plan, replay_s=PART * self.plan.replay_s, rounds=min(ROUNDS, self.plan.rounds))
+        self._kernels = fixed_kernels(self.device)
+        turn = itertools.cycle(self._kernels)
+        self._kernel = lambda: next(turn)()
+
+    def epoch(
+        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
+    ) -> Metered:
+        """Time each arm with the fixed kernel before each call, and time the fixed kernel alone.
+
+        The numbers are seconds per call, by arm and round.
+
+        Raises:
+            DeviceLost: an arm broke the device; ``variant`` is "" if the arm is unknown.
+        """
+        alone = Arm(_ALONE, self._kernels)
+        behind = [replace(arm, before=self._kernel) for arm in arms if arm.name not in self._failures]
+        per_call, failures, replay_s = self._per_call, self._failures, self._plan.replay_s
+        try:
+            captured = capture_arms([alone, *behind], self.device, replay_s, per_call, failures, self.trusted, listener)
+        except DeviceLost as lost:
+            # The fixed kernel is correct, so an unknown arm broke the device before it.
+            raise DeviceLost("" if lost.variant == _ALONE else lost.variant, lost.reason, lost.rule) from lost
+        listener("time", "")
+        try:
+            rounds = rounds_that_fit(captured, self._per_call, self._plan)
+            timings = time_rounds(captured, rounds, self.device, self._order, restore)
+        except Disqualified as error:
+            # The rounds of the latency decide whether an arm broke a rule; here only the epoch is lost.
+            self._failures.setdefault("", error)
+            return Metered({})
+        return Metered(timings, {one.name: one.replay.once for one in captured if one.name != _ALONE})
+
+    def add(self, measured: Epoch) -> None:
+        """Add an epoch's times: each arm's median behind the fixed kernel, and each round's ratio to the baseline."""
+        alone = measured.get(_ALONE, ())
+        seconds = {
+            name: [replace(pair, seconds=pair.seconds - copy.seconds) for pair, copy in zip(own, alone, strict=True)]
+            for name, own in measured.items()
+            if alone and name in self._series
+        }
+        for name, mine in seconds.items():
+            series = self._series[name]
+            # If the fixed kernel was disturbed while it ran alone, the difference may be zero or negative and has no
+            # logarithm.
+            logs = [math.log(one.seconds) for one in mine if one.seconds > 0]
+            if logs:
+                series.latency.append(median(logs))
+            rival = seconds.get(rival_of(name, self.baseline), ())
+            both = [pair for pair in zip(mine, rival, strict=False) if min(one.seconds for one in pair) > 0]
+            if both:
+                series.pairs.append(Pair(*zip(*both, strict=True)))
+
+    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
+        """Return ``behind`` in seconds, and ``behind_speedup`` if the baseline was measured too."""
+        series = self._series[arm]
+        if not series.latency:
+            return {}
+        ratios = [midmean(epoch) for epoch in series.ratios()]
+        found = {"behind": estimated(series.latency)}
+        return found | ({"behind_speedup": estimated(ratios)} if ratios else {})
+
+    def reason(self, arm: str) -> str:
+        """Return why the arm has no time behind the fixed kernel; "" if it has one."""
+        if self._series[arm].latency:
+            return ""
+        failure = self._failures.get(arm) or self._failures.get(_ALONE) or self._failures.get("")
+        return str(failure) if failure else "the fixed kernel took as long alone as with a call behind it"

@@ -1,0 +1,149 @@
+"""Measure the energy of a call with the board's energy counter.
+
+The counter is updated only about every tenth of a second. So the harness runs a train of replays that keeps the GPU
+busy for several updates, and computes the power between two updates. The energy of a call is this power times the time
+of a call in the same train. The energy includes idle power, because a kernel that takes longer keeps the whole board
+powered for longer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import torch
+
+from lockstep.gpu.nvml import find_gpu
+from lockstep.timing.arms.bound_arms import Arm
+from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.cost_meters import LoggedMeter, Metered
+from lockstep.timing.device import Device, Replay
+from lockstep.timing.interleave import Plan
+from lockstep.timing.rules.trusted import Trusted
+
+#: Minimum seconds between the first and the last update of the counter in a train, and the further seconds to wait for
+#: the updates.
+TRAIN_S, PATIENCE_S = 0.5, 2.0
+
+#: Number of replays that may be enqueued before the host waits for the oldest. This keeps the GPU busy.
+_AHEAD = 2
+
+#: Returns the joules that the board has consumed so far; ``None`` if unknown.
+Counter = Callable[[], float | None]
+
+#: Marks this point of the stream, and returns a function that waits until the GPU has reached the mark.
+Fence = Callable[[], Callable[[], object]]
+
+
+class NoEnergy(RuntimeError):
+    """The energy of an arm cannot be measured; the message says why."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """Measurements of a replay that ran repeatedly: the seconds of one call, and the board's power in watts."""
+
+    seconds: float
+    watts: float
+
+    @property
+    def joules(self) -> float:
+        """Return the energy of one call in joules."""
+        return self.seconds * self.watts
+
+
+def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Train:
+    """Run a replay until the counter's updates span ``TRAIN_S`` seconds; return the time of a call and the power.
+
+    Args:
+        replay: the replay to run.
+        calls: number of calls in a replay.
+        counter: reads the energy counter of the board.
+        fence: marks the end of the enqueued work, so that only ``_AHEAD`` replays are in the GPU's queue.
+
+    Raises:
+        NoEnergy: the counter has no value, or does not change.
+    """
+    waiting: deque[Callable[[], object]] = deque()
+    steps: list[tuple[float, float]] = []
+    began = first = perf_counter()
+    last, done = counter(), 0
+    while len(steps) < 2 or steps[-1][0] - steps[0][0] < TRAIN_S:
+        replay()
+        waiting.append(fence())
+        if len(waiting) > _AHEAD:
+            waiting.popleft()()
+            done += 1
+            first = perf_counter() if done == 1 else first
+        now, joules = perf_counter(), counter()
+        if joules is None or last is None:
+            raise NoEnergy("NVML does not report the energy counter")
+        if joules != last:
+            steps.append((now, joules))
+            last = joules
+        if now - began > TRAIN_S + PATIENCE_S:
+            raise NoEnergy(f"the energy counter did not advance enough in {TRAIN_S + PATIENCE_S:g} s")
+    for wait in waiting:
+        wait()
+        done += 1
+    seconds = (perf_counter() - first) / ((done - 1) * calls)
+    (start, before), (end, after) = steps[0], steps[-1]
+    return Train(seconds, (after - before) / (end - start))
+
+
+def cuda_fence() -> Callable[[], object]:
+    """Return a function that waits until the GPU has finished what is now enqueued on the current stream."""
+    event = torch.cuda.Event()
+    event.record()
+    return event.synchronize
+
+
+def cuda_counter() -> Counter | None:
+    """Return a function that reads the energy counter of the current GPU; ``None`` if the GPU has no counter."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    gpu = find_gpu(str(properties.uuid))
+    return gpu.energy_j if gpu is not None and gpu.energy_j() is not None else None
+
+
+@dataclass
+class Energy(LoggedMeter):
+    """Measure the quantity ``energy`` of each arm: the joules that the board consumes per call.
+
+    Attributes:
+        device: the device that runs the arms.
+        plan: the plan, which sets the length of a replay.
+        counter, fence: see ``run_train``.
+        trusted: see ``lockstep.timing.interleave.compare``.
+    """
+
+    device: Device
+    plan: Plan
+    counter: Counter
+    fence: Fence
+    trusted: Trusted
+    name: str = field(default="energy", init=False)
+    _per_call: dict[str, float] = field(default_factory=dict, init=False)
+
+    def epoch(
+        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
+    ) -> Metered:
+        """Measure the joules per call of each arm.
+
+        Raises:
+            DeviceLost: an arm broke the device.
+        """
+        if restore is not None:
+            self._failures |= {arm.name: NoEnergy("its calls write their inputs") for arm in arms}
+        left = [arm for arm in arms if arm.name not in self._failures]
+        replay_s = self.plan.replay_s
+        captured = capture_arms(left, self.device, replay_s, self._per_call, self._failures, self.trusted, listener)
+        found = {}
+        for arm in captured:
+            listener("time", arm.name)
+            try:
+                found[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.fence).joules
+            except NoEnergy as error:
+                self._failures[arm.name] = error
+        return Metered(found, {arm.name: arm.replay.once for arm in captured if arm.name in found})

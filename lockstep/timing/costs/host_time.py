@@ -1,0 +1,198 @@
+"""Measure the time that the host spends on one call: Python, checks, allocations and launches.
+
+Each call is made as a user makes it: the public function with the suite's arguments, outside any graph. Before the
+calls, the GPU gets a kernel that spins, so the GPU never waits for the host. Only a few calls are queued, so the host
+never waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+
+from lockstep.record.model import TWIN
+from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.checks.check import brief, without_frames
+from lockstep.timing.cost_meters import LoggedMeter, Metered
+from lockstep.timing.device import Device, DeviceLost
+
+#: Maximum and minimum number of calls in a batch, number of batches in an epoch, and seconds that a batch of slow calls
+#: should take at most. Batches are small because the host must wait once about a thousand launches are queued.
+CALLS, FEWEST, BATCHES, BATCH_S = 32, 4, 8, 1e-2
+
+#: The GPU spins this many times as long as the batch is expected to take, and at least this many seconds.
+AHEAD, LEAST_S = 1.5, 2e-4
+
+#: Maximum number of attempts at a batch. Each further attempt has fewer calls and a longer spin.
+TRIES = 5
+
+#: Why there is no host time on a CPU.
+NO_HOST = "on a CPU the latency already is the host's time"
+
+#: Cycles of the spin that measures how many cycles the GPU spins in a second.
+_PROBE_CYCLES = 10_000_000
+
+
+class Spinner(Protocol):
+    """Work that keeps the GPU busy while the host is timed, so that the GPU never waits for the host."""
+
+    def start(self, seconds: float) -> None:
+        """Enqueue GPU work of at least about this many seconds; return immediately."""
+
+    def busy(self) -> bool:
+        """Return whether the GPU is still doing the work."""
+
+    def wait(self) -> None:
+        """Wait until the GPU has finished all enqueued work."""
+
+
+class CudaSpinner:
+    """Keep the GPU busy with a kernel that spins, on the current stream."""
+
+    def __init__(self) -> None:
+        self._done = torch.cuda.Event()
+        self._cycles_per_s = 0.0
+
+    def start(self, seconds: float) -> None:
+        """Enqueue a kernel that spins for about this many seconds."""
+        self._cycles_per_s = self._cycles_per_s or self._rate()
+        self._spin(int(seconds * self._cycles_per_s))
+        self._done.record()
+
+    def busy(self) -> bool:
+        """Return whether the spinning kernel still runs."""
+        return not self._done.query()
+
+    def wait(self) -> None:
+        """Wait until the GPU has finished all enqueued work."""
+        torch.cuda.synchronize()
+
+    def _rate(self) -> float:
+        """Return how many cycles the spinning kernel counts in a second, under the load of the previous rounds."""
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        self._spin(_PROBE_CYCLES)
+        last.record()
+        last.synchronize()
+        milliseconds: float = first.elapsed_time(last)
+        return _PROBE_CYCLES / (1e-3 * milliseconds)
+
+    def _spin(self, cycles: int) -> None:
+        spin: Any = torch.cuda._sleep
+        spin(cycles)
+
+
+@dataclass
+class HostTime(LoggedMeter):
+    """Measure the quantity ``host`` of each arm: the host's seconds per call.
+
+    Attributes:
+        device: the device that runs the calls.
+        spinner: keeps the device busy.
+    """
+
+    device: Device
+    spinner: Spinner
+    name: str = field(default="host", init=False)
+    _expected: dict[str, float] = field(default_factory=dict, init=False)
+
+    def epoch(
+        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
+    ) -> Metered:
+        """Measure the host's seconds per call of each arm, in its fastest batch.
+
+        Raises:
+            DeviceLost: an arm broke the device.
+        """
+        found = {}
+        for arm in arms:
+            if arm.name in self._failures:
+                continue
+            listener("time", arm.name)
+            try:
+                # Other work on the host only adds time (Chen & Revels 2016). Medians of three batches had intervals of
+                # 9 to 30 % on an H200's host.
+                found[arm.name] = min(self.batch(arm, restore) for _ in range(BATCHES))
+            except Waited as error:
+                self._failures[arm.name] = without_frames(error)
+            except Exception as error:
+                self._failures[arm.name] = RuntimeError(brief(error))
+                if not self.device.healthy():
+                    raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
+        return Metered(found, {arm.name: called(arm) for arm in arms if arm.name in found})
+
+    def batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
+        """Return the host's seconds per call in one batch during which the GPU was always busy.
+
+        Raises:
+            Waited: the GPU finished early in every attempt.
+        """
+        if arm.name not in self._expected:
+            # Twice: the first calls outside a graph may load or compile.
+            self._expected[arm.name] = min(self._timed(arm, FEWEST, 0.0, restore)[0] for _ in range(2))
+        calls = max(FEWEST, min(CALLS, int(BATCH_S / self._expected[arm.name])))
+        for _ in range(TRIES):
+            seconds, outlasted = self._timed(arm, calls, self._expected[arm.name], restore)
+            if outlasted:
+                self._expected[arm.name] = seconds
+                return seconds
+            # Either the spin was too short, or the host waited because the queue was full.
+            self._expected[arm.name] = max(2 * self._expected[arm.name], seconds)
+            calls = max(1, calls // 2)
+        raise Waited("a call waits for the GPU, or launches more work than the GPU's queue holds")
+
+    def _timed(self, arm: Arm, calls: int, expected: float, restore: Callable[[], None] | None) -> tuple[float, bool]:
+        """Time calls while the GPU spins; return the host's seconds per call, and whether the spin outlasted the calls.
+
+        ``expected`` is the expected seconds per call; with 0 the GPU does not spin.
+        """
+        if restore is not None:
+            restore()
+        batch = list(itertools.islice(itertools.cycle(arm.calls), calls))
+        self.spinner.wait()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            if expected:
+                self.spinner.start(max(LEAST_S, AHEAD * expected * calls))
+            began = perf_counter()
+            for call in batch:
+                call()
+            seconds = (perf_counter() - began) / calls
+            return seconds, self.spinner.busy()
+        finally:
+            if collecting:
+                gc.enable()
+            self.spinner.wait()
+
+
+def called(arm: Arm, active: Callable[[], AbstractContextManager[Any]] = nullcontext) -> ArmReplay:
+    """Return a replay that makes the arm's calls outside a graph.
+
+    Args:
+        arm: the arm.
+        active: makes the context in which each run of the replay makes its calls.
+    """
+    results: list[Any] = []
+
+    def run() -> None:
+        with active():
+            results[:] = [call() for call in arm.calls]
+
+    def of_last_run() -> list[Any]:
+        if not results:
+            run()
+        return list(results)
+
+    return ArmReplay(run, of_last_run)
+
+
+class Waited(Exception):
+    """The host waited for the GPU, so the measured time is not the host's time alone."""
