@@ -104,6 +104,25 @@ def test_rooms_form_no_circle(arrows, package):
         pytest.fail(f"a circle: {'; '.join(steps)}")
 
 
+def test_folders_within_a_room_form_no_circle():
+    """In each folder, its modules and its folders import each other one way."""
+    folders = defaultdict(lambda: defaultdict(set))
+    for _, path, text in modules():
+        here = path.relative_to(ROOT).with_suffix("").parts
+        for name in {} if here[-1] == "__init__" else imported(ast.parse(text)):
+            there = tuple(name.split("."))
+            common = next((n for n, (one, other) in enumerate(zip(here, there, strict=False)) if one != other), 0)
+            folder = ROOT.joinpath(*here[:common], there[common])
+            if common and (folder.is_dir() or folder.with_suffix(".py").exists()):
+                folders[here[:common]][here[common]].add(there[common])
+    assert {len(folder) for folder in folders} >= {1, 2, 3}
+    for folder, graph in folders.items():
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            pytest.fail(f"a circle in {'/'.join(folder)}: {' imports '.join(reversed(error.args[1]))}")
+
+
 def test_modules_form_no_circle():
     names = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): text

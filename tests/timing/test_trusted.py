@@ -12,7 +12,7 @@ import lockstep.timing.estimates
 from lockstep.timing.checks.check import Checker, brief
 from lockstep.timing.rules.persisting_cache import persisting_bytes
 from lockstep.timing.rules.rule import Disqualified, Rule
-from lockstep.timing.rules.rule import trusted as trusted_module
+from lockstep.timing.rules import trusted as trusted_module
 from lockstep.timing.rules.trusted import Trusted
 
 
@@ -53,7 +53,7 @@ def test_a_replaced_function_is_named_and_put_back(owner, name, rule, said):
 def test_changed_code_of_a_function_is_found_too():
     trusted, code = Trusted(), Checker.accuracy.__code__
     Checker.accuracy.__code__ = honest.__code__
-    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.check\.Checker\.accuracy"):
+    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.checks\.check\.Checker\.accuracy"):
         trusted.require()
     assert Checker.accuracy.__code__ is code
 
