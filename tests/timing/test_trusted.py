@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import lockstep.timing.estimates
 from lockstep.timing.checks.check import Checker, brief
+from lockstep.timing.rules import trusted as trusted_module
 from lockstep.timing.rules.persisting_cache import persisting_bytes
 from lockstep.timing.rules.rule import Disqualified, Rule
-from lockstep.timing.rules import trusted as trusted_module
 from lockstep.timing.rules.trusted import Trusted
 
 
