@@ -71,7 +71,7 @@ class OverviewAddress:
 
     Attributes:
         since: the commit with which the newest results are compared: "visit", "7d", "all" or a full hash, see
-            ``lockstep.compare.status.reference``.
+            ``lockstep.compare.series_status.reference``.
         show: the number in the cells of the heatmap, see ``heatmap.SHOWN``.
         search: the words that a row of the table must contain.
     """

@@ -20,7 +20,7 @@ from multiprocessing.context import ForkServerContext
 from typing import Any
 
 from lockstep.machine_code.compiling.cubin import _run, registers_and_stack
-from lockstep.processes.children import end_with_parent
+from lockstep.processes.end_with_parent import end_with_parent
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.compare.join_points import rows_over
+from lockstep.compare.read_rows import rows_over
 from lockstep.history.store import Store
 from lockstep.record.file import write_records
 from lockstep.record.model import Clocks, Estimate, Provenance, Record

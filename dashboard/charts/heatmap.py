@@ -13,7 +13,7 @@ import numpy as np
 from dashboard.address import SeriesAddress
 from dashboard.charts.theme import MONO, Scheme, chart_layout
 from lockstep.alerts.text import change
-from lockstep.compare.status import Status, Statuses
+from lockstep.compare.series_status import Status, Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
 from lockstep.history.display_names import natural
 from lockstep.history.model import STATES

@@ -25,7 +25,7 @@ from lockstep.alerts.database.states_and_actions import LifecycleError, possible
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.text import change, culprits, headline, numbers, span, status
-from lockstep.compare.status import keys_by_name
+from lockstep.compare.series_status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store

@@ -13,15 +13,15 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.pages.grid import BY_SHAPE, connect, drawn, grid, number, text
 from dashboard.pages.infinite_rows import Values, block, key_values, percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
+from dashboard.pages.series_grid import BY_SHAPE, connect, drawn, grid, number, text
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
 from lockstep.compare.difference import geomean
-from lockstep.compare.join_points import rows_at
 from lockstep.compare.number_format import whole
+from lockstep.compare.read_rows import rows_at
 from lockstep.compare.rows import STATE_LABELS, described
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.model import Commit, Run

@@ -11,8 +11,8 @@ import numpy as np
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
-from dashboard.charts.against import against
 from dashboard.charts.change_marks import marks
+from dashboard.charts.cost_against_latency import against
 from dashboard.charts.legend import suite_styles, swatch
 from dashboard.charts.roofline import roofline
 from dashboard.charts.size_sweep import sweep, sweep_axis
@@ -25,10 +25,10 @@ from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.compare.join_points import newest_rows, rows_at, rows_over
+from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.rows import VALUE, Row, described, keys_of, quantities_of
-from lockstep.compare.status import checks_of, found_of
+from lockstep.compare.series_status import checks_of, found_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results

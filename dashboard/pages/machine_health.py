@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.compare.join_points import rows_at
+from lockstep.compare.read_rows import rows_at
 from lockstep.gpu.nvml import THROTTLING
 from lockstep.history.model import STATES, Commit, Floats, Run
 from lockstep.history.snapshot import Results

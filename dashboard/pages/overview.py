@@ -13,7 +13,6 @@ from dash.exceptions import PreventUpdate
 from dashboard.address import OverviewAddress
 from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_style, heatmap
 from dashboard.charts.theme import Scheme
-from dashboard.pages.grid import connect, grid
 from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news, news_of
 from dashboard.pages.overview_machine import machine_line, opening_machine, scatter_line
 from dashboard.pages.overview_rows import of_cache, register_rows
@@ -31,12 +30,13 @@ from dashboard.pages.parts import (
     notice,
     problem_list,
 )
+from dashboard.pages.series_grid import connect, grid
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.service import AlertService
-from lockstep.compare.join_points import newest_rows
 from lockstep.compare.number_format import whole
-from lockstep.compare.status import Statuses, reference
+from lockstep.compare.read_rows import newest_rows
+from lockstep.compare.series_status import Statuses, reference
 from lockstep.compare.verdict import SIGNS
 from lockstep.history.model import Commit
 from lockstep.history.problem_tally import tally

@@ -19,7 +19,7 @@ from lockstep.alerts.model import Alert
 from lockstep.alerts.text import change, headline
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
-from lockstep.compare.status import Statuses
+from lockstep.compare.series_status import Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
 from lockstep.history.snapshot import Results
 

@@ -15,7 +15,7 @@ from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.overview_table import VALUES, cells_of, file_rows, in_order
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.compare.status import Statuses, reference, statuses
+from lockstep.compare.series_status import Statuses, reference, statuses
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered

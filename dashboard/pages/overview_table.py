@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from dashboard.address import SeriesAddress
-from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
 from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
-from lockstep.compare.join_points import newest_rows
+from dashboard.pages.series_grid import BY_SHAPE, Column, drawn, number, text
+from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE
-from lockstep.compare.status import Status, Statuses
+from lockstep.compare.series_status import Status, Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
 from lockstep.history.model import STATES, Series, SeriesKey, State
 from lockstep.history.row_keys import key_of

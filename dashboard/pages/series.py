@@ -18,8 +18,8 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice
 from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
+from dashboard.pages.series_data import SeriesView, chart, key_at, offered, view
 from dashboard.pages.series_table import commit_table
-from dashboard.pages.series_view import SeriesView, chart, key_at, offered, view
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import amount, span

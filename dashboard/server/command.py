@@ -15,7 +15,7 @@ from asv.util import UserError
 
 from dashboard.auth.credentials import Access, AccessError, access_of, add_access
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
-from lockstep.commands.locations import check_locations, open_store, results_folder
+from lockstep.commands.results_options import check_locations, open_store, results_folder
 
 if TYPE_CHECKING:
     from lockstep.alerts.service import AlertService

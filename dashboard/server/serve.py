@@ -15,7 +15,7 @@ from gunicorn.app.base import BaseApplication
 
 from dashboard.auth.credentials import Network
 from dashboard.server.connections import KEEP_ALIVE_S, worker_for
-from lockstep.processes.children import end_with_parent
+from lockstep.processes.end_with_parent import end_with_parent
 
 #: glibc's numbers of these settings, from <malloc.h>.
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.processes.watched import Watched, WorkerDied
+from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 
@@ -25,7 +25,7 @@ class WorkerSpec:
         quick: whether to measure as briefly as possible, only to find errors.
         history: whether to leave out cases that a history does not measure.
         seed: seed of checked inputs, placement of buffers, and order; ``None`` for the seeds that a history uses.
-        check_s: minimum seconds that a check may take; see ``lockstep.processes.watched.Watched``.
+        check_s: minimum seconds that a check may take; see ``lockstep.processes.watched_worker.Watched``.
         folders: folders of packages that precede the installed ones (``lockstep.processes.toolchain``).
     """
 

@@ -30,8 +30,8 @@ from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import cost_entries
-from lockstep.processes.children import tied
-from lockstep.processes.watched import HOME
+from lockstep.processes.end_with_parent import tied
+from lockstep.processes.watched_worker import HOME
 from lockstep.record.file import SUFFIX
 from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit

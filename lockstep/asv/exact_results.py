@@ -23,7 +23,7 @@ from asv.util import write_json
 from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.machine_code import CaseCode, CaseKey, Target
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
-from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.record.file import SUFFIX, write_records
 from lockstep.record.model import Provenance

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-from lockstep.asv.compile_costs import CompileCosts
+from lockstep.asv.record_compile_times import CompileCosts
 from lockstep.machine_code.compiling.precompile import precompile
-from lockstep.processes.watched import Culprits
+from lockstep.processes.watched_worker import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.quantity import COSTS

@@ -14,7 +14,13 @@ from asv.util import UserError
 
 from lockstep.alerts.database.location import STATE
 from lockstep.commands.cli import UsageError
-from lockstep.commands.locations import add_location_options, check_locations, load_config, open_store, results_folder
+from lockstep.commands.results_options import (
+    add_location_options,
+    check_locations,
+    load_config,
+    open_store,
+    results_folder,
+)
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.suite.discovery import nearest
 

@@ -26,7 +26,7 @@ from lockstep.commands.alert_options import (
     run_analysis,
     run_verb,
 )
-from lockstep.commands.locations import open_store
+from lockstep.commands.results_options import open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.terminal import plain_table, wide_console
 

@@ -15,7 +15,7 @@ from asv.commands import Command
 from asv.console import log
 
 from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
-from lockstep.commands.locations import load_config, open_store, results_folder
+from lockstep.commands.results_options import load_config, open_store, results_folder
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:

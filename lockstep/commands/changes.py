@@ -14,7 +14,7 @@ from asv.console import log
 from rich.text import Text
 
 from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis, run_verb
-from lockstep.commands.locations import open_store
+from lockstep.commands.results_options import open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.terminal import plain_table, wide_console
 

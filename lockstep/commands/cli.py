@@ -22,9 +22,9 @@ from asv.commands.quickstart import Quickstart as AsvQuickstart
 from asv.commands.run import Run as AsvRun
 from asv.console import log
 
-from lockstep.commands.advice import advice_on
 from lockstep.commands.asv_show import expect_results
 from lockstep.commands.config import ConfigError, check_config
+from lockstep.commands.error_advice import advice_on
 from lockstep.processes import extras
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
 from lockstep.record.file import RecordError

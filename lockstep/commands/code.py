@@ -143,7 +143,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 
 def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.exact import exact_quantities
+    from lockstep.machine_code.exact_quantities import exact_quantities
 
     fingerprints = {"fingerprint": code.fingerprint, "host_fingerprint": code.host_fingerprint}
     known = {**fingerprints, "quantities": exact_quantities(code)}

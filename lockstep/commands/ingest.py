@@ -14,7 +14,7 @@ from asv.util import UserError
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.commands.locations import add_location_options, check_locations, open_store
+from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.record.terminal import plain_table
 

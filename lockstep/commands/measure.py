@@ -37,7 +37,7 @@ from lockstep.suite.discovery import (
     packages_under_test,
     pick_suites,
 )
-from lockstep.timing.isolation.contestant import template_for
+from lockstep.timing.isolation.contestant_process import template_for
 
 #: Exit status if a series failed.
 FAILED = 2
@@ -161,7 +161,7 @@ def _measured(
 
 def _template() -> Template:
     """Start the process from which isolated processes are forked, and import torch in this process meanwhile."""
-    template = template_for("lockstep.timing.isolation.contestant")
+    template = template_for("lockstep.timing.isolation.contestant_process")
     load_torch()
     return template
 
@@ -177,7 +177,7 @@ def _judged(
     from lockstep.suite.checkout import import_from
     from lockstep.timing.device import open_device
     from lockstep.timing.isolation.confirm_isolated import confirm
-    from lockstep.timing.isolation.isolated import Checkout, Judge
+    from lockstep.timing.isolation.isolated_judge import Checkout, Judge
 
     # The worker is ended first, because on a GPU it would disturb the contestants.
     recorder.close()

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lockstep.alerts.cause.code_change import code_evidence, code_of, same_code, same_kernels
 from lockstep.compare.difference import Differences, Scope, compare_rows, geomean, loudest_first
-from lockstep.compare.join_points import rows_at
 from lockstep.compare.ratio_cause import Times
+from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import LOUDEST, Change, Verdict
 from lockstep.history.model import STATES, Run, SeriesKey

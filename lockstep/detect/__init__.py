@@ -4,7 +4,7 @@ The functions use only their arguments, which are arrays: no files, no clock, no
 describes the method and its measured quality.
 """
 
-from lockstep.detect.analysis import Monitor, analyse, analyse_many
+from lockstep.detect.find_changes import Monitor, analyse, analyse_many
 from lockstep.detect.findings import Analysis, Change, Level, Noise, Revision
 from lockstep.detect.settings import Settings
 from lockstep.detect.trend import Trend

@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.drifts import correlated, explained_by_noise, median, slopes
 from lockstep.detect.findings import Revision
+from lockstep.detect.level_shift import Shift, Silence, after_last
 from lockstep.detect.modes import explained
 from lockstep.detect.online_filter import OnlineFilter
 from lockstep.detect.run_lengths import Floats, Ints, log_odds
 from lockstep.detect.settings import Settings
-from lockstep.detect.shifts import Shift, Silence, after_last
+from lockstep.detect.step_or_drift import correlated, explained_by_noise, median, slopes
 
 #: In cost units, the sum of many hypotheses is better than the best of them by at most about this much.
 ODDS_OF_MANY = 2 * np.log(15.0)

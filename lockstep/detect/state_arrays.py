@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.analysis import Monitor
 from lockstep.detect.detector import Detector
+from lockstep.detect.find_changes import Monitor
 from lockstep.detect.findings import Revision
+from lockstep.detect.level_shift import Shift
 from lockstep.detect.run_lengths import Ints
 from lockstep.detect.settings import DEFAULT
-from lockstep.detect.shifts import Shift
 from lockstep.detect.trend import Better
 
 Arrays = Mapping[str, NDArray[Any]]

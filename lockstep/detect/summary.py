@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lockstep.detect.detector import LARGEST, Detector
-from lockstep.detect.drifts import autocorrelation
 from lockstep.detect.findings import Analysis, Change, Level, Noise, Sense
+from lockstep.detect.level_shift import Shift
 from lockstep.detect.modes import modes, step_within
 from lockstep.detect.noise_estimate import CAUTION
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.segments import WIDE, Segments, segments_between_changes, wandering
 from lockstep.detect.settings import Settings
-from lockstep.detect.shifts import Shift
+from lockstep.detect.step_or_drift import autocorrelation
 from lockstep.detect.trend import Better
 
 #: Normal quantile of a power of 80 %.

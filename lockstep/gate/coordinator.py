@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.gate.aa_control import AAControl
-from lockstep.gate.client import GateWorker, Setup
 from lockstep.gate.launches import Observation
+from lockstep.gate.limits import Terms
 from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, recorded_noise, worst_first
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.proof.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME
-from lockstep.gate.terms import Terms
 from lockstep.gate.verdict import (
     CHECKS,
     COMPILE,
@@ -27,7 +26,8 @@ from lockstep.gate.verdict import (
     SideFacts,
     Verdict,
 )
-from lockstep.processes.watched import Culprits, WorkerDied
+from lockstep.gate.worker_client import GateWorker, Setup
+from lockstep.processes.watched_worker import Culprits, WorkerDied
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
 MOST_MOVED = 0.5

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lockstep.asv.client import WorkerSpec
-from lockstep.gate.client import Setup
 from lockstep.gate.coordinator import Coordinator
+from lockstep.gate.limits import Terms
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.process_pairs.toolchain_pairs import ProcessPairs
 from lockstep.gate.proof.proof import Proof, prove
 from lockstep.gate.report.model import Report
-from lockstep.gate.terms import Terms
 from lockstep.gate.trees import Version, commits_between, version
 from lockstep.gate.verdict import UNREACHED
+from lockstep.gate.worker_client import Setup
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
 from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.machine_code import Target, TracingFailed, codes_of, compare
 from lockstep.processes.toolchain import INSTALLED, Toolchain
-from lockstep.processes.watched import WorkerDied
+from lockstep.processes.watched_worker import WorkerDied
 from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import nearest
 from lockstep.suite.thresholds import Thresholds

@@ -23,7 +23,7 @@ from lockstep.history.provenance_file import join_provenance, provenance_path
 from lockstep.history.scan import Stamp
 from lockstep.history.series_ids import SeriesIds
 from lockstep.history.validation import Unreadable, read_json
-from lockstep.processes.children import pool
+from lockstep.processes.end_with_parent import pool
 
 #: Bytes of result files that become one part. Larger batches may not fit in memory, and smaller ones make too many
 #: parts.

@@ -13,8 +13,8 @@ from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, facts_from
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
-from lockstep.machine_code.sources.dependencies import digest
 from lockstep.machine_code.sources.launch_bypass import bypassing
+from lockstep.machine_code.sources.module_dependencies import digest
 from lockstep.machine_code.sources.suite_sources import definition_files, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import Session, Tree

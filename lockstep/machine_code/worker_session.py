@@ -20,7 +20,7 @@ from lockstep.machine_code.model import (
 )
 from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED, Toolchain
-from lockstep.processes.watched import Watched, WorkerDied
+from lockstep.processes.watched_worker import Watched, WorkerDied
 
 #: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less time.
 SILENCE_S = 300.0

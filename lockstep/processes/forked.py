@@ -20,7 +20,7 @@ NUMBER = struct.Struct("i")
 class Forked:
     """A process that a template process forked (``lockstep.processes.template``).
 
-    The class has the part of ``subprocess.Popen`` that ``lockstep.processes.children`` needs.
+    The class has the part of ``subprocess.Popen`` that ``lockstep.processes.end_with_parent`` needs.
 
     Attributes:
         pid: id of the process, which leads a session of its own.

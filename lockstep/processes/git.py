@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.processes.children import run
+from lockstep.processes.end_with_parent import run
 
 
 class GitError(RuntimeError):

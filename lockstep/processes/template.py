@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from lockstep.processes.children import PARENT, end_with_parent, reap, start
+from lockstep.processes.end_with_parent import PARENT, end_with_parent, reap, start
 from lockstep.processes.forked import NUMBER, Forked
 
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of the template.

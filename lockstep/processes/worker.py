@@ -1,4 +1,4 @@
-"""The worker's side of the protocol between a worker process and its parent (``lockstep.processes.watched``).
+"""The worker's side of the protocol between a worker process and its parent (``lockstep.processes.watched_worker``).
 
 The worker reads JSON requests from standard input, one per line. It writes JSON events, one per line, to the file
 descriptor that ``--reply`` names. It ends when its input ends. Before each step that may hang or crash, it sends a
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from lockstep.processes.children import end_with_parent
+from lockstep.processes.end_with_parent import end_with_parent
 from lockstep.processes.exit_status import CONTEXT_LOST
 
 

@@ -17,7 +17,7 @@ from lockstep.gpu.clock_lock import clock_state
 from lockstep.gpu.clock_verification import ClockState
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.triton_assembler import assembler_version
-from lockstep.processes.children import end_with_parent, run
+from lockstep.processes.end_with_parent import end_with_parent, run
 from lockstep.processes.git import Git
 from lockstep.processes.import_torch import load_torch
 

@@ -16,9 +16,9 @@ from lockstep.referee.suites import suite_problem
 from lockstep.suite.definition import Suite
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device
-from lockstep.timing.epochs import Listener
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
+from lockstep.timing.prepare_epochs import Listener
 from lockstep.timing.rules.rule import Disqualified
 
 #: Duration of each stage. A stage takes a fixed number of epochs, as its fixed-sample test requires.

@@ -1,4 +1,4 @@
-"""The process that runs one candidate for a judge in another process (``lockstep.timing.isolation.contestant``)."""
+"""The process that runs one candidate for a judge (``lockstep.timing.isolation.contestant_process``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main() -> int:
     from lockstep.referee.bench import open_problem
     from lockstep.referee.problem_definition import ProblemDefinition, Submission
     from lockstep.timing.device import open_device
-    from lockstep.timing.isolation.contestant import serve
+    from lockstep.timing.isolation.contestant_process import serve
 
     problem = open_problem(ProblemDefinition(**options.problem), open_device())
 

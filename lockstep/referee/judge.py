@@ -12,9 +12,9 @@ from lockstep.referee.bench import open_problem
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.case import Case
 from lockstep.timing.device import open_device
-from lockstep.timing.isolation import isolated
+from lockstep.timing.isolation import isolated_judge
 from lockstep.timing.isolation.confirm_isolated import confirm
-from lockstep.timing.isolation.contestant import template_for
+from lockstep.timing.isolation.contestant_process import template_for
 from lockstep.timing.isolation.isolated_time import Isolated
 
 
@@ -49,7 +49,7 @@ class Judge:
         device = open_device()
         self._problem = open_problem(source, device)
         self._template = template_for(Entrant.module)
-        self._judge = isolated.Judge(device, self._template)
+        self._judge = isolated_judge.Judge(device, self._template)
 
     def confirm(self, candidate: Submission, incumbent: Submission | None, records: Sequence[Record]) -> list[Record]:
         """Judge candidate and incumbent again, each in a process of its own. Return their records with the outcome.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from lockstep.processes.watched import WorkerDied
+from lockstep.processes.watched_worker import WorkerDied
 from lockstep.record.model import Record
 from lockstep.referee.error_rate import STAGES, Search, Stage, pooled
 from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission

@@ -3,7 +3,7 @@
 Requests: ``{"measure": {"candidate", "incumbent", "stage", "seed"}}``; candidate and incumbent are a ``Submission`` or
 null. Events: ``ready`` (host, and the name of the problem's own incumbent or ""), ``unusable`` (the problem cannot be
 opened), ``records`` (with the reason and the rule for which a candidate is refused, or ""), ``stage``, ``lost``.
-``lockstep.processes.watched`` describes how requests and events are sent.
+``lockstep.processes.watched_worker`` describes how requests and events are sent.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from lockstep.processes.watched import Watched
+from lockstep.processes.watched_worker import Watched
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 from lockstep.referee.error_rate import Stage

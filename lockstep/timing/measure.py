@@ -28,10 +28,10 @@ from lockstep.timing.costs.behind import Behind
 from lockstep.timing.costs.energy import Energy, cuda_counter, cuda_fence
 from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime
 from lockstep.timing.device import Device, DeviceLost
-from lockstep.timing.epochs import Epochs, Listener
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.plausible import Limits, plausible
+from lockstep.timing.prepare_epochs import Epochs, Listener
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.stage_times import Stages

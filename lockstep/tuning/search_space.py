@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from lockstep.machine_code.compiling.precompile import compiler_processes
 from lockstep.machine_code.targets import Target
-from lockstep.processes.children import end_with_parent, reap, start
+from lockstep.processes.end_with_parent import end_with_parent, reap, start
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import load_suites, nearest

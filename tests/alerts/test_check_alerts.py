@@ -13,7 +13,7 @@ from lockstep.alerts.analysis.folder import AnalysisCache
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline
-from lockstep.compare.status import checks_of
+from lockstep.compare.series_status import checks_of
 from lockstep.history.model import SeriesKey
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

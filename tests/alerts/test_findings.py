@@ -21,7 +21,7 @@ from lockstep.alerts.analysis.folder import AnalysisCache, write_whole
 from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.compare.status import statuses
+from lockstep.compare.series_status import statuses
 from lockstep.detect import analyse
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -11,13 +11,13 @@ from served import words
 from dashboard.address import SeriesAddress
 from dashboard.charts.alert_chart import member_chart
 from dashboard.charts.axes import commit_axis
-from dashboard.pages import series_view
+from dashboard.pages import series_data
 from dashboard.pages.alert import body
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import member_levels
 from lockstep.alerts.database.alert_row import Tracked
-from lockstep.compare.status import keys_by_name
+from lockstep.compare.series_status import keys_by_name
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
@@ -101,10 +101,10 @@ def test_the_page_of_a_series_begins_where_the_series_begins(here):
     results, alert, picture = here
     name = alert.members[0].series
     address = SeriesAddress(*keys_by_name(results, "lab")[name])
-    figure = series_view.chart(results, address, series_view.view(results, address, picture), "light")
+    figure = series_data.chart(results, address, series_data.view(results, address, picture), "light")
     assert figure["layout"]["xaxis"]["range"][0] == BEGIN - 0.4
     zoomed = replace(address, zoom=(3.0, 30.0))
-    figure = series_view.chart(results, zoomed, series_view.view(results, zoomed, picture), "light")
+    figure = series_data.chart(results, zoomed, series_data.view(results, zoomed, picture), "light")
     assert figure["layout"]["xaxis"]["range"] == [3.0, 30.0]
 
 
@@ -123,5 +123,5 @@ def test_the_series_of_another_project_is_linked_to_its_page(here):
     page = words(body(tracked(alert), results, "light"))
     for member in alert.members:
         address = SeriesAddress(*keys_by_name(results, "lab")[member.series])
-        assert series_view.view(results, address, picture).points
+        assert series_data.view(results, address, picture).points
         assert json.dumps(address.link()) in page

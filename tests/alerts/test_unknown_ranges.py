@@ -14,7 +14,7 @@ from dashboard.charts.change_marks import marks
 from dashboard.pages.alert import body
 from dashboard.pages.overview_cards import MOST_NEWS, news, news_of
 from dashboard.pages.series import changes
-from dashboard.pages.series_view import view
+from dashboard.pages.series_data import view
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore

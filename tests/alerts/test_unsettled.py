@@ -12,7 +12,7 @@ from served import words
 from trees import analysed, open_store
 
 from dashboard.address import SeriesAddress
-from dashboard.pages import series, series_view
+from dashboard.pages import series, series_data
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline, lines
 
@@ -59,9 +59,9 @@ def test_the_alert_says_so_and_keeps_saying_it(planted):
 def test_the_page_of_the_series_says_so(planted):
     _, store, findings = planted
     results = store.current()
-    shown = series_view.view(results, ONE, findings.of_machine(results, ONE.machine))
+    shown = series_data.view(results, ONE, findings.of_machine(results, ONE.machine))
     assert SAID.search(words(series.changes(results, ONE, shown)))
-    figure = series_view.chart(results, ONE, shown, "light")
+    figure = series_data.chart(results, ONE, shown, "light")
     assert SAID.search(figure["layout"]["annotations"][0]["text"])
     level = shown.analysis.levels[-1]
     dashed = [trace["y"][0] for trace in figure["data"] if trace.get("line", {}).get("dash") == "dash"]

@@ -5,7 +5,7 @@ import json
 import pytest
 from project import KERNELS, SUITE, make_project
 
-from lockstep.compare.join_points import newest_rows
+from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.rows import alike
 from lockstep.history.store import Store
 from lockstep.record.file import read_records

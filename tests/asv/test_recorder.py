@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
-from lockstep.processes.watched import PATIENCE
+from lockstep.processes.watched_worker import PATIENCE
 from lockstep.record.file import read_records
 from lockstep.record.model import Clocks, Estimate, Record
 from lockstep.timing.stage_times import summary

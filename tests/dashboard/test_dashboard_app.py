@@ -29,7 +29,7 @@ from dashboard.pages import family, overview
 from dashboard.server.app import PLOTLY, create_app, page
 from dashboard.server.command import Dashboard, listen
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.compare.join_points import newest_rows, rows_over
+from lockstep.compare.read_rows import newest_rows, rows_over
 from lockstep.compare.rows import QUANTITIES
 from lockstep.record.model import Estimate
 

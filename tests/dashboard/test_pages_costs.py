@@ -8,13 +8,13 @@ from served import words
 from trees import analysed, open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress
-from dashboard.charts.against import against
+from dashboard.charts.cost_against_latency import against
 from dashboard.charts.legend import suite_styles
 from dashboard.pages import family, series
 from dashboard.pages.compare_table import compare_table
-from dashboard.pages.series_view import view
+from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
-from lockstep.compare.join_points import newest_rows, rows_at
+from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.rows import described
 from lockstep.compare.sides import Side, compare
 from lockstep.history.model import SeriesKey

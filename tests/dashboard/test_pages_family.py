@@ -13,7 +13,7 @@ from dashboard.charts.roofline import roofline
 from dashboard.charts.theme import styles
 from dashboard.pages import family
 from dashboard.pages.default_cases import telling
-from lockstep.compare.join_points import newest_rows
+from lockstep.compare.read_rows import newest_rows
 from lockstep.record.model import Estimate
 
 __all__ = ["shown"]

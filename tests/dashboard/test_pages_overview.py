@@ -22,7 +22,7 @@ from dashboard.pages import overview, overview_rows
 from dashboard.pages.overview_cards import alerts_card, counted, news, news_of
 from dashboard.pages.overview_machine import scatter_line
 from dashboard.server.app import create_app
-from lockstep.compare.status import reference
+from lockstep.compare.series_status import reference
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from test_pages_overview import shown
 from trees import DATE, MACHINE, open_store, record, write_measurement
 
 from dashboard.address import SeriesAddress, parse_series
-from dashboard.pages import series, series_view
+from dashboard.pages import series, series_data
 from dashboard.pages.reproduce import series_commands
 from dashboard.server.app import create_app, page
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -27,7 +27,7 @@ ONE = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
 def view(shown, address):
     store, findings = shown
     results = store.current()
-    return results, series_view.view(results, address, findings.of_machine(results, address.machine))
+    return results, series_data.view(results, address, findings.of_machine(results, address.machine))
 
 
 def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
@@ -35,7 +35,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert seen.what.name == "speedup"
     [found] = seen.found
     assert found.kind == "own commit"
-    figure = series_view.chart(results, ONE, seen, "light")
+    figure = series_data.chart(results, ONE, seen, "light")
     go.Figure(figure)
     [mark] = figure["layout"]["annotations"]
     assert mark["text"].startswith("▼ +6.9 % · own commit · Commit 40")
@@ -51,7 +51,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
 
 def test_the_machine_code_of_each_commit_stands_below(shown):
     results, seen = view(shown, ONE)
-    figure = series_view.chart(results, ONE, seen, "dark")
+    figure = series_data.chart(results, ONE, seen, "dark")
     [code] = [trace for trace in figure["data"] if trace.get("yaxis") == "y2"]
     assert set(code["y"]) == {168}
     changed = [x for x, text in zip(code["x"], code["text"], strict=True) if "code changed" in text]
@@ -62,7 +62,7 @@ def test_the_machine_code_of_each_commit_stands_below(shown):
 def test_a_new_toolchain_is_a_line_and_the_cause(shown):
     address = SeriesAddress(SLOW, "kda", "triton", "M=1,K=64", "cold")
     results, seen = view(shown, address)
-    texts = [note["text"] for note in series_view.chart(results, address, seen, "light")["layout"]["annotations"]]
+    texts = [note["text"] for note in series_data.chart(results, address, seen, "light")["layout"]["annotations"]]
     assert any("triton 3.6.0 → 3.7.1" in text for text in texts)
     assert any(text.startswith("▲ −10.") and "toolchain" in text for text in texts)
 
@@ -71,7 +71,7 @@ def test_a_failure_is_marked_and_listed(shown):
     address = SeriesAddress(FAST, "linear", "triton", "M=64,K=64", "cold")
     results, seen = view(shown, address)
     crosses = [
-        trace for trace in series_view.chart(results, address, seen, "light")["data"] if trace.get("yaxis") == "y9"
+        trace for trace in series_data.chart(results, address, seen, "light")["data"] if trace.get("yaxis") == "y9"
     ]
     assert crosses[0]["x"] == [COMMITS - 1]
     assert "wrong result: 0.3 off" in words(series.commit_table(results.commits(FAST), FAST, seen.points, seen.what))
@@ -97,7 +97,7 @@ def test_the_facts_have_the_newest_accuracy_and_whether_bits_repeat(tmp_path, kn
     write_measurement(tmp_path / "r", [record(**known)], commit="a" * 40, date=1_790_000_000_000)
     results = open_store(tmp_path / "r").current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "latency")
-    text = words(series.facts(series_view.view(results, address, None), None))
+    text = words(series.facts(series_data.view(results, address, None), None))
     assert "Error of the newest check" in text
     assert told in text
 
@@ -108,7 +108,7 @@ def test_clocks_and_temperature_share_the_axis(tmp_path):
         write_measurement(tmp_path / "r", [record(clocks=clocks)], commit=digit * 40, date=1_790_000_000_000 + place)
     results = open_store(tmp_path / "r").current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "latency")
-    figure = series_view.chart(results, address, series_view.view(results, address, None), "light")
+    figure = series_data.chart(results, address, series_data.view(results, address, None), "light")
     beside = {trace["yaxis"]: trace for trace in figure["data"] if trace.get("yaxis") in ("y2", "y3")}
     assert beside["y2"]["y"] == [1500.0, 1490.0]
     assert "power cap" in beside["y2"]["text"][1]
@@ -157,7 +157,7 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
     store = golden(tmp_path / "results")
     results = store.current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
-    assert "looking for changes" in words(series.facts(series_view.view(results, address, None), None))
+    assert "looking for changes" in words(series.facts(series_data.view(results, address, None), None))
     assert Findings(store.cache, tmp_path).of_machine(results, "nowhere") is None
 
 
@@ -177,8 +177,8 @@ def error_at(tmp_path, *errors):
         write_measurement(tmp_path / "r", [record(check_error=error)], commit=f"{place + 1:x}" * 40, date=DATE + place)
     results = open_store(tmp_path / "r").current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "error")
-    seen = series_view.view(results, address, None)
-    return seen, series_view.chart(results, address, seen, "light"), results
+    seen = series_data.view(results, address, None)
+    return seen, series_data.chart(results, address, seen, "light"), results
 
 
 def test_the_error_of_the_check_is_charted_over_the_commits(tmp_path):
@@ -189,7 +189,7 @@ def test_the_error_of_the_check_is_charted_over_the_commits(tmp_path):
     assert "<b>8.000e-03</b>" in line["text"][-1]
     assert {"2e-03", "5e-03"} <= set(figure["layout"]["yaxis"]["ticktext"])
     [key] = keys_of(results, "linear")
-    assert "error" in [one.name for one in series_view.offered(results, ONE_CASE, key)]
+    assert "error" in [one.name for one in series_data.offered(results, ONE_CASE, key)]
 
 
 def test_an_error_of_zero_is_a_point_and_an_unknown_one_none(tmp_path):

@@ -7,7 +7,7 @@ from test_dashboard_browser import becomes, visit
 from trees import open_store
 
 from dashboard.address import CommitAddress, OverviewAddress
-from dashboard.pages.grid import WHOLE
+from dashboard.pages.series_grid import WHOLE
 from dashboard.server.app import create_app
 
 __all__ = ["visit"]

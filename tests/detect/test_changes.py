@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.detect import Analysis, Monitor, Settings, Trend, analyse, analyse_many
-from lockstep.detect.drifts import autocorrelation, median
 from lockstep.detect.modes import modes
 from lockstep.detect.state_arrays import from_arrays, select, to_arrays, together
+from lockstep.detect.step_or_drift import autocorrelation, median
 from lockstep.detect.summary import smallest_step
 
 

@@ -9,7 +9,7 @@ from made_suites import ONE, make_suite
 from lockstep.gate.proof.proof import prove
 from lockstep.gate.proof.reachable_code import Sources, Unreadable
 from lockstep.machine_code import Tree
-from lockstep.machine_code.sources.dependencies import closure
+from lockstep.machine_code.sources.module_dependencies import closure
 
 FILES = {
     "toy/__init__.py": "",

@@ -8,10 +8,10 @@ from dataclasses import asdict
 import pytest
 from project import make_project
 
-from lockstep.gate.client import GateWorker, Setup
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.proof.proof import prove
 from lockstep.gate.verdict import Group, GroupRequest
+from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.machine_code import Tree
 from lockstep.machine_code.sources.suite_sources import definition_packages
 from lockstep.suite.discovery import load_suites

@@ -20,7 +20,7 @@ from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, c
 from lockstep.machine_code.cache import Cache, cache_path
 from lockstep.machine_code.compiled_tree import kept_codes
 from lockstep.machine_code.differences.report import diff_lines
-from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.sources.commit_sources import RefError, sources, unpack
 from lockstep.machine_code.sources.suite_sources import tree_files
 from lockstep.suite.discovery import load_suites

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from lockstep.detect.check_changes import determinism_changes, error_changes
-from lockstep.detect.exact import exact_changes, positive
+from lockstep.detect.exact_changes import exact_changes, positive
 from lockstep.machine_code import Target, Tree, compare
-from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.record.quantity import EXACT
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.variants import Family

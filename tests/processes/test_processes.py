@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from lockstep.processes import children as processes
-from lockstep.processes.children import reap, run, start
+from lockstep.processes.end_with_parent import reap, run, start
 
 #: A child that says its number, starts a sleeping child of its own in the same group, and sleeps.
 CHILD = """
     import os, subprocess, sys, time
-    from lockstep.processes.children import end_with_parent
+    from lockstep.processes.end_with_parent import end_with_parent
     end_with_parent()
     grandchild = subprocess.Popen(["sleep", "1000"])
     print(os.getpid(), grandchild.pid, flush=True)
@@ -66,7 +66,7 @@ PARENTS = {
 
 HEAD = """
 import os, subprocess, sys, time
-from lockstep.processes.children import end_with_parent, pool, run, start
+from lockstep.processes.end_with_parent import end_with_parent, pool, run, start
 
 def number(_):
     time.sleep(0.05)
@@ -135,7 +135,9 @@ def test_a_process_that_a_thread_started_outlives_the_thread(tmp_path):
 
 
 def test_a_child_whose_parent_has_ended_before_it_asks_ends(tmp_path):
-    program = "import time; from lockstep.processes.children import end_with_parent; end_with_parent(); print('on'); "
+    program = (
+        "import time; from lockstep.processes.end_with_parent import end_with_parent; end_with_parent(); print('on'); "
+    )
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, processes.PARENT: "1"},
@@ -206,7 +208,7 @@ def test_a_leader_that_is_killed_takes_its_group_with_it():
 
 
 def test_a_guard_keeps_no_pipe_open():
-    program = "from lockstep.processes.children import end_with_parent; end_with_parent(); import os, time; os.close(1); time.sleep(1000)"  # noqa: E501
+    program = "from lockstep.processes.end_with_parent import end_with_parent; end_with_parent(); import os, time; os.close(1); time.sleep(1000)"  # noqa: E501
     process = start([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert process.stdout.read() == b""
     assert process.poll() is None
@@ -219,7 +221,7 @@ def test_a_guard_keeps_no_pipe_open():
 STARTS = re.compile(
     r"subprocess\.(?:run|Popen|call|check_\w+)\(|ProcessPoolExecutor\(|os\.(?:fork|spawn|posix_spawn)\w*\("
 )
-MAY_START = {"lockstep/processes/children.py", "lockstep/processes/template.py", "lockstep/gpu/nvml.py"}
+MAY_START = {"lockstep/processes/end_with_parent.py", "lockstep/processes/template.py", "lockstep/gpu/nvml.py"}
 
 
 def test_everything_starts_processes_in_the_same_way():

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.processes.children import reap, start
+from lockstep.processes.end_with_parent import reap, start
 from lockstep.processes.template import Template
-from lockstep.processes.watched import Watched, WorkerDied
+from lockstep.processes.watched_worker import Watched, WorkerDied
 
 #: Does what it is asked. ``slow`` is what the template imports ahead.
 OBEYS = """
@@ -139,9 +139,9 @@ def test_forks_end_with_their_template_and_no_further_ones_start(template):
 def test_forks_end_with_the_process_that_holds_the_template(template, tmp_path):
     program = """
         import sys, time
-        from lockstep.processes.children import end_with_parent
+        from lockstep.processes.end_with_parent import end_with_parent
         from lockstep.processes.template import Template
-        from lockstep.processes.watched import Watched
+        from lockstep.processes.watched_worker import Watched
 
         end_with_parent()
         template = Template(["obeys"])

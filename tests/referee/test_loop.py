@@ -11,7 +11,7 @@ import pytest
 
 import lockstep.commands.referee  # noqa: F401 — makes the verb known where the installed package lacks it
 from lockstep.commands import cli
-from lockstep.processes.watched import WorkerDied
+from lockstep.processes.watched_worker import WorkerDied
 from lockstep.record.model import Estimate, Record
 from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import NoVerdict, Referee

@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from lockstep.detect import Analysis, Settings, analyse_many
-from lockstep.processes.children import pool
+from lockstep.processes.end_with_parent import pool
 from tools.evaluate.ideal import ringing, seeing
 from tools.evaluate.rivals import RIVALS, Rival, oracle
 from tools.evaluate.samples import SIZES, Sample, label

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.processes.children import reap, run, start
+from lockstep.processes.end_with_parent import reap, run, start
 from tools.pictures.pages import MACHINE, Page
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.model import Alert, Suppressed, Waiver
 from lockstep.history.snapshot import Results
-from lockstep.processes.children import pool
+from lockstep.processes.end_with_parent import pool
 from lockstep.suite.thresholds import Threshold, Thresholds
 
 #: Number of points from which a second process is worth its start. Half a second suffices for this many points.

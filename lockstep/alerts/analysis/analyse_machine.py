@@ -23,7 +23,7 @@ from lockstep.alerts.analysis.reported_points import SeriesReports
 from lockstep.alerts.cause.change_facts import Step
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import Change
-from lockstep.detect.exact import exact_changes
+from lockstep.detect.exact_changes import exact_changes
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
 

@@ -25,7 +25,7 @@ from lockstep.alerts.analysis.mapped_arrays import mapped
 from lockstep.detect import Analysis, Monitor, Trend
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.state_arrays import Arrays, from_arrays, select, to_arrays, together
-from lockstep.processes.children import pool
+from lockstep.processes.end_with_parent import pool
 
 #: Number of series that are processed together, chosen so that their hypotheses fit into the processor's cache.
 _BATCH = 500

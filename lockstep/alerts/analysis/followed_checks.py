@@ -17,7 +17,7 @@ from lockstep.alerts.analysis.followed_series import Followed, name_of, select
 from lockstep.detect import Change
 from lockstep.detect import Trend as Values
 from lockstep.detect.check_changes import AGREEING, PART, ROUNDING, STEP, determinism_changes, error_changes
-from lockstep.detect.exact import positive
+from lockstep.detect.exact_changes import positive
 from lockstep.history.model import STATES, Floats, Series, SeriesKey, Trend
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results

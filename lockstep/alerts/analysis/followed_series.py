@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect import Trend as Values
-from lockstep.detect.exact import positive
+from lockstep.detect.exact_changes import positive
 from lockstep.detect.trend import Better
 from lockstep.history.model import Benchmark, Floats, Series, Trend
 from lockstep.history.snapshot import Results

@@ -20,7 +20,7 @@ from pathlib import Path
 from lockstep.alerts.analysis.status import AnalysisStatus, read_status, write_status
 from lockstep.alerts.database.location import STATE
 from lockstep.history.snapshot import Results
-from lockstep.processes.children import run
+from lockstep.processes.end_with_parent import run
 
 #: Seconds after which unchanged results are analysed again, because a machine may have become silent meanwhile.
 _REPEAT_S = 3600.0
@@ -51,7 +51,7 @@ class AnalysisRunner:
         self._turn = turn
         digest = blake2b("\0".join((*options, state)).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
         self._path = turn.with_name(f"analysis-{digest}.json")
-        program = "from lockstep.processes.children import end_with_parent; end_with_parent()\n"
+        program = "from lockstep.processes.end_with_parent import end_with_parent; end_with_parent()\n"
         program += "from lockstep.commands.cli import main; main()"
         self._command = [sys.executable, "-c", program, "alerts", "list", "--no-list", *options]
         self._environment = os.environ | {STATE: state}

@@ -26,9 +26,9 @@ from lockstep.alerts.database.automatic_transitions import (
     merged,
     needs_no_action,
 )
+from lockstep.alerts.database.bulk_insert import NewAlerts
 from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.matching import owners
-from lockstep.alerts.database.new_alerts import NewAlerts
 from lockstep.alerts.database.schema import ALERT, MEMBER
 from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
 from lockstep.alerts.model import Alert, Member

@@ -2,8 +2,8 @@
 
 Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and the result of
 importing each suite's variants from base and head), ``verdict`` (one for each case), ``judged`` (the controls so far),
-``observed`` (the launches of base and head), ``lost``. ``lockstep.processes.watched`` describes how requests and events
-are sent.
+``observed`` (the launches of base and head), ``lost``. ``lockstep.processes.watched_worker`` describes how requests and
+events are sent.
 """
 
 from __future__ import annotations

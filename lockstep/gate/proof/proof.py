@@ -14,7 +14,7 @@ from lockstep.gate.plan import sample
 from lockstep.gate.proof.reachable_code import Sources, Unreadable
 from lockstep.gate.verdict import COMPILE, ERROR, SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
-from lockstep.machine_code.sources.dependencies import closure, same_code
+from lockstep.machine_code.sources.module_dependencies import closure, same_code
 from lockstep.machine_code.sources.suite_sources import own_variants_files
 from lockstep.suite.definition import Suite
 

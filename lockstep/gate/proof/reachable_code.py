@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from lockstep.gate.proof.import_effects import Scope, binds, writes
 from lockstep.gate.proof.indirect_reach import hides
-from lockstep.machine_code.sources.dependencies import OUTSIDE, reads_its_text
+from lockstep.machine_code.sources.module_dependencies import OUTSIDE, reads_its_text
 from lockstep.suite.syntax import without_docstrings
 
 _WORDS = re.compile(r"[\w.:]+")
@@ -61,7 +61,7 @@ class Sources:
     """The modules that a family depends on, read once for all of its variants.
 
     Args:
-        files: contents by path; ``lockstep.machine_code.sources.dependencies.closure`` finds them.
+        files: contents by path; ``lockstep.machine_code.sources.module_dependencies.closure`` finds them.
         family: path of the family's module, without ".py" or "/__init__.py".
 
     Raises:

@@ -24,7 +24,7 @@ from lockstep.machine_code.compiling.reproducible_assembly import VARIES_FROM, a
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.targets import occupancy
 from lockstep.machine_code.tracing.recorded_launches import Request
-from lockstep.processes.children import pool
+from lockstep.processes.end_with_parent import pool
 
 #: Maximum number of kernels in one task.
 BATCH = 12

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lockstep.processes.children import run
+from lockstep.processes.end_with_parent import run
 
 #: Prefixes of sections that affect execution. All others hold names, lines and paths, which a comment or a folder
 #: changes.

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.targets import Target
-from lockstep.processes.children import end_with_parent, reap, start
+from lockstep.processes.end_with_parent import end_with_parent, reap, start
 
 #: Maximum number of processes; further processes would have no batch of kernels.
 MOST_PROCESSES = 12

@@ -19,9 +19,9 @@ from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
 from lockstep.machine_code.differences.quantity_changes import QuantityChange, quantity_changes
 from lockstep.machine_code.differences.toolchain_diff import KernelChange, kernel_changes, with_shared_fields
-from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey
-from lockstep.machine_code.sources.dependencies import same_code
+from lockstep.machine_code.sources.module_dependencies import same_code
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import TooSlow, TracingFailed, Tree
 from lockstep.suite.definition import Suite

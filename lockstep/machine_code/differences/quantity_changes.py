@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.record.quantity import EXACT, QUANTITIES
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from lockstep.machine_code.differences.compare import Comparison
 from lockstep.machine_code.differences.difference_sentences import CodeChange
 from lockstep.machine_code.differences.quantity_changes import QuantityChange
-from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.record.terminal import plain_table
 

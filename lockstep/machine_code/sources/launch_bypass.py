@@ -12,8 +12,8 @@ import ast
 import functools
 from collections.abc import Mapping
 
-from lockstep.machine_code.sources.dependencies import digest, module_of
 from lockstep.machine_code.sources.file_dependencies import facts, nodes, parsed, word
+from lockstep.machine_code.sources.module_dependencies import digest, module_of
 from lockstep.suite.syntax import without_docstrings
 
 #: Names that belong to Triton's launching: functions, compiled kernels and their launchers, hooks and streams.

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lockstep.machine_code.sources.dependencies import closure, module_of
 from lockstep.machine_code.sources.file_dependencies import facts, parsed
+from lockstep.machine_code.sources.module_dependencies import closure, module_of
 from lockstep.suite.definition import Suite
 
 #: Lockstep may lie beside an adopter's suites; it is not part of their definitions.

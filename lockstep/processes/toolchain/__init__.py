@@ -7,6 +7,6 @@
 """
 
 from lockstep.processes.toolchain.model import INSTALLED, Toolchain
-from lockstep.processes.toolchain.sides import ToolchainError, UnknownToolchain, toolchain_of
+from lockstep.processes.toolchain.parse_toolchain import ToolchainError, UnknownToolchain, toolchain_of
 
 __all__ = ["INSTALLED", "Toolchain", "ToolchainError", "UnknownToolchain", "toolchain_of"]

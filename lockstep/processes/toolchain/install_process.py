@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 
-from lockstep.processes.children import end_with_parent
+from lockstep.processes.end_with_parent import end_with_parent
 
 if __name__ == "__main__":
     end_with_parent()

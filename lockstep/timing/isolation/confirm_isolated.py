@@ -1,5 +1,5 @@
 """Confirm the records of a case: compare them with measurements made from another process
-(``lockstep.timing.isolation.isolated``).
+(``lockstep.timing.isolation.isolated_judge``).
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from lockstep.processes.watched import WorkerDied
+from lockstep.processes.watched_worker import WorkerDied
 from lockstep.record.model import TWIN, Estimate, Record
 from lockstep.record.quantity import PAIRED
 from lockstep.timing.checks.check import brief
@@ -29,7 +29,7 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
     Args:
         records: all records of the case.
         judge: measures the variant of this name; raises the errors of
-        ``lockstep.timing.isolation.isolated.Judge.judge``.
+        ``lockstep.timing.isolation.isolated_judge.Judge.judge``.
     """
     seen: dict[str, Isolated] = {}
     confirmed = []

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from lockstep.processes.template import Template
-from lockstep.processes.watched import Watched
+from lockstep.processes.watched_worker import Watched
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import inputs_of
@@ -50,7 +50,7 @@ class Under(Protocol):
 
     @property
     def module(self) -> str:
-        """Return the module that the process runs; it calls ``lockstep.timing.isolation.contestant.serve``."""
+        """Return the module that the process runs; it calls ``lockstep.timing.isolation.contestant_process.serve``."""
 
     @property
     def silence_s(self) -> float:

@@ -15,8 +15,8 @@ from lockstep.alerts.analysis.findings_files import Finding, MachineFindings
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
-from lockstep.compare.join_points import newest_rows, rows_at
 from lockstep.compare.missing_points import not_measured, not_new
+from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.row_table import RowTable, no_rows
 from lockstep.compare.rows import Row
 from lockstep.compare.verdict import LOUDEST, Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.machine_code.sources.dependencies import OUTSIDE, closure, digest, same_code
+from lockstep.machine_code.sources.module_dependencies import OUTSIDE, closure, digest, same_code
 
 FILES = {
     "toy/__init__.py": "",

@@ -9,7 +9,7 @@ from typing import Any
 
 from lockstep.gate.launches import Observation, observation_from
 from lockstep.gate.verdict import GroupRequest, SeriesKey, SideFacts, Verdict, verdict_from
-from lockstep.processes.watched import Watched
+from lockstep.processes.watched_worker import Watched
 
 
 @dataclass(frozen=True)

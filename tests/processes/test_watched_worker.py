@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.asv.client import Worker, WorkerSpec
-from lockstep.processes.watched import Watched, WorkerDied
+from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.timing.rules.rule import Rule
 
 #: Comes up after a while, then does what it is asked.
@@ -85,7 +85,7 @@ def test_how_it_ended_and_what_it_was_doing_is_said(worker, does, how, variant):
 
 @pytest.mark.parametrize("worker", [(0.5, 0.0)], indirect=True)
 def test_events_without_end_are_a_hang(worker, monkeypatch):
-    monkeypatch.setattr("lockstep.processes.watched.MOST_SILENCES", 4)
+    monkeypatch.setattr("lockstep.processes.watched_worker.MOST_SILENCES", 4)
     worker.ask({"do": 'exec(\'while 1: emit("stage", stage="time", variant="")\')'})
     with pytest.raises(WorkerDied, match=r"did not answer for 2 s while timing") as died:
         worker.wait("done")

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lockstep.processes.cache_folder import cache_folder
-from lockstep.processes.children import run
-from lockstep.processes.watched import HOME
+from lockstep.processes.end_with_parent import run
+from lockstep.processes.watched_worker import HOME
 
 #: Seconds after which an unused folder is deleted; Triton takes 0.6 to 1 GB.
 KEPT_S = 60 * 24 * 3600

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import perf_counter
 
 from lockstep.processes.template import Template
-from lockstep.processes.watched import WorkerDied
+from lockstep.processes.watched_worker import WorkerDied
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite, SuiteError
 from lockstep.timing.device import Device
@@ -52,7 +52,7 @@ class Checkout:
     packages: tuple[str, ...]
     benchmark_dir: Path
     silence_s: float
-    module: str = "lockstep.timing.isolation.contestant"
+    module: str = "lockstep.timing.isolation.contestant_process"
 
     def arguments(self, suite: str, variant: str) -> list[str]:
         """Return the command line arguments with which the contestant process runs one variant of a suite."""
@@ -66,7 +66,7 @@ class Judge:
     Args:
         device: the device on which variants run.
         template: the process from which these processes are forked, see
-            ``lockstep.timing.isolation.contestant.template_for``; ``None`` starts each process anew.
+            ``lockstep.timing.isolation.contestant_process.template_for``; ``None`` starts each process anew.
 
     Attributes:
         stages: the seconds that judging took, by stage.

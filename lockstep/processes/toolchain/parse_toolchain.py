@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from lockstep.processes.children import run
+from lockstep.processes.end_with_parent import run
+from lockstep.processes.toolchain.cached_packages import ToolchainError, overlay
 from lockstep.processes.toolchain.model import INSTALLED, Toolchain
-from lockstep.processes.toolchain.overlay import ToolchainError, overlay
 
 _PINNED = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lockstep.detect import Trend, analyse, analyse_many
-from lockstep.detect.drifts import correlated, explained_by_noise, louder
+from lockstep.detect.step_or_drift import correlated, explained_by_noise, louder
 
 GATE = 3.4
 

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 import torch
 
-from lockstep.processes.watched import WorkerDied
+from lockstep.processes.watched_worker import WorkerDied
 from lockstep.record.model import CostEstimate, Estimate, Record
 from lockstep.suite.discovery import load_suites
 from lockstep.timing.checks.outputs import span
@@ -15,8 +15,8 @@ from lockstep.timing.device import CpuDevice
 from lockstep.timing.isolation import trial
 from lockstep.timing.isolation.arena import Arena, Layout, SharedBuffer, attach, decode, encode
 from lockstep.timing.isolation.confirm_isolated import confirm
-from lockstep.timing.isolation.contestant import template_for
-from lockstep.timing.isolation.isolated import Checkout, Judge
+from lockstep.timing.isolation.contestant_process import template_for
+from lockstep.timing.isolation.isolated_judge import Checkout, Judge
 from lockstep.timing.isolation.isolated_time import SLACK_S, WAITED_S, Isolated, time_of_call, waiting
 from lockstep.timing.isolation.trial import Refused
 from lockstep.timing.rules.rule import Disqualified, Rule
@@ -166,7 +166,7 @@ KERNELS = """
 
 @pytest.fixture(scope="module")
 def template():
-    with contextlib.closing(template_for("lockstep.timing.isolation.contestant")) as running:
+    with contextlib.closing(template_for("lockstep.timing.isolation.contestant_process")) as running:
         yield running
 
 

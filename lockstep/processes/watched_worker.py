@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from lockstep.processes.children import ended, kill_group, reap, start
+from lockstep.processes.end_with_parent import ended, kill_group, reap, start
 from lockstep.processes.exit_status import CONTEXT_LOST
 from lockstep.processes.forked import Forked
 from lockstep.processes.template import Template

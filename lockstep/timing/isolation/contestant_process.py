@@ -1,4 +1,4 @@
-"""The process that runs one variant for a judge in another process (``lockstep.timing.isolation.isolated``).
+"""The process that runs one variant for a judge in another process (``lockstep.timing.isolation.isolated_judge``).
 
 This process holds no reference, no seed, no verdict, and no clock that the result depends on. Requests: first
 ``{"address", "sets"}`` of the arena, ``idle`` any number of times, ``load``, then ``setup`` (lengths), ``prepare``

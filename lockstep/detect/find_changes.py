@@ -12,7 +12,7 @@ from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.settings import DEFAULT, Settings
 from lockstep.detect.summary import changes_of, summarise
 from lockstep.detect.trend import Better, Trend
-from lockstep.processes.children import pool
+from lockstep.processes.end_with_parent import pool
 
 #: Number of series that are analysed together. The hypotheses of more series would not fit into the processor's cache.
 _TOGETHER = 500
