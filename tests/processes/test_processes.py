@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.processes import children as processes
+from lockstep.processes import end_with_parent as processes
 from lockstep.processes.end_with_parent import reap, run, start
 
 #: A child that says its number, starts a sleeping child of its own in the same group, and sleeps.

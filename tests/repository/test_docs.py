@@ -11,7 +11,14 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/READM
     ROOT.glob("docs/**/*.md")
 )
 FILE = re.compile(r"\b(?:lockstep|dashboard|kernels|benchmarks|tools|tests|docs)/[\w/.-]+\.(?:py|md|toml|css|js)\b")
+#: The file that a page names without its folder, such as `modes.py`.
+NAME = re.compile(r"`([a-z_]+\.py)`")
+#: What a docstring, a comment or a page names by its dotted name.
+DOTTED = re.compile(r"`((?:lockstep|dashboard|kernels)(?:\.\w+)+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+PACKAGES = [ROOT / name for name in ("lockstep", "dashboard", "kernels", "benchmarks", "tools", "tests")]
 
 
 def imported(package):
@@ -30,8 +37,32 @@ def test_files_that_a_page_names_are_there(page):
     example = {"benchmarks/rmsnorm.py"}  # docs/adopting.md makes it in another repository
     missing = {name for name in FILE.findall(text) if not (ROOT / name).is_file()} - example
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    everything = {path.name for package in PACKAGES for path in package.rglob("*.py")}
+    missing |= {name for name in NAME.findall(text) if name not in everything}
     missing |= {link for link in LINK.findall(prose) if not (page.parent / link).exists()}
     assert missing == set()
+
+
+def test_what_code_and_pages_name_by_a_dotted_name_is_there():
+    texts = [*PAGES, *(path for package in PACKAGES for path in package.rglob("*.py"))]
+    named = {name: path for path in texts for name in DOTTED.findall(path.read_text(encoding="utf-8"))}
+    assert len(named) > 100
+    missing = {name: str(path.relative_to(ROOT)) for name, path in named.items() if not there(name)}
+    assert missing == {}
+
+
+def there(name):
+    """Whether a module has the dotted name, or defines its last parts."""
+    place, (first, *rest) = ROOT, name.split(".")
+    while (place / first).is_dir():
+        place /= first
+        if not rest:
+            return True
+        first, *rest = rest
+    module = place / f"{first}.py"
+    names = rest if module.is_file() else [first, *rest]
+    source = (module if module.is_file() else place / "__init__.py").read_text(encoding="utf-8")
+    return all(re.search(rf"\b{one}\b", source) for one in names)
 
 
 def test_the_drawing_of_the_packages_shows_imports():
