@@ -20,7 +20,7 @@ from lockstep.alerts.analysis.folder import AnalysisCache
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

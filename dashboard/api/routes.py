@@ -22,7 +22,7 @@ from dashboard.auth.security import RATES
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.history.problem_tally import tally
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom

@@ -23,7 +23,7 @@ from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, r
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import LifecycleError, possible
 from lockstep.alerts.model import Alert, Member
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import change, culprits, headline, numbers, span, status
 from lockstep.compare.series_status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey

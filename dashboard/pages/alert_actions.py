@@ -11,7 +11,7 @@ from dash import html
 from dashboard.auth.security import RequestSecurity
 from lockstep.alerts.database.alert_row import today_utc
 from lockstep.alerts.database.states_and_actions import Act, LifecycleError
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import status
 from lockstep.history.snapshot import Results
 

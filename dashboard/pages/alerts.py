@@ -17,7 +17,7 @@ from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.states_and_actions import State as Life
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import archive, headline, numbers, status, where
 from lockstep.history.store import Store
 

@@ -33,7 +33,7 @@ from dashboard.pages.parts import (
 from dashboard.pages.series_grid import connect, grid
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.series_status import Statuses, reference

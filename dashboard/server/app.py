@@ -17,7 +17,7 @@ from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.parts import back_link, notice
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
 
 _INDEX = """<!DOCTYPE html>

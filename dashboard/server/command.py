@@ -18,7 +18,7 @@ from lockstep.commands.alert_options import add_sources, add_state, check_thresh
 from lockstep.commands.results_options import check_locations, open_store, results_folder
 
 if TYPE_CHECKING:
-    from lockstep.alerts.service import AlertService
+    from lockstep.alerts.pages_service import AlertService
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
@@ -103,7 +103,7 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.runner import AnalysisRunner
     from lockstep.alerts.database.location import default_state
-    from lockstep.alerts.service import AlertService
+    from lockstep.alerts.pages_service import AlertService
     from lockstep.notify.receivers import SITE
 
     alerts = open_alerts(args)

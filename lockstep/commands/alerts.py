@@ -28,7 +28,7 @@ from lockstep.commands.alert_options import (
 )
 from lockstep.commands.results_options import open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
-from lockstep.record.terminal import plain_table, wide_console
+from lockstep.record.console import plain_table, wide_console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ from rich.text import Text
 from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis, run_verb
 from lockstep.commands.results_options import open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
-from lockstep.record.terminal import plain_table, wide_console
+from lockstep.record.console import plain_table, wide_console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

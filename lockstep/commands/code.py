@@ -22,7 +22,7 @@ from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK, USAGE
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
-from lockstep.record.terminal import wide_console
+from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite, SuiteError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.code_history import Packages
 from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
-from lockstep.record.terminal import wide_console
+from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from rich.console import Console
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain
+from lockstep.gate.case_verdict import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
-from lockstep.gate.report.model import EXIT, Report
+from lockstep.gate.report.report import EXIT, Report
 from lockstep.gate.report.terminal import show
 from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
-from lockstep.gate.verdict import CHECKS, COSTS
 from lockstep.machine_code.sources.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
-from lockstep.record.terminal import plain_table
+from lockstep.record.console import plain_table
 
 if TYPE_CHECKING:
     from lockstep.history.problems import Refreshed

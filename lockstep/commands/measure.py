@@ -24,9 +24,9 @@ from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.template import Template
+from lockstep.record.console import wide_console
 from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
-from lockstep.record.terminal import wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
 from lockstep.suite.discovery import (

@@ -20,9 +20,9 @@ from rich.table import Table
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.processes.exit_status import BROKEN
+from lockstep.record.console import plain_table, wide_console
 from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import reasons
-from lockstep.record.terminal import plain_table, wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites

@@ -25,7 +25,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
-from lockstep.record.terminal import plain_table
+from lockstep.record.console import plain_table
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteError
 from lockstep.suite.discovery import load_suites, match_cases, nearest, pick_suites

@@ -8,14 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.gate.aa_control import AAControl
-from lockstep.gate.launches import Observation
-from lockstep.gate.limits import Terms
-from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, recorded_noise, worst_first
-from lockstep.gate.process_pairs.compile_pairs import CompilePairs
-from lockstep.gate.proof.proof import Proof, confirm
-from lockstep.gate.report.rows import line
-from lockstep.gate.sequential import MOST_SAME
-from lockstep.gate.verdict import (
+from lockstep.gate.case_verdict import (
     CHECKS,
     COMPILE,
     LATENCY,
@@ -26,6 +19,13 @@ from lockstep.gate.verdict import (
     SideFacts,
     Verdict,
 )
+from lockstep.gate.launches import Observation
+from lockstep.gate.limits import Terms
+from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, recorded_noise, worst_first
+from lockstep.gate.process_pairs.compile_pairs import CompilePairs
+from lockstep.gate.proof.proof import Proof, confirm
+from lockstep.gate.report.rows import line
+from lockstep.gate.sequential import MOST_SAME
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.processes.watched_worker import Culprits, WorkerDied
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.gate.verdict import Group, SeriesKey, SideFacts
+from lockstep.gate.case_verdict import Group, SeriesKey, SideFacts
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.evaluate import skip_reason

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lockstep.asv.client import WorkerSpec
+from lockstep.gate.case_verdict import UNREACHED
 from lockstep.gate.coordinator import Coordinator
 from lockstep.gate.limits import Terms
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.process_pairs.toolchain_pairs import ProcessPairs
 from lockstep.gate.proof.proof import Proof, prove
-from lockstep.gate.report.model import Report
+from lockstep.gate.report.report import Report
 from lockstep.gate.trees import Version, commits_between, version
-from lockstep.gate.verdict import UNREACHED
 from lockstep.gate.worker_client import Setup
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
 from lockstep.gpu.nvml import Target as ClockTarget
@@ -51,7 +51,7 @@ class Request:
         cases: labels by suite; ``None`` for all cases of a suite.
         variants: names of the variants; empty for all.
         l2: a cache state, or "both".
-        costs: costs to judge besides the latency (``lockstep.gate.verdict.COSTS``), by suite.
+        costs: costs to judge besides the latency (``lockstep.gate.case_verdict.COSTS``), by suite.
         thresholds: content of thresholds.toml.
         min_effect: smallest change that counts; ``None`` to use the thresholds.
         about: texts such as "#123" by which an accepted slowdown is recognised.

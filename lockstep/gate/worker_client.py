@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lockstep.gate.case_verdict import GroupRequest, SeriesKey, SideFacts, Verdict, verdict_from
 from lockstep.gate.launches import Observation, observation_from
-from lockstep.gate.verdict import GroupRequest, SeriesKey, SideFacts, Verdict, verdict_from
 from lockstep.processes.watched_worker import Watched
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.history.asv_file import AsvFile, read_asv
-from lockstep.history.catalog import Intake, Part, RunRow
+from lockstep.history.cache_catalog import Intake, Part, RunRow
 from lockstep.history.columns import FilePoints, as_table
 from lockstep.history.parquet import MOST_PARTS, write_part
 from lockstep.history.problems import Complaint, Problem

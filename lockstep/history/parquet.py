@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.history.catalog import Part
+from lockstep.history.cache_catalog import Part
 from lockstep.history.columns import COLUMNS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lockstep.history import display_names as names
 from lockstep.history.benchmarks_file import benchmark
-from lockstep.history.catalog import Reading, RunRow
+from lockstep.history.cache_catalog import Reading, RunRow
 from lockstep.history.machine_identity import machine_names
 from lockstep.history.model import Benchmark, Commit, Control, Machine, Run, Series
 from lockstep.history.problems import Problem

@@ -17,7 +17,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from lockstep.history.benchmarks_file import as_text, read_benchmarks
-from lockstep.history.catalog import MADE_BY, Catalog
+from lockstep.history.cache_catalog import MADE_BY, Catalog
 from lockstep.history.code_digest import code_digest
 from lockstep.history.commit_order import order_commits, repository_state
 from lockstep.history.ingest import batches, read_all

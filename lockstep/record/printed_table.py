@@ -8,9 +8,9 @@ from statistics import quantiles
 
 from rich.table import Table
 
+from lockstep.record.console import plain_table
 from lockstep.record.model import Estimate, Record
 from lockstep.record.quantity import COST_QUANTITIES, QUANTITIES
-from lockstep.record.terminal import plain_table
 
 #: An interval of a ratio, or an MDE, above this limit is shown as unknown (1 is 100 %).
 UNKNOWN = 100.0

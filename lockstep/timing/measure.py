@@ -31,10 +31,10 @@ from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.plausible import Limits, plausible
-from lockstep.timing.prepare_epochs import Epochs, Listener
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.stage_times import Stages
+from lockstep.timing.verified_epochs import Epochs, Listener
 
 #: Share of a history's cases, chosen at random, that are verified more thoroughly: also after an early epoch, and by
 #: rotations on unseen values. ``lockstep measure`` verifies every case this way, because its run time matters less.

@@ -22,7 +22,7 @@ from lockstep.alerts.database.listing import Choice, columns_of
 from lockstep.alerts.database.states_and_actions import OPEN, Act
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.database.sync import CurrentAlerts
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.notify.feed import MOST_ENTRIES
 
 FAMILIES = ("linear", "kda", "100%_done")

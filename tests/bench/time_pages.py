@@ -32,7 +32,7 @@ from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -14,7 +14,7 @@ from dashboard.api.badge import badge
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.runner import AnalysisRunner
-from lockstep.alerts.service import AlertService
+from lockstep.alerts.pages_service import AlertService
 
 HOSTILE = '<script>alert(1)</script>"&'
 

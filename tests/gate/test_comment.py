@@ -15,11 +15,11 @@ import pytest
 from project import make_project
 from workflows import ROOT, Runner, workflow
 
+from lockstep.gate.case_verdict import SeriesKey, Verdict
 from lockstep.gate.report import untrusted_report
 from lockstep.gate.report.comment import AUTHOR, MARKER, MOST_TEXT
-from lockstep.gate.report.model import Report
+from lockstep.gate.report.report import Report
 from lockstep.gate.report.untrusted_report import Unreadable, from_json, from_zip
-from lockstep.gate.verdict import SeriesKey, Verdict
 from lockstep.record.model import Estimate
 
 SHA = "1234567890" * 4

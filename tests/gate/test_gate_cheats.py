@@ -7,10 +7,10 @@ from fakes import FakeDevice, steady_controls
 from made_suites import make_suite
 
 from lockstep import Cost, grid
+from lockstep.gate.case_verdict import Group, GroupRequest
 from lockstep.gate.measuring.check_and_time import Comparer
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.verdict import Group, GroupRequest
 
 [CASE] = grid(M=6)
 SUITE = make_suite(

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from project import SUITE, make_project
 
+from lockstep.gate.case_verdict import COMPILE, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.process_pairs.compile_pairs import WITHOUT_GPU, CompilePairs
-from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows
-from lockstep.gate.verdict import COMPILE, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.machine_code.compile_time import CompileClock
 from lockstep.machine_code.worker_session import TracingFailed, Tree
 from lockstep.record.model import Estimate

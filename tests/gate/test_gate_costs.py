@@ -14,12 +14,12 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.gate.aa_control import AAControl
+from lockstep.gate.case_verdict import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.check_and_time import Comparer
 from lockstep.gate.measuring.cost_pairing import CostPairs
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.proof.proof import Proof
-from lockstep.gate.verdict import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.record.model import Estimate
 from lockstep.timing.costs.host_time import NO_HOST
 

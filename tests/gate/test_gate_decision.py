@@ -4,11 +4,11 @@ import math
 
 import pytest
 
+from lockstep.gate.case_verdict import UNREACHED, SeriesKey
 from lockstep.gate.measuring.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.measuring.decision import CaseRound, verdict_of
 from lockstep.gate.measuring.pairing import Epoch
 from lockstep.gate.sequential import LOOKS, Test, found_twice, interval, relative
-from lockstep.gate.verdict import UNREACHED, SeriesKey
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.device import Timing
 

@@ -14,14 +14,14 @@ from made_suites import make_suite
 from project import KERNELS, make_project
 
 from lockstep import Cost, grid
+from lockstep.gate.case_verdict import DETERMINISTIC, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.check_and_time import Comparer
 from lockstep.gate.measuring.determinism import CALLS, MORE, compare_bits
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.plan import groups
-from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows
-from lockstep.gate.verdict import DETERMINISTIC, GroupRequest, SeriesKey, Verdict
 from lockstep.suite.thresholds import Accept, Pattern, Thresholds
 
 [CASE] = grid(M=6)

@@ -11,10 +11,10 @@ import pytest
 from project import KERNELS, make_project
 from test_gate_determinism import CASE, KEY, TWIN, judge
 
+from lockstep.gate.case_verdict import ERROR, SeriesKey, Verdict
 from lockstep.gate.measuring.error import DRAWS, compare_errors
-from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows
-from lockstep.gate.verdict import ERROR, SeriesKey, Verdict
 
 ROWS = replace(KEY, quantity=ERROR)
 OTHER = replace(TWIN, quantity=ERROR)

@@ -9,10 +9,10 @@ from made_suites import make_suite
 from project import make_project
 
 from lockstep import grid
+from lockstep.gate.case_verdict import SeriesKey
 from lockstep.gate.launches import Launched, Observation, contradiction, observation_from, observe
 from lockstep.gate.plan import sample
 from lockstep.gate.proof.proof import Proof, confirm
-from lockstep.gate.verdict import SeriesKey
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.machine_code import CaseCode, KernelCode, MachineCode
 from lockstep.suite.variants import Family

@@ -7,6 +7,7 @@ import pytest
 from made_suites import make_suite
 
 from lockstep import grid
+from lockstep.gate.case_verdict import Group, SeriesKey, SideFacts
 from lockstep.gate.plan import (
     AA_GROUPS,
     Selection,
@@ -17,7 +18,6 @@ from lockstep.gate.plan import (
     select,
     worst_first,
 )
-from lockstep.gate.verdict import Group, SeriesKey, SideFacts
 from lockstep.suite.discovery import load_suites
 
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from lockstep.gate.case_verdict import SeriesKey, Verdict, verdict_from
 from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
-from lockstep.gate.report.model import EXIT, Report, headline
+from lockstep.gate.report.report import EXIT, Report, headline
 from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
 from lockstep.gate.report.terminal import show
-from lockstep.gate.verdict import SeriesKey, Verdict, verdict_from
 from lockstep.record.model import Estimate
 
 BLANK = Report("main (1a2b3c4)", "HEAD (5d6e7f8)", min_effect=0.0025, confidence=0.99, budget_s=120, seed=7)

@@ -7,10 +7,10 @@ import pytest
 from project import KERNELS, make_project
 from wheels import make_wheel
 
+from lockstep.gate.case_verdict import SeriesKey
 from lockstep.gate.process_pairs.pair_trial import PairTrial
 from lockstep.gate.process_pairs.toolchain_pairs import add_records
 from lockstep.gate.sequential import Test
-from lockstep.gate.verdict import SeriesKey
 from lockstep.record.model import Estimate, Record
 
 KEY = SeriesKey("product", "twice", "M=2,K=1024,N=512", "warm")

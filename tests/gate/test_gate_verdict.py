@@ -5,8 +5,16 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from lockstep.gate.case_verdict import (
+    Group,
+    GroupRequest,
+    SeriesKey,
+    SideFacts,
+    Verdict,
+    group_request_from,
+    verdict_from,
+)
 from lockstep.gate.coordinator import moved_controls
-from lockstep.gate.verdict import Group, GroupRequest, SeriesKey, SideFacts, Verdict, group_request_from, verdict_from
 from lockstep.record.model import Estimate
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")

@@ -8,9 +8,9 @@ from dataclasses import asdict
 import pytest
 from project import make_project
 
+from lockstep.gate.case_verdict import Group, GroupRequest
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.proof.proof import prove
-from lockstep.gate.verdict import Group, GroupRequest
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.machine_code import Tree
 from lockstep.machine_code.sources.suite_sources import definition_packages

@@ -12,7 +12,7 @@ import pytest
 from trees import open_store, record, write_measurement
 
 from lockstep.alerts.analysis.folder import FOUND_BY
-from lockstep.history.catalog import MADE_BY
+from lockstep.history.cache_catalog import MADE_BY
 from lockstep.history.code_digest import code_digest, code_files
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 from asv.commands import Command
 
 from lockstep.commands.cli import UsageError
-from lockstep.record.terminal import wide_console
+from lockstep.record.console import wide_console
 
 #: Seeds of the reported scores. The detector's settings were chosen on other seeds, below 100.
 SEEDS = (201, 202)

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from lockstep.gate.case_verdict import DETERMINISTIC, SeriesKey, Verdict
 from lockstep.gate.measuring.buffers import BASE, HEAD, SideFailed
 from lockstep.gate.measuring.determinism import compare_bits
 from lockstep.gate.measuring.error import compare_errors
-from lockstep.gate.verdict import DETERMINISTIC, SeriesKey, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family

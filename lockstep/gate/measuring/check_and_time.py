@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from lockstep.gate.case_verdict import CHECKS, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.gate.launches import observe
 from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.measuring.call_checks import CallChecks
@@ -21,7 +22,6 @@ from lockstep.gate.measuring.decision import CaseRound, verdict_of
 from lockstep.gate.measuring.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.sequential import LOOKS, Test
-from lockstep.gate.verdict import CHECKS, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of

@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass, field, replace
 from statistics import fmean, geometric_mean, stdev
 
+from lockstep.gate.case_verdict import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 from lockstep.gate.measuring.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.measuring.pairing import Epoch
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
-from lockstep.gate.verdict import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 from lockstep.timing.clock_correction import at_common_clock, midmean
 
 

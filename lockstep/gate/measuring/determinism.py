@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
+from lockstep.gate.case_verdict import OUT_OF_TIME, SeriesKey, Verdict
 from lockstep.gate.measuring.buffers import BASE, SideFailed
-from lockstep.gate.verdict import OUT_OF_TIME, SeriesKey, Verdict
 
 #: Calls of each side after its first, until one differs.
 CALLS = 8

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 import torch
 
+from lockstep.gate.case_verdict import OUT_OF_TIME, Outcome, SeriesKey, Verdict
 from lockstep.gate.measuring.buffers import BASE, SideFailed
-from lockstep.gate.verdict import OUT_OF_TIME, Outcome, SeriesKey, Verdict
 from lockstep.record.model import Estimate
 
 #: Draws in which one side must have the larger error.

@@ -44,9 +44,9 @@ def main() -> int:
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+    from lockstep.gate.case_verdict import group_request_from
     from lockstep.gate.measuring.check_and_time import Comparer
     from lockstep.gate.measuring.pairing import Pace
-    from lockstep.gate.verdict import group_request_from
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.timing.device import DeviceLost, open_device
 

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from lockstep.gate.case_verdict import GroupRequest, SeriesKey, Verdict
 from lockstep.gate.process_pairs.pair_trial import PairTrial
 from lockstep.gate.sequential import Test
-from lockstep.gate.verdict import GroupRequest, SeriesKey, Verdict
 from lockstep.machine_code.compile_time import CompileClock, Kernels
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import TracingFailed, Tree

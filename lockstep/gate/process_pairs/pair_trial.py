@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, geometric_mean, stdev
 
+from lockstep.gate.case_verdict import OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
-from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 
 
 @dataclass

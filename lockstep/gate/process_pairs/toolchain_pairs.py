@@ -17,13 +17,13 @@ from statistics import median, stdev
 
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
+from lockstep.gate.case_verdict import SeriesKey, SideFacts, Verdict
 from lockstep.gate.limits import Terms
 from lockstep.gate.plan import Selection, groups
 from lockstep.gate.process_pairs.pair_trial import PairTrial
-from lockstep.gate.report.model import percent
+from lockstep.gate.report.report import percent
 from lockstep.gate.sequential import MOST_SAME, Test, interval, relative
 from lockstep.gate.trees import Version
-from lockstep.gate.verdict import SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.record.model import Record
 from lockstep.record.provenance import clocks_of

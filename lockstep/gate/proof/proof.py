@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from lockstep.gate.case_verdict import COMPILE, ERROR, SeriesKey
 from lockstep.gate.launches import Observation, contradiction
 from lockstep.gate.plan import sample
 from lockstep.gate.proof.reachable_code import Sources, Unreadable
-from lockstep.gate.verdict import COMPILE, ERROR, SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
 from lockstep.machine_code.sources.module_dependencies import closure, same_code
 from lockstep.machine_code.sources.suite_sources import own_variants_files

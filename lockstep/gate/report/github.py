@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from lockstep.gate.case_verdict import Verdict
 from lockstep.gate.report.markdown import to_markdown
-from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import line
-from lockstep.gate.verdict import Verdict
 
 #: GitHub shows at most ten errors and ten warnings per step.
 MOST_ANNOTATIONS = 10

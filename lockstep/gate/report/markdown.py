@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import COLUMNS, remarks, rows, same
 
 #: Maximum rows of the table. A comment holds 65,536 characters, and nobody reads more rows.

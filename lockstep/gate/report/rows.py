@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lockstep.gate.report.model import Report, counts_from, percent, worst_first
+from lockstep.gate.case_verdict import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
+from lockstep.gate.report.report import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential import LOOKS
-from lockstep.gate.verdict import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.record.model import Estimate
 from lockstep.record.reproduce import gate
 from lockstep.record.series_name import SeriesName

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
-from lockstep.record.terminal import plain_table, wide_console
+from lockstep.record.console import plain_table, wide_console
 
 _STYLES = {"failed": "red", "slower": "red", "unsure": "yellow", "faster": "green"}
 

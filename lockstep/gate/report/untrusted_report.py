@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
-from lockstep.gate.report.model import SCHEMA, Report
-from lockstep.gate.verdict import COSTS, DETERMINISTIC, LATENCY, Outcome, SeriesKey, Verdict
+from lockstep.gate.case_verdict import COSTS, DETERMINISTIC, LATENCY, Outcome, SeriesKey, Verdict
+from lockstep.gate.report.report import SCHEMA, Report
 from lockstep.record.model import Estimate
 
 #: The report's name in the artifact.

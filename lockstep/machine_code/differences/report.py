@@ -12,7 +12,7 @@ from lockstep.machine_code.differences.difference_sentences import CodeChange
 from lockstep.machine_code.differences.quantity_changes import QuantityChange
 from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
-from lockstep.record.terminal import plain_table
+from lockstep.record.console import plain_table
 
 #: Heading of each kind of change.
 HEADINGS = {

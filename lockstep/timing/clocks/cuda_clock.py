@@ -47,7 +47,7 @@ class Stamps:
 
     def __init__(self, device: torch.device) -> None:
         # Imported here: torch is slow to import.
-        from lockstep.timing.clocks.clock_stamp import stamp
+        from lockstep.timing.clocks.stamp_kernel import stamp
 
         self._kernel = stamp
         self._device = device

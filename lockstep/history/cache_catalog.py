@@ -21,7 +21,7 @@ from lockstep.history.sqlite_wal import keep_write_ahead_log
 #: Modules that decide the content of the cache. The digest of their code is in the name of the cache's folder.
 MADE_BY = (
     "lockstep.history.benchmarks_file",
-    "lockstep.history.catalog",
+    "lockstep.history.cache_catalog",
     "lockstep.history.commit_order",
     "lockstep.history.ingest",
     "lockstep.history.parquet",
