@@ -87,7 +87,8 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
             complaints.append(Complaint(f"in benchmark {shown!r:.100}, {error}", f"in a benchmark, {error.reason}"))
         else:
             complaints += [
-                Complaint(f"in benchmark {shown!r:.100}, {what}", f"in a benchmark, {what}", "note") for what in mended
+                Complaint(f"in benchmark {shown!r:.100}, {change}", f"in a benchmark, {change}", "note")
+                for change in mended
             ]
     points = gathered.points()
     if not head.date and len(points):
@@ -148,9 +149,9 @@ class _Gathered:
         self._ids.append(numbers)
         self.versions[number] = text
         self._sizes.append(len(numbers))
-        ours = SUITE_BENCHMARK.fullmatch(benchmark)
-        exact = bool(ours and QUANTITIES[ours["quantity"]].exact)
-        must_be_positive = bool((ours and not exact) or _POSITIVE.match(benchmark.rpartition(".")[2]))
+        suite_match = SUITE_BENCHMARK.fullmatch(benchmark)
+        exact = bool(suite_match and QUANTITIES[suite_match["quantity"]].exact)
+        must_be_positive = bool((suite_match and not exact) or _POSITIVE.match(benchmark.rpartition(".")[2]))
         self._of_benchmark.append((number, time_ms(column.get("started_at")), must_be_positive, exact))
         self._values += values
         for part, listed in stats.items():
@@ -181,7 +182,7 @@ class _Gathered:
         if reasons:
             columns["reason"] = reasons
         if self._sampled:
-            columns["samples"] = [sampled(one) for one in self._samples]
+            columns["samples"] = [sampled(samples) for samples in self._samples]
         return FilePoints(columns)
 
 
@@ -204,8 +205,10 @@ def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
     """
     if not values or len(values) == size:
         return values or [None] * size, []
-    few = "fewer" if len(values) < size else "more"
-    return (values + [None] * (size - len(values)))[:size], [f"there are {few} values than combinations of parameters"]
+    comparison = "fewer" if len(values) < size else "more"
+    return (values + [None] * (size - len(values)))[:size], [
+        f"there are {comparison} values than combinations of parameters"
+    ]
 
 
 def _last_of_each(numbers: Ids) -> list[int] | None:
@@ -219,12 +222,12 @@ def numbers(values: list[Any]) -> Floats:
     """Return the values as floats, with NaN for values that are not finite numbers within the allowed range."""
     if set(map(type, values)) <= _NUMBERS:
         try:
-            found = np.array(values, dtype=np.float64)
+            floats = np.array(values, dtype=np.float64)
         except OverflowError:  # the integer has more than 308 digits
             pass
         else:
-            found[~in_range(found)] = np.nan
-            return found
+            floats[~in_range(floats)] = np.nan
+            return floats
     one_by_one = (finite(value) for value in values)
     return np.array([np.nan if value is None else value for value in one_by_one], dtype=np.float64)
 
@@ -234,11 +237,11 @@ def _states(values: list[Any], positive: Any) -> tuple[Floats, Any, list[str]]:
 
     NaN means that asv skipped the benchmark, and null that the benchmark failed.
     """
-    found = numbers(values)
-    found[positive & (found <= 0)] = np.nan
+    floats = numbers(values)
+    floats[positive & (floats <= 0)] = np.nan
     state = np.full(len(values), _BARE, dtype=np.uint8)
     reasons: list[str] = []
-    for place in np.flatnonzero(np.isnan(found)):
+    for place in np.flatnonzero(np.isnan(floats)):
         value = values[place]
         if isinstance(value, float) and math.isnan(value):
             state[place] = _NA
@@ -247,23 +250,23 @@ def _states(values: list[Any], positive: Any) -> tuple[Floats, Any, list[str]]:
         if value is not None:
             reasons = reasons or [""] * len(values)
             reasons[place] = f"{value!r:.40} is not {'a positive' if positive[place] else 'a finite'} number"
-    return found, state, reasons
+    return floats, state, reasons
 
 
-def _counts(found: Floats) -> Any:
-    return np.nan_to_num(np.clip(found, 0, 2**31 - 1)).astype(np.int32)
+def _counts(values: Floats) -> Any:
+    return np.nan_to_num(np.clip(values, 0, 2**31 - 1)).astype(np.int32)
 
 
 def interval(value: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Return both ends of each interval, with NaN for intervals that do not contain their value."""
     # An interval with one unknown end also becomes NaN, because a comparison with NaN is false.
-    good = (low <= value) & (value <= high)
-    return np.where(good, low, np.nan), np.where(good, high, np.nan)
+    valid = (low <= value) & (value <= high)
+    return np.where(valid, low, np.nan), np.where(valid, high, np.nan)
 
 
 def sampled(values: Any) -> list[float]:
     """Return at most ``MOST_SAMPLES`` values of a list, at even steps, without those that are not finite numbers."""
     if not isinstance(values, list):
         return []
-    kept = values if len(values) <= MOST_SAMPLES else values[:: -(-len(values) // MOST_SAMPLES)]
-    return [number for value in kept if (number := finite(value)) is not None]
+    thinned = values if len(values) <= MOST_SAMPLES else values[:: -(-len(values) // MOST_SAMPLES)]
+    return [number for value in thinned if (number := finite(value)) is not None]

@@ -67,9 +67,9 @@ def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
     try:
         return Results.update_to_2(data), [Complaint(_OLD_FORMAT, weight="note")]
     except Exception as error:  # asv validates nothing before use
-        what = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         raise Unreadable(
-            f"the file is in version 1 of asv's format, which asv cannot convert ({what}): run `asv update`",
+            f"the file is in version 1 of asv's format, which asv cannot convert ({message}): run `asv update`",
             "the file is in version 1 of asv's format, which asv cannot convert",
         ) from error
 

@@ -38,10 +38,10 @@ def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     names = entry.get("param_names")
     texts = {key: entry.get(key) for key in ("unit", "type", "suite", "quantity")}
-    kept: dict[str, Any] = {key: text for key, text in texts.items() if isinstance(text, str) and _is_name(text)}
-    if isinstance(names, list) and all(isinstance(one, str) and _is_name(one) for one in names):
-        kept["param_names"] = names
-    return kept
+    valid: dict[str, Any] = {key: text for key, text in texts.items() if isinstance(text, str) and _is_name(text)}
+    if isinstance(names, list) and all(isinstance(name, str) and _is_name(name) for name in names):
+        valid["param_names"] = names
+    return valid
 
 
 def _is_name(text: str) -> bool:
@@ -51,19 +51,19 @@ def _is_name(text: str) -> bool:
 def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
     """Return the benchmark that an entry of the table describes; without an entry, the name alone decides."""
     entry = entry or {}
-    ours = SUITE_BENCHMARK.fullmatch(name)
-    own = "" if ours is None else type_of(ours["quantity"])
-    kind = entry.get("type", own)
+    suite_match = SUITE_BENCHMARK.fullmatch(name)
+    suite_type = "" if suite_match is None else type_of(suite_match["quantity"])
+    kind = entry.get("type", suite_type)
     last = name.rpartition(".")[2]
-    if ours and kind == own:
-        suite = f"{ours['family']}.{ours['op']}" if ours["op"] else ours["family"]
+    if suite_match and kind == suite_type:
+        suite = f"{suite_match['family']}.{suite_match['op']}" if suite_match["op"] else suite_match["family"]
         return Benchmark(
             name,
-            entry.get("unit", QUANTITIES[ours["quantity"]].unit),
+            entry.get("unit", QUANTITIES[suite_match["quantity"]].unit),
             kind,
             tuple(entry.get("param_names", _OUR_PARAMETERS[kind])),
             entry.get("suite", suite),
-            entry.get("quantity", ours["quantity"]),
+            entry.get("quantity", suite_match["quantity"]),
         )
     prefix = last.partition("_")[0].lower()
     # Intern the texts, because a table may repeat them for tens of thousands of benchmarks.

@@ -128,7 +128,7 @@ class Catalog:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                number = _said(connection, "generation") or "0"
+                number = _stored_text(connection, "generation") or "0"
                 _say(connection, "generation", str(int(number) + 1))
                 connection.execute("COMMIT")
             except BaseException:
@@ -159,7 +159,7 @@ class Catalog:
             )
             connection.executemany(
                 "INSERT INTO problem VALUES (?, ?, ?, ?, ?)",
-                [(path, *astuple(one)) for path, one in intake.problems],
+                [(path, *astuple(problem)) for path, problem in intake.problems],
             )
             series = [(number, *texts) for number, texts in intake.series.items()]
             connection.executemany("INSERT OR IGNORE INTO series VALUES (?, ?, ?)", series)
@@ -197,7 +197,7 @@ class Catalog:
             _say(connection, "history", state)
 
     def say(self, values: Mapping[str, str]) -> None:
-        """Store texts by key, for ``Reading.said``."""
+        """Store texts by key, for ``Reading.stored_text``."""
         with self._writing() as connection:
             for key, text in values.items():
                 _say(connection, key, text)
@@ -209,17 +209,20 @@ class Reading:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def said(self, key: str) -> str:
+    def stored_text(self, key: str) -> str:
         """Return the text that ``Catalog.say`` stored; "" if there is none.
 
         The text "generation" changes whenever the manifest changes.
         """
-        return _said(self._connection, key) or ""
+        return _stored_text(self._connection, key) or ""
 
     def files(self) -> dict[str, Stamp]:
         """Return the times and sizes that each known file, readable or not, had when it was read."""
         rows = self._connection.execute("SELECT path, mtime, size, beside_mtime, beside_size FROM file")
-        return {path: (mtime, size, other, beside) for path, mtime, size, other, beside in rows}
+        return {
+            path: (mtime, size, provenance_mtime, provenance_size)
+            for path, mtime, size, provenance_mtime, provenance_size in rows
+        }
 
     def runs(self) -> list[RunRow]:
         """Return the result files that could be read, sorted by path."""
@@ -273,12 +276,12 @@ _RUN_FIELDS = tuple(field.name for field in fields(RunRow))
 
 
 def _forget(connection: sqlite3.Connection, paths: Iterable[str]) -> None:
-    each = [(path,) for path in paths]
+    rows = [(path,) for path in paths]
     for table in ("file", "run", "problem"):
-        connection.executemany(f"DELETE FROM {table} WHERE path = ?", each)
+        connection.executemany(f"DELETE FROM {table} WHERE path = ?", rows)
 
 
-def _said(connection: sqlite3.Connection, key: str) -> str | None:
+def _stored_text(connection: sqlite3.Connection, key: str) -> str | None:
     row = connection.execute("SELECT text FROM said WHERE key = ?", (key,)).fetchone()
     return row[0] if row else None
 

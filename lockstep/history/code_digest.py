@@ -39,14 +39,14 @@ def code_digest(*modules: str, root: Path = _ROOT) -> str:
 
 def code_files(modules: Sequence[str], root: Path = _ROOT) -> list[Path]:
     """Return the files of these modules and of all modules of this distribution that they import, sorted."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     waiting = list(modules)
     while waiting:
         for path in _files(waiting.pop(), root):
-            if path not in found:
-                found.add(path)
+            if path not in paths:
+                paths.add(path)
                 waiting += _imported(path.read_text(encoding="utf-8"))
-    return sorted(found)
+    return sorted(paths)
 
 
 def _files(module: str, root: Path) -> Iterator[Path]:

@@ -105,7 +105,7 @@ def as_table(files: Sequence[FilePoints]) -> pa.Table:
     order = np.argsort(_joined("series", "key", files), kind="stable")
     arrays = []
     for name, kind in COLUMNS.items():
-        if any(name in one.columns for one in files):
+        if any(name in file.columns for file in files):
             values = _joined(name, kind, files)
             # Do not use Arrow's own ``take``: it imports all of Arrow's functions, which takes longer than to read a
             # few files.
@@ -117,8 +117,8 @@ def as_table(files: Sequence[FilePoints]) -> pa.Table:
 
 
 def _joined(name: str, kind: Kind, files: Sequence[FilePoints]) -> Any:
-    parts = [one.columns.get(name) for one in files]
-    whole = [blank(kind, len(one)) if part is None else part for one, part in zip(files, parts, strict=True)]
+    parts = [file.columns.get(name) for file in files]
+    columns = [blank(kind, len(file)) if part is None else part for file, part in zip(files, parts, strict=True)]
     if kind in ("text", "samples"):
-        return [value for part in whole for value in part]
-    return np.concatenate(whole) if whole else blank(kind, 0)
+        return [value for part in columns for value in part]
+    return np.concatenate(columns) if columns else blank(kind, 0)

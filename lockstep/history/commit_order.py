@@ -30,7 +30,7 @@ def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
         placed.append((reached, 0, index, Commit(commit, dates[commit], subject)))
     strangers = sorted((dates[commit], commit) for commit in dates.keys() - dict(known).keys())
     placed += [(date, 1, index, Commit(commit, date)) for index, (date, commit) in enumerate(strangers)]
-    return tuple(commit for *_, commit in sorted(placed, key=lambda one: one[:3]))
+    return tuple(commit for *_, commit in sorted(placed, key=lambda key: key[:3]))
 
 
 def repository_state(repo: Path) -> str:
@@ -61,5 +61,5 @@ def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:
     # Without this setting, a user's log.showSignature would add gpg's output to the lines.
     log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--reverse", "--format=%H %s")
     lines = (line.partition(" ") for line in git.try_lines(*log, given=known) or ())
-    wanted = set(known)
-    return [(commit, subject) for commit, _, subject in lines if commit in wanted]
+    known_hashes = set(known)
+    return [(commit, subject) for commit, _, subject in lines if commit in known_hashes]

@@ -52,7 +52,7 @@ class Batch:
 
 def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: int) -> list[Batch]:
     """Divide the changed files into batches, each of files from one folder and small enough for memory."""
-    found: list[Batch] = []
+    grouped: list[Batch] = []
     files: dict[str, Stamp] = {}
     weight, folder = 0, ""
     weights = Counter[str]()
@@ -61,21 +61,21 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
 
     def close() -> None:
         if files:
-            start = first_run + sum(len(batch.files) for batch in found)
-            found.append(Batch(root, parts, folder, dict(files), range(start, start + len(files))))
+            start = first_run + sum(len(batch.files) for batch in grouped)
+            grouped.append(Batch(root, parts, folder, dict(files), range(start, start + len(files))))
             files.clear()
 
     for path in sorted(changed, key=lambda path: (_folder(root, path), path)):
         stamp = changed[path]
         size = stamp[1] + stamp[3]
-        of = _folder(root, path)
-        if of != folder or weight + size > min(max(_BATCH, weights[of] / _PARTS), _LARGEST_BATCH):
+        path_folder = _folder(root, path)
+        if path_folder != folder or weight + size > min(max(_BATCH, weights[path_folder] / _PARTS), _LARGEST_BATCH):
             close()
-            folder, weight = of, 0
+            folder, weight = path_folder, 0
         files[path] = stamp
         weight += size
     close()
-    return found
+    return grouped
 
 
 def _folder(root: Path, path: str) -> str:
@@ -117,12 +117,12 @@ def read_batch(batch: Batch) -> Intake:
             folder = (batch.root / path).parent
             if folder not in machines:
                 machines[folder] = _machine_in(folder)
-            asv, facts, found = _read(batch.root / path, path, stamp, machines[folder])
+            asv, facts, file_problems = _read(batch.root / path, path, stamp, machines[folder])
         except (Unreadable, OSError) as error:
-            what = getattr(error, "strerror", None) or str(error)
-            problems.append((path, Problem(path, what, getattr(error, "reason", what))))
+            message = getattr(error, "strerror", None) or str(error)
+            problems.append((path, Problem(path, message, getattr(error, "reason", message))))
             continue
-        problems += [(path, problem) for problem in found]
+        problems += [(path, problem) for problem in file_problems]
         versions |= asv.versions
         series = np.sort(asv.points.columns["series"]).tobytes()
         layout = blake2b(series, digest_size=12).hexdigest()
@@ -133,7 +133,7 @@ def read_batch(batch: Batch) -> Intake:
     known: dict[int, tuple[str, str]] = {}
     if any(map(len, points)):
         part = write_part(as_table(points), batch.parts, batch.folder)
-        numbers = np.unique(np.concatenate([one.columns["series"] for one in points]))
+        numbers = np.unique(np.concatenate([points_of_file.columns["series"] for points_of_file in points]))
         known = {number: _IDS.known[number] for number in numbers.tolist()}
     return Intake(part, batch.files, runs, problems, layouts, known, versions)
 
@@ -148,27 +148,27 @@ def _machine_in(folder: Path) -> str:
 
 
 def _read(
-    path: Path, where: str, stamp: Stamp, folders_machine: str
+    path: Path, location: str, stamp: Stamp, folders_machine: str
 ) -> tuple[AsvFile, dict[str, Any], Sequence[Problem]]:
     """Return the content of a result file, the facts from its provenance file, and the problems of both files."""
     asv = read_asv(path, _IDS, folders_machine)
-    problems = [_problem(where, one) for one in asv.complaints]
+    problems = [_problem(location, complaint) for complaint in asv.complaints]
     facts: dict[str, Any] = {}
     if stamp[2:] != (0, 0):
-        beside = provenance_path(path)
+        provenance = provenance_path(path)
         before = len(asv.complaints)
         try:
-            asv, facts = join_provenance(beside, asv, _IDS)
+            asv, facts = join_provenance(provenance, asv, _IDS)
             complaints = list(asv.complaints[before:])
         except OSError as error:
             complaints = [Complaint(error.strerror or str(error))]
-        there = where.removesuffix(path.name) + beside.name
-        problems += [_problem(there, one) for one in complaints]
+        provenance_location = location.removesuffix(path.name) + provenance.name
+        problems += [_problem(provenance_location, complaint) for complaint in complaints]
     return asv, facts, problems
 
 
-def _problem(where: str, complaint: Complaint) -> Problem:
-    return Problem(where, complaint.what, complaint.reason, complaint.weight)
+def _problem(location: str, complaint: Complaint) -> Problem:
+    return Problem(location, complaint.what, complaint.reason, complaint.weight)
 
 
 def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], layout: str) -> RunRow:

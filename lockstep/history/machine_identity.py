@@ -39,15 +39,15 @@ def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[s
     for index in sorted(range(len(runs)), key=lambda index: (places[runs[index].commit], runs[index].path)):
         of_folder[folders[index]].append(index)
     names = [""] * len(runs)
-    taken = set(of_folder)
+    used_names = set(of_folder)
     for folder in sorted(of_folder):
         groups = _groups(runs, of_folder[folder])
         for group in groups:
             for lane, environment in _lanes(runs, group.runs, places):
                 first = group is groups[0] and lane[0] == groups[0].runs[0]
                 differing = [] if group is groups[0] else _differing(group.strings, groups[0].strings)
-                beside = [] if lane[0] == group.runs[0] else [environment]
-                name = folder if first else _free(f"{folder} ({', '.join([*differing, *beside])})", taken)
+                suffix = [] if lane[0] == group.runs[0] else [environment]
+                name = folder if first else _free(f"{folder} ({', '.join([*differing, *suffix])})", used_names)
                 for index in lane:
                     names[index] = name
     return names
@@ -77,8 +77,8 @@ def _steady(key: str, text: str) -> str:
 
     A security update, for example, changes the third part of the operating system's version.
     """
-    found = re.match(r"\D*\d+(\.\d+)?", text) if key == "os" else None
-    return found.group() if found else text
+    version = re.match(r"\D*\d+(\.\d+)?", text) if key == "os" else None
+    return version.group() if version else text
 
 
 def _lanes(runs: Sequence[Run], indices: Sequence[int], places: Mapping[str, int]) -> list[tuple[list[int], str]]:
@@ -90,25 +90,25 @@ def _lanes(runs: Sequence[Run], indices: Sequence[int], places: Mapping[str, int
     for index in indices:
         of_environment[runs[index].environment].append(index)
     lanes: list[tuple[list[int], str]] = []
-    for environment, own in of_environment.items():
-        begins = places[runs[own[0]].commit]
+    for environment, run_indices in of_environment.items():
+        begins = places[runs[run_indices[0]].commit]
         ended = [lane for lane, _ in lanes if places[runs[lane[-1]].commit] < begins]
         if ended:
-            max(ended, key=lambda lane: places[runs[lane[-1]].commit]).extend(own)
+            max(ended, key=lambda lane: places[runs[lane[-1]].commit]).extend(run_indices)
         else:
-            lanes.append((list(own), environment))
+            lanes.append((list(run_indices), environment))
     return lanes
 
 
-def _differing(strings: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+def _differing(strings: Mapping[str, str], other_strings: Mapping[str, str]) -> list[str]:
     keys = sorted(strings, key=lambda key: (key not in ("os", "cpu", "gpu"), key))
-    return [strings[key] for key in keys if strings[key] != others.get(key)][:3]
+    return [strings[key] for key in keys if strings[key] != other_strings.get(key)][:3]
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, used_names: set[str]) -> str:
     free, number = name, 1
-    while free in taken:
+    while free in used_names:
         number += 1
         free = f"{name} {number}"
-    taken.add(free)
+    used_names.add(free)
     return free

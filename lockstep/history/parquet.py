@@ -71,31 +71,31 @@ def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part |
 
 def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]]:
     """Return groups of parts that a merge should replace: too many parts of a folder, or mostly unused points."""
-    found = []
-    of: dict[str, list[Part]] = {}
+    groups = []
+    parts_by_folder: dict[str, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.rows):
-        of.setdefault(part.folder, []).append(part)
-    for several in of.values():
-        stale = [part for part in several if part.rows > 2 * live.get(part.name, 0)]
+        parts_by_folder.setdefault(part.folder, []).append(part)
+    for folder_parts in parts_by_folder.values():
+        stale = [part for part in folder_parts if part.rows > 2 * live.get(part.name, 0)]
         # Add parts from small to large while the next part is at most twice as large as all parts so far. So large
         # parts are rarely rewritten.
-        small, weight = 1, several[0].rows
-        while small < len(several) and several[small].rows <= 2 * weight:
-            weight += several[small].rows
+        small, weight = 1, folder_parts[0].rows
+        while small < len(folder_parts) and folder_parts[small].rows <= 2 * weight:
+            weight += folder_parts[small].rows
             small += 1
-        chosen = several[: max(small, 2)] if len(several) > MOST_PARTS else []
+        chosen = folder_parts[: max(small, 2)] if len(folder_parts) > MOST_PARTS else []
         chosen += [part for part in stale if part not in chosen]
         if chosen:
-            found.append(chosen)
-    return found
+            groups.append(chosen)
+    return groups
 
 
 def sweep(parts: Path, counting: Iterable[Part]) -> None:
     """Delete parts that the manifest does not list: merged parts, and parts that a killed process left behind."""
-    kept = {part.name for part in counting}
+    current_names = {part.name for part in counting}
     for path in parts.iterdir():
         try:
-            if path.name not in kept and time.time() - path.stat().st_mtime > _GRACE:
+            if path.name not in current_names and time.time() - path.stat().st_mtime > _GRACE:
                 path.unlink()
         except FileNotFoundError:  # another process has just deleted the part
             continue

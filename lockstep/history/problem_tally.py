@@ -41,13 +41,13 @@ class Tally:
         """
         if self.unread:
             were = "was" if self.unread == 1 else "were"
-            said = f"{self.unread:,} of {self.files:,} files {were} not read: {_listed(self.reasons)}"
-            yield f"{said}; {advice}" if advice else said
+            sentence = f"{self.unread:,} of {self.files:,} files {were} not read: {_listed(self.reasons)}"
+            yield f"{sentence}; {advice}" if advice else sentence
         if self.parts:
             count = sum(number for _, number in self.parts)
-            many = "part of the results was" if count == 1 else "parts of the results were"
-            said = f"{count:,} {many} not read: {_listed(self.parts)}"
-            yield f"{said}; {advice}" if advice and not self.unread else said
+            subject = "part of the results was" if count == 1 else "parts of the results were"
+            sentence = f"{count:,} {subject} not read: {_listed(self.parts)}"
+            yield f"{sentence}; {advice}" if advice and not self.unread else sentence
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts of problems and notes as a JSON object."""
@@ -66,10 +66,14 @@ class Tally:
 
 def tally(results: Results) -> Tally:
     """Count the problems and notes of a results folder by reason."""
-    files = [one for one in results.problems if one.weight == "file"]
-    parts = (one for one in results.problems if one.weight == "part")
+    files = [problem for problem in results.problems if problem.weight == "file"]
+    parts = (problem for problem in results.problems if problem.weight == "part")
     return Tally(
-        results.files, len({one.path for one in files}), _counted(files), _counted(parts), _counted(results.notes)
+        results.files,
+        len({problem.path for problem in files}),
+        _counted(files),
+        _counted(parts),
+        _counted(results.notes),
     )
 
 
@@ -79,7 +83,7 @@ def problem_json(problem: Problem) -> dict[str, str]:
 
 
 def _counted(problems: Iterable[Problem]) -> Reasons:
-    return tuple(Counter(one.kind for one in problems).most_common())
+    return tuple(Counter(problem.kind for problem in problems).most_common())
 
 
 def _listed(reasons: Reasons) -> str:

@@ -64,8 +64,10 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
             joined.add(record)
         except Unreadable as error:
             complaints[str(error)] += 1
-    said = [Complaint(what if n == 1 else f"{what} (and {n - 1} more)", what) for what, n in complaints.items()]
-    return _complaining(joined.file(), *said), _facts(provenance)
+    listed = [
+        Complaint(message if n == 1 else f"{message} (and {n - 1} more)", message) for message, n in complaints.items()
+    ]
+    return _complaining(joined.file(), *listed), _facts(provenance)
 
 
 def _complaining(asv: AsvFile, *complaints: Complaint) -> AsvFile:
@@ -86,10 +88,10 @@ def _facts(provenance: Provenance) -> dict[str, Any]:
 def _controls(controls: Any) -> dict[str, dict[str, float | None]]:
     if not isinstance(controls, Mapping):
         return {}
-    found = {key: entry for key, entry in list(controls.items())[:20] if isinstance(entry, Mapping)}
+    valid = {key: entry for key, entry in list(controls.items())[:20] if isinstance(entry, Mapping)}
     return {
         key: {part: finite(entry.get(part)) for part in ("seconds", "spread")} | {"rate": _rate(key, entry)}
-        for key, entry in found.items()
+        for key, entry in valid.items()
     }
 
 
@@ -113,9 +115,9 @@ class _Joined:
         self._rates = [controls.get(control, {}).get("rate") for control in ("copy", "matmul")]
         self._columns: dict[str, list[Any]] = {}
         for column, kind in COLUMNS.items():
-            there = asv.points.columns.get(column)
-            whole = blank(kind, len(asv.points)) if there is None else there
-            self._columns[column] = whole if isinstance(whole, list) else whole.tolist()
+            stored = asv.points.columns.get(column)
+            column_values = blank(kind, len(asv.points)) if stored is None else stored
+            self._columns[column] = column_values if isinstance(column_values, list) else column_values.tolist()
         self._place = {number: place for place, number in enumerate(self._columns["series"])}
         self._recorded: set[int] = set()
 
@@ -136,20 +138,20 @@ class _Joined:
             suite, version = name(record.suite), name(record.version)
         except Unreadable as error:
             raise Unreadable(f"a record is invalid: {error}") from error
-        numbers = [self._ids.one(benchmark_name(suite, quantity), key) for quantity in ("latency", "speedup")]
-        of_ruler = digest(version)
+        numbers = [self._ids.number(benchmark_name(suite, quantity), key) for quantity in ("latency", "speedup")]
+        version_digest = digest(version)
         stored = (
             self._columns["version"][place] for number in numbers if (place := self._place.get(number)) is not None
         )
-        if any(other not in (of_ruler, _NO_VERSION) for other in stored):
+        if any(version_id not in (version_digest, _NO_VERSION) for version_id in stored):
             raise Unreadable(
                 "a record has another benchmark version than asv's number, and is not shown with the number"
             )
-        self._versions[of_ruler] = version
-        shared = self._shared(record, of_ruler, speedup)
+        self._versions[version_digest] = version
+        shared = self._shared(record, version_digest, speedup)
         self._put(numbers[0], shared | _own(state, record.reason, latency, record.latency_samples))
         for quantity in COST_QUANTITIES:
-            self._put_cost(self._ids.one(benchmark_name(suite, quantity), key), quantity, record, shared)
+            self._put_cost(self._ids.number(benchmark_name(suite, quantity), key), quantity, record, shared)
         paired = state if state != "ok" or speedup else "na"
         reason = record.reason if paired == state else f"the baseline {record.baseline} has no number for this case"
         self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
@@ -160,8 +162,8 @@ class _Joined:
         estimate = _estimate(cost)
         failed = record.state == "failed" and number in self._place
         if estimate or failed:
-            own = _own("ok" if estimate else "failed", record.reason, estimate, ())
-            self._put(number, {**shared, **_NO_RATIO, **own, "epochs": _count(cost.epochs if cost else 0)})
+            cost_values = _own("ok" if estimate else "failed", record.reason, estimate, ())
+            self._put(number, {**shared, **_NO_RATIO, **cost_values, "epochs": _count(cost.epochs if cost else 0)})
 
     def file(self) -> AsvFile:
         """Return the content of asv's file with the records that were added.
@@ -170,14 +172,14 @@ class _Joined:
         an interrupt. If a series cannot be measured on this machine, it has a record that says so.
         """
         absent = STATES.index("na")
-        kept = [
+        places = [
             place
             for place, (number, state) in enumerate(zip(self._columns["series"], self._columns["state"], strict=True))
             if state != absent or number in self._recorded
         ]
         columns = {}
         for column, kind in COLUMNS.items():
-            listed = [self._columns[column][place] for place in kept]
+            listed = [self._columns[column][place] for place in places]
             columns[column] = listed if kind in ("text", "samples") else np.array(listed, blank(kind, 0).dtype)
         return AsvFile(self._asv.head, FilePoints(columns), self._versions, self._asv.complaints)
 

@@ -58,12 +58,12 @@ class Source:
     commits: Ints
     ranks: Ints
 
-    def in_order(self, runs: NDArray[Any], series: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the machine's rows among the rows ``kept``, sorted by series, commit and rank."""
-        place, own = lookup(self.ids, runs)
-        kept = kept[own[kept]]
-        place = place[kept]
-        ordered: NDArray[np.intp] = kept[np.lexsort((self.ranks[place], self.commits[place], series[kept]))]
+    def in_order(self, runs: NDArray[Any], series: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the machine's rows among ``rows``, sorted by series, commit and rank."""
+        place, belongs = lookup(self.ids, runs)
+        rows = rows[belongs[rows]]
+        place = place[rows]
+        ordered: NDArray[np.intp] = rows[np.lexsort((self.ranks[place], self.commits[place], series[rows]))]
         return ordered
 
     def averaged(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -145,11 +145,11 @@ class Reader:
         for start in range(0, len(series), portion):
             yield _in_order(self._columns(source, series[start : start + portion]), source, series)
 
-    def every(self, source: Source) -> Numbers:
+    def all_numbers(self, source: Source) -> Numbers:
         """Return all points of a source at once, with the baselines of their ratios. Use it for a few runs only."""
         sql = f"SELECT {_NUMBERS}, baseline FROM read_parquet(?) WHERE run IN ({_listed(source.ids.tolist())})"
-        found = self._ask(sql, [_paths(source)]).fetchnumpy()
-        return _in_order({name: _filled(values, COLUMNS[name]) for name, values in found.items()}, source)
+        columns = self._ask(sql, [_paths(source)]).fetchnumpy()
+        return _in_order({name: _filled(values, COLUMNS[name]) for name, values in columns.items()}, source)
 
     def rows(
         self,
@@ -166,13 +166,13 @@ class Reader:
             names: the names of the columns. They must include the columns that identify a row and those that hold its
                 number, its ratio and their intervals.
         """
-        column, wanted = ("series", series) if series else ("run", runs)
-        sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
-        found = self._ask(sql, [_paths(source)]).fetchnumpy()
+        column, numbers = ("series", series) if series else ("run", runs)
+        sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {column} IN ({_listed(numbers)})"
+        stored = self._ask(sql, [_paths(source)]).fetchnumpy()
         # Convert one column at a time, so that memory never holds two copies of all columns.
-        columns = {name: _filled(found.pop(name), COLUMNS[name]) for name in tuple(found)}
-        own = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
-        return source.averaged({name: columns.pop(name)[own] for name in tuple(columns)})
+        columns = {name: _filled(stored.pop(name), COLUMNS[name]) for name in tuple(stored)}
+        order = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
+        return source.averaged({name: columns.pop(name)[order] for name in tuple(columns)})
 
     def latest(self, source: Source, count: int, names: Collection[str] = COLUMNS.keys()) -> Rows:
         """Return each series' newest point.
@@ -197,8 +197,8 @@ class Reader:
         parts = []
         for place in np.unique(places).tolist():
             rows = self.rows(source, runs=source.ids[source.commits == place].tolist(), names=names)
-            own = np.isin(rows["series"], series[places == place])
-            parts.append(rows if own.all() else {name: values[own] for name, values in rows.items()})
+            belongs = np.isin(rows["series"], series[places == place])
+            parts.append(rows if belongs.all() else {name: values[belongs] for name, values in rows.items()})
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part.pop(name) for part in parts]) for name in names} if parts else {}
@@ -207,33 +207,33 @@ class Reader:
         try:
             return self._cursor().execute(sql, parameters)
         except duckdb.Error as error:
-            where = Path(parameters[0][0]).parents[1]
+            cache = Path(parameters[0][0]).parents[1]
             raise StoreError(
-                f"the cache {where} is damaged ({error}): delete that folder, and Lockstep makes it again"
+                f"the cache {cache} is damaged ({error}): delete that folder, and Lockstep makes it again"
             ) from error
 
     def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
-        where = f"IN ({_listed(series)})" if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
+        condition = f"IN ({_listed(series)})" if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
         if len(source.ids) <= _FEW:
-            where += f" AND run IN ({_listed(source.ids.tolist())})"
-        sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {where}"
-        found = self._ask(sql, [_paths(source)]).fetchnumpy()
-        return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in found.items()}
+            condition += f" AND run IN ({_listed(source.ids.tolist())})"
+        sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {condition}"
+        columns = self._ask(sql, [_paths(source)]).fetchnumpy()
+        return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in columns.items()}
 
 
-def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | None = None) -> Numbers:
-    """Return a machine's points, sorted by series and commit; only those of the ``wanted`` series, unless None.
+def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int] | None = None) -> Numbers:
+    """Return a machine's points, sorted by series and commit; only those of the ``requested`` series, unless None.
 
     Args:
-        found: columns of stored points, by name.
+        stored: columns of stored points, by name.
         source: the machine's runs and their order.
-        wanted: numbers of the series.
+        requested: numbers of the series.
     """
-    kept = np.arange(len(found["run"]))
-    if wanted is not None:
-        kept = np.flatnonzero(lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1])
-    kept = source.in_order(found["run"], found["series"], kept)
-    column = source.averaged({name: values[kept] for name, values in found.items()})
+    rows = np.arange(len(stored["run"]))
+    if requested is not None:
+        rows = np.flatnonzero(lookup(np.asarray(requested, dtype=np.int64), stored["series"])[1])
+    rows = source.in_order(stored["run"], stored["series"], rows)
+    column = source.averaged({name: values[rows] for name, values in stored.items()})
     series, (place, _) = column["series"], lookup(source.ids, column["run"])
     ends = np.flatnonzero(np.append(np.diff(series), 1)) + 1 if len(series) else series
     return Numbers(
@@ -255,17 +255,17 @@ def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
     A point in the state "bare" has asv's 99 % interval, and any other point Lockstep's 95 % interval.
     """
     bare = column["state"] == STATES.index("bare")
-    ours = standard_error(column["low"], column["high"], column["epochs"])
+    interval_errors = standard_error(column["low"], column["high"], column["epochs"])
     with np.errstate(divide="ignore", invalid="ignore"):
         asvs = np.log(column["high"] / column["low"]) / (2 * ASV_QUANTILE)
-    return np.where(bare, asvs, ours)
+    return np.where(bare, asvs, interval_errors)
 
 
 def log_ratios(column: Mapping[str, NDArray[Any]]) -> Floats:
     """Return the logarithms of the ratios that come from paired rounds; NaN for other points."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.log(column["ratio"])
-    return found
+        logs: Floats = np.log(column["ratio"])
+    return logs
 
 
 def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
@@ -273,16 +273,16 @@ def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
     missing = np.ma.getmaskarray(values)
     if kind not in ("text", "samples"):
         return np.ma.filled(values.astype(DTYPES[kind]), BLANKS[kind])
-    found = np.empty(len(values), dtype=object)
-    found.fill(BLANKS[kind])
-    there = np.ma.getdata(values)
+    filled = np.empty(len(values), dtype=object)
+    filled.fill(BLANKS[kind])
+    data = np.ma.getdata(values)
     if kind == "text":
-        found[~missing] = there[~missing]
-        return found
+        filled[~missing] = data[~missing]
+        return filled
     # Assign one element at a time, because NumPy would spread a point's list of samples over several rows.
     for place in np.flatnonzero(~missing).tolist():
-        found[place] = there[place]
-    return found
+        filled[place] = data[place]
+    return filled
 
 
 def lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

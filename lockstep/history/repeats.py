@@ -42,19 +42,19 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
     counts &= measured | (np.bincount(group, measured, groups) == 0)[group]
     last = np.zeros(groups, dtype=np.int64)
     np.maximum.at(last, group[counts], np.flatnonzero(counts))
-    several = np.bincount(group, measured, groups) > 1
-    found = {name: values[last] for name, values in columns.items()}
+    repeated = np.bincount(group, measured, groups) > 1
+    averages = {name: values[last] for name, values in columns.items()}
     for name in columns:
         if COLUMNS.get(name) == "number":
-            found[name] = np.where(several, _means(columns[name], measured, group, groups), found[name])
-    _drop_wrong_intervals(found, several)
-    for at in np.flatnonzero(several).tolist() if "note" in columns else ():
+            averages[name] = np.where(repeated, _means(columns[name], measured, group, groups), averages[name])
+    _drop_wrong_intervals(averages, repeated)
+    for at in np.flatnonzero(repeated).tolist() if "note" in columns else ():
         rows = np.flatnonzero(measured & (group == at))
-        found["note"][at] = _note(columns, rows)
+        averages["note"][at] = _note(columns, rows)
         if "samples" in columns:
             samples = [sample for row in rows.tolist() for sample in columns["samples"][row]]
-            found["samples"][at] = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
-    return found
+            averages["samples"][at] = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
+    return averages
 
 
 def _means(values: NDArray[np.float64], used: NDArray[np.bool_], group: NDArray[Any], groups: int) -> NDArray[Any]:
@@ -65,16 +65,16 @@ def _means(values: NDArray[np.float64], used: NDArray[np.bool_], group: NDArray[
     return means
 
 
-def _drop_wrong_intervals(columns: Mapping[str, NDArray[Any]], several: NDArray[np.bool_]) -> None:
+def _drop_wrong_intervals(columns: Mapping[str, NDArray[Any]], repeated: NDArray[np.bool_]) -> None:
     """Set an interval to NaN if it does not contain the mean, as happens if only some measurements have an interval."""
     for value, low, high in (("value", "low", "high"), ("ratio", "ratio_low", "ratio_high")):
-        wrong = several & ~((columns[low] <= columns[value]) & (columns[value] <= columns[high]))
+        wrong = repeated & ~((columns[low] <= columns[value]) & (columns[value] <= columns[high]))
         columns[low][wrong] = columns[high][wrong] = np.nan
 
 
 def _note(columns: Mapping[str, NDArray[Any]], rows: NDArray[Any]) -> str:
     values = [f"{value:.4g}" for value in columns["value"][rows].tolist()]
-    more = f" and {len(values) - _MOST} more" if len(values) > _MOST else ""
+    omitted = f" and {len(values) - _MOST} more" if len(values) > _MOST else ""
     before = next((note for note in columns["note"][rows].tolist() if note), "")
-    said = f"mean of {len(values)} measurements of this commit: {', '.join(values[:_MOST])}{more}"
-    return f"{said}; {before}" if before else said
+    note = f"mean of {len(values)} measurements of this commit: {', '.join(values[:_MOST])}{omitted}"
+    return f"{note}; {before}" if before else note

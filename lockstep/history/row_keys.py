@@ -42,10 +42,10 @@ class KeyIndex:
     @cached_property
     def of_suite(self) -> Mapping[str, Sequence[SeriesKey]]:
         """The keys of each suite, in the order of ``keys``."""
-        found: dict[str, list[SeriesKey]] = defaultdict(list)
+        keys: dict[str, list[SeriesKey]] = defaultdict(list)
         for key in self.keys:
-            found[key.suite].append(key)
-        return dict(found)
+            keys[key.suite].append(key)
+        return dict(keys)
 
     def series_of(self, keys: Iterable[SeriesKey]) -> Sequence[Series]:
         """Return all series with these keys, in the order of ``series``. Unknown keys have no series."""
@@ -86,9 +86,9 @@ def index_keys(series: Sequence[Series], benchmarks: Mapping[str, Benchmark]) ->
     place: dict[SeriesKey, int] = {}
     key_at = np.empty(len(series), dtype=np.int32)
     part_at = np.empty(len(series), dtype=np.uint8)
-    for rank, each in enumerate(series):
-        benchmark = benchmarks[each.benchmark]
-        key_at[rank] = place.setdefault(key_of(each, benchmark), len(place))
+    for rank, one_series in enumerate(series):
+        benchmark = benchmarks[one_series.benchmark]
+        key_at[rank] = place.setdefault(key_of(one_series, benchmark), len(place))
         part_at[rank] = PARTS.index(benchmark.part)
     return KeyIndex(series, tuple(place), key_at, part_at)
 

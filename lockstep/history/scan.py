@@ -47,20 +47,20 @@ class Scan:
         return tuple(heapq.nlargest(GLANCED, self.files, key=lambda path: max(self.files[path][::2])))
 
 
-def probably_unchanged(root: Path, seen: Scan) -> bool:
+def probably_unchanged(root: Path, previous: Scan) -> bool:
     """Return whether no file was added or removed since a scan, and the ``GLANCED`` newest files are unchanged.
 
     The check is faster than a scan (ten times for 8,000 files), but does not notice that an older file was rewritten.
     """
     try:
-        folders = all(folder.stat().st_mtime_ns == changed for folder, changed in seen.folders.items())
+        folders = all(folder.stat().st_mtime_ns == changed for folder, changed in previous.folders.items())
     except OSError:
         return False
     return (
         folders
-        and bool(seen.folders)
-        and _stamp_of(root / "benchmarks.json") == seen.table
-        and all(_stamps_of(root, path) == seen.files[path] for path in seen.newest)
+        and bool(previous.folders)
+        and _stamp_of(root / "benchmarks.json") == previous.table
+        and all(_stamps_of(root, path) == previous.files[path] for path in previous.newest)
     )
 
 
@@ -78,21 +78,21 @@ def scan(root: Path) -> Scan:
     folders: dict[Path, int] = {}
     waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
     while waiting:
-        folder, where = waiting.pop()
+        folder, location = waiting.pop()
         folders[Path(folder)] = _changed(Path(folder))
-        entries = list(_entries(folder, shown(where or root.name), problems))
+        entries = list(_entries(folder, shown(location or root.name), problems))
         names = {entry.name: entry for entry in entries}
-        if not where and "benchmarks.json" in names:
+        if not location and "benchmarks.json" in names:
             table = _stamp(names["benchmarks.json"])
-        if where.count("/") == 0 < len(where) or _MACHINE in names:
-            _files(where, names, files, problems)
+        if location.count("/") == 0 < len(location) or _MACHINE in names:
+            _files(location, names, files, problems)
         for entry in reversed(entries):
-            within = f"{where}/{entry.name}" if where else entry.name
+            entry_location = f"{location}/{entry.name}" if location else entry.name
             if entry.is_dir(follow_symlinks=False):
                 if entry.name != ".git":
-                    waiting.append((entry, within))
-            elif not where and entry.is_dir():
-                problems.append(Problem(shown(within), "the entry is a link, not a folder", weight="part"))
+                    waiting.append((entry, entry_location))
+            elif not location and entry.is_dir():
+                problems.append(Problem(shown(entry_location), "the entry is a link, not a folder", weight="part"))
     return Scan(files, table, tuple(problems), folders)
 
 
@@ -101,24 +101,24 @@ def _files(
 ) -> None:
     """Add the result files of a folder to ``files``. ``folder`` is relative to the results folder."""
     for name, entry in entries.items():
-        where = f"{folder}/{name}" if folder else name
+        location = f"{folder}/{name}" if folder else name
         if name.endswith(".json") and name not in (_MACHINE, "benchmarks.json"):
             if entry.is_dir(follow_symlinks=False):
                 continue
-            if not where.isprintable():
-                problems.append(Problem(shown(where), "the file's name cannot be printed"))
+            if not location.isprintable():
+                problems.append(Problem(shown(location), "the file's name cannot be printed"))
                 continue
-            beside = entries.get(name.removesuffix(".json") + SUFFIX)
-            files[where] = (*_stamp(entry), *(_stamp(beside) if beside else _NO_FILE))
+            provenance = entries.get(name.removesuffix(".json") + SUFFIX)
+            files[location] = (*_stamp(entry), *(_stamp(provenance) if provenance else _NO_FILE))
         elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX) + ".json" not in entries:
-            problems.append(Problem(shown(where), "the provenance file has no asv result beside it", weight="part"))
+            problems.append(Problem(shown(location), "the provenance file has no asv result beside it", weight="part"))
 
 
 def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem]) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a folder, sorted by name. If the folder cannot be listed, add a problem."""
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as scanned:
+            entries = sorted(scanned, key=lambda entry: entry.name)
     except OSError as error:
         problems.append(Problem(label, error.strerror or str(error), "a folder cannot be listed", "part"))
         return
@@ -139,15 +139,15 @@ def _changed(folder: Path) -> int:
 
 def _stamp_of(path: Path) -> tuple[int, int]:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return _NO_FILE
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
     try:
-        found = entry.stat(follow_symlinks=False)
+        status = entry.stat(follow_symlinks=False)
     except OSError:
         return _NO_FILE
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

@@ -51,13 +51,13 @@ class SeriesIds:
         """
         clean = [tuple(map(_value, axis)) for axis in axes]
         key = (benchmark, *clean)
-        found = self._sets.get(key)
-        if found is None:
-            numbers = [self.one(benchmark, values) for values in itertools.product(*clean)]
-            found = self._sets[key] = np.array(numbers, dtype=np.int64)
-        return found
+        ids = self._sets.get(key)
+        if ids is None:
+            numbers = [self.number(benchmark, values) for values in itertools.product(*clean)]
+            ids = self._sets[key] = np.array(numbers, dtype=np.int64)
+        return ids
 
-    def one(self, benchmark: str, values: Sequence[str]) -> int:
+    def number(self, benchmark: str, values: Sequence[str]) -> int:
         """Return the number of the series of a benchmark with these parameter values."""
         text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
         number = digest(f"{benchmark}\n{text}")
@@ -65,6 +65,6 @@ class SeriesIds:
         return number
 
 
-def _value(given: Any) -> str:
+def _value(parameter: Any) -> str:
     """Return a parameter's value as one short printable line. asv writes a text, but other tools any JSON value."""
-    return short_name(given if isinstance(given, str) else json.dumps(given, sort_keys=True))
+    return short_name(parameter if isinstance(parameter, str) else json.dumps(parameter, sort_keys=True))

@@ -41,8 +41,8 @@ class Results:
         self.runs: tuple[Run, ...] = contents.runs
         self.benchmarks: Mapping[str, Benchmark] = contents.benchmarks
         self.files: int = contents.files
-        self.problems = tuple(one for one in contents.problems if one.weight != "note")
-        self.notes = tuple(one for one in contents.problems if one.weight == "note")
+        self.problems = tuple(problem for problem in contents.problems if problem.weight != "note")
+        self.notes = tuple(problem for problem in contents.problems if problem.weight == "note")
         self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
         self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
         self._contents = contents
@@ -75,14 +75,14 @@ class Results:
         index = self._machines.get(machine)
         if index is None:
             return ""
-        asked = (machine, first)
-        if asked not in self._states:
+        state_key = (machine, first)
+        if state_key not in self._states:
             runs = zip(index.runs, index.commits[:first], strict=False)
-            of = [f"{index.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
-            of += [repr(self.benchmarks[name]) for name in sorted(index.benchmarks)]
-            text = "\n".join(of).encode("utf-8", "surrogateescape")
-            self._states[asked] = blake2b(text, digest_size=16).hexdigest()
-        return self._states[asked]
+            parts = [f"{index.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
+            parts += [repr(self.benchmarks[name]) for name in sorted(index.benchmarks)]
+            text = "\n".join(parts).encode("utf-8", "surrogateescape")
+            self._states[state_key] = blake2b(text, digest_size=16).hexdigest()
+        return self._states[state_key]
 
     def series(
         self,
@@ -100,23 +100,25 @@ class Results:
                 all.
             axes: required value by parameter name.
         """
-        wanted = (axes or {}).items()
+        required_axes = (axes or {}).items()
         indices = [index for name, index in self._machines.items() if machine in (None, name)]
         # Pages query one benchmark after another, so a query by benchmark must not go through all series.
         named = (
-            one
+            series
             for index in indices
-            for one in (index.series.values() if benchmark is None else index.series_of(benchmark))
+            for series in (index.series.values() if benchmark is None else index.series_of(benchmark))
         )
-        if wanted:
-            named = (one for one in named if all(pair in one.axes for pair in wanted))
+        if required_axes:
+            named = (series for series in named if all(pair in series.axes for pair in required_axes))
         if not (family is None and suite is None and quantity is None):
-            of = {
-                one.name
-                for one in self.benchmarks.values()
-                if family in (None, one.family) and suite in (None, one.suite) and quantity in (None, one.quantity)
+            benchmark_names = {
+                entry.name
+                for entry in self.benchmarks.values()
+                if family in (None, entry.family)
+                and suite in (None, entry.suite)
+                and quantity in (None, entry.quantity)
             }
-            named = (one for one in named if one.benchmark in of)
+            named = (series for series in named if series.benchmark in benchmark_names)
         return tuple(named)
 
     def trends(self, series: Iterable[Series] | None = None, last: int | None = None) -> Iterator[Trend]:
@@ -128,23 +130,23 @@ class Results:
             series: the series; ``None`` for all.
             last: the number of the machine's newest commits to cover; ``None`` for all commits.
         """
-        wanted: dict[str, set[int]] = defaultdict(set)
+        requested: dict[str, set[int]] = defaultdict(set)
         if series is None:
-            wanted |= {name: set(index.series) for name, index in self._machines.items()}
+            requested |= {name: set(index.series) for name, index in self._machines.items()}
         else:
-            for one in series:
-                index = self._machines.get(one.machine)
-                if index and one in index.numbers:
-                    wanted[one.machine].add(index.numbers[one])
-        for name, numbers in wanted.items():
+            for one_series in series:
+                index = self._machines.get(one_series.machine)
+                if index and one_series in index.numbers:
+                    requested[one_series.machine].add(index.numbers[one_series])
+        for name, numbers in requested.items():
             yield from self.trends_of(name, numbers, last)
 
     def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
         """Yield the trends of a machine's series, given by the numbers that ``number`` returns; see ``trends``."""
         index = self._machines[machine]
         source = index.source if last is None else index.newest(last)
-        for found in self._reader.numbers(source, sorted(numbers)):
-            yield from self._trends(found, index)
+        for batch in self._reader.numbers(source, sorted(numbers)):
+            yield from self._trends(batch, index)
 
     def newest(self, machine: str, commits: int) -> Numbers:
         """Return the points of a machine's newest commits as columns; ``version`` holds indices into ``versions``.
@@ -153,8 +155,8 @@ class Results:
             machine: one of ``machines``.
             commits: the number of commits. Request only a few, because all of their points are in memory at once.
         """
-        found = self._reader.every(self._machines[machine].newest(commits))
-        return replace(found, version=np.searchsorted(self._version_ids, found.version))
+        numbers = self._reader.all_numbers(self._machines[machine].newest(commits))
+        return replace(numbers, version=np.searchsorted(self._version_ids, numbers.version))
 
     def count(self, machine: str) -> int:
         """Return the number of a machine's series; 0 for an unknown machine."""
@@ -173,12 +175,16 @@ class Results:
 
         A point takes about 20 µs to make. Use ``trends`` for the numbers of many series.
         """
-        found: list[Point] = []
+        points: list[Point] = []
         for name, index in self._machines.items():
-            numbers = [index.numbers[one] for one in series if one.machine == name and one in index.numbers]
+            numbers = [
+                index.numbers[one_series]
+                for one_series in series
+                if one_series.machine == name and one_series in index.numbers
+            ]
             if numbers:
-                found += self._points(self._reader.rows(index.source, series=numbers), index)
-        return found
+                points += self._points(self._reader.rows(index.source, series=numbers), index)
+        return points
 
     def keys(self, machine: str) -> KeyIndex:
         """Return the keys of a machine's series; no keys for an unknown machine."""
@@ -205,7 +211,7 @@ class Results:
             return {}
         names = {*_IDENTITY, *names}
         if series is not None:
-            numbers = [index.numbers[each] for each in series if each in index.numbers]
+            numbers = [index.numbers[one_series] for one_series in series if one_series in index.numbers]
             rows = self._reader.rows(index.source, series=numbers, names=names) if numbers else {}
         elif commit is None:
             rows = self._reader.latest(index.source, index.count, names)
@@ -217,8 +223,8 @@ class Results:
         order, commits, _, ranks = _in_order(rows, index)
         rows["error"] = errors(rows)
         rows["version"] = np.searchsorted(self._version_ids, rows["version"]).astype(np.int32)
-        found = {name: rows.pop(name)[order] for name in tuple(rows)}
-        return found | {"rank": ranks, "commit": commits}
+        columns = {name: rows.pop(name)[order] for name in tuple(rows)}
+        return columns | {"rank": ranks, "commit": commits}
 
     def latest(self, machine: str) -> list[Point]:
         """Return the newest point of each series of a machine, in the order of ``series()``.
@@ -262,13 +268,13 @@ class Results:
         elif index and commit in index.ids_at:
             yield from self._points(self._reader.rows(index.source, runs=index.ids_at[commit]), index)
 
-    def _trends(self, found: Numbers, index: MachineIndex) -> Iterator[Trend]:
-        version = np.searchsorted(self._version_ids, found.version).astype(np.int32)
-        for start, end in pairwise(found.starts):
-            own = slice(start, end)
-            series = index.one(int(found.series[start]))
-            columns = {name: getattr(found, name)[own] for name in _OF_TREND}
-            yield Trend(series, self.benchmarks[series.benchmark], version=version[own], **columns)
+    def _trends(self, numbers: Numbers, index: MachineIndex) -> Iterator[Trend]:
+        version = np.searchsorted(self._version_ids, numbers.version).astype(np.int32)
+        for start, end in pairwise(numbers.starts):
+            rows = slice(start, end)
+            series = index.series_at(int(numbers.series[start]))
+            columns = {name: getattr(numbers, name)[rows] for name in _OF_TREND}
+            yield Trend(series, self.benchmarks[series.benchmark], version=version[rows], **columns)
 
     def _points(self, rows: Rows, index: MachineIndex, start: int = 0, end: int | None = None) -> Iterator[Point]:
         """Yield rows as points, sorted by series and commit.
@@ -280,9 +286,9 @@ class Results:
         order, commits, runs, _ = _in_order(rows, index)
         order, commits, runs = order[start:end], commits[start:end], runs[start:end]
         for start in range(0, len(order), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            portion = {name: values[order[some]] for name, values in rows.items()}
-            yield from self._portion(portion, commits[some], [self.runs[run] for run in runs[some].tolist()], index)
+            chunk = slice(start, start + _AT_ONCE)
+            portion = {name: values[order[chunk]] for name, values in rows.items()}
+            yield from self._portion(portion, commits[chunk], [self.runs[run] for run in runs[chunk].tolist()], index)
 
     def _portion(self, rows: Rows, commits: Ints, runs: list[Run], index: MachineIndex) -> Iterator[Point]:
         """Yield a ``Point`` for each of some rows, which are sorted by series and commit."""
@@ -317,7 +323,7 @@ _AT_ONCE = 4096
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}
 
 #: Columns that ``Trend`` and ``Numbers`` share.
-_OF_TREND = tuple(one.name for one in fields(Trend) if one.name not in ("series", "benchmark", "version"))
+_OF_TREND = tuple(field.name for field in fields(Trend) if field.name not in ("series", "benchmark", "version"))
 
 _NUMBERS = (
     *("value", "low", "high", "mde", "q25", "q75", "floor_s"),
@@ -343,7 +349,7 @@ def _known(numbers: NDArray[np.float64]) -> list[float | None]:
     missing = np.isnan(numbers)
     if missing.all():
         return [None] * len(numbers)
-    found = numbers.astype(object)
-    found[missing] = None
-    known: list[float | None] = found.tolist()
+    objects = numbers.astype(object)
+    objects[missing] = None
+    known: list[float | None] = objects.tolist()
     return known

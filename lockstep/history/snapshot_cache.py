@@ -44,23 +44,23 @@ _LOCK = threading.Lock()
 _COMPUTING = threading.RLock()
 
 
-def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T], most: int = _MOST) -> T:
+def once(results: Results, owner: Hashable, key: Hashable, make: Callable[[], T], limit: int = _MOST) -> T:
     """Return the cached value of ``make``, which is computed only once for a snapshot, a function and a key.
 
     Other threads that need the same value wait for it.
 
     Args:
         results: the snapshot.
-        who: the function whose value is cached.
+        owner: the function whose value is cached.
         key: the arguments of the function.
         make: function without arguments that computes the value. Callers must not modify the value.
-        most: maximum number of values that are cached for the function.
+        limit: maximum number of values that are cached for the function.
     """
     with _LOCK:
-        entries = _CACHE.setdefault(results, {}).setdefault(who, OrderedDict())
+        entries = _CACHE.setdefault(results, {}).setdefault(owner, OrderedDict())
         entry = entries.setdefault(key, _Entry())
         entries.move_to_end(key)
-        while len(entries) > most:
+        while len(entries) > limit:
             entries.popitem(last=False)
     if not entry.done:
         with _COMPUTING:
@@ -69,10 +69,10 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T], 
                 entry.size = len(entry.value) if isinstance(entry.value, Sized) else 1
                 entry.done = True
                 with _LOCK:
-                    while len(entries) > 1 and sum(each.size for each in entries.values()) > _MOST_ITEMS:
+                    while len(entries) > 1 and sum(cached.size for cached in entries.values()) > _MOST_ITEMS:
                         entries.popitem(last=False)
-    found: T = entry.value
-    return found
+    value: T = entry.value
+    return value
 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
@@ -88,10 +88,10 @@ def remembered_few(function: Callable[Concatenate[Results, P], T]) -> Callable[C
     return _cached(function, _FEW)
 
 
-def _cached(function: Callable[Concatenate[Results, P], T], most: int) -> Callable[Concatenate[Results, P], T]:
+def _cached(function: Callable[Concatenate[Results, P], T], limit: int) -> Callable[Concatenate[Results, P], T]:
     @wraps(function)
-    def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = args, tuple(sorted(kwargs.items()))
-        return once(results, function, key, lambda: function(results, *args, **kwargs), most)
+        return once(results, function, key, lambda: function(results, *args, **kwargs), limit)
 
-    return ask
+    return call

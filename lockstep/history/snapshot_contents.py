@@ -64,13 +64,13 @@ class MachineIndex:
         self._name = name
         self._made: dict[int, Series] = {}
         place = {commit.hash: place for place, commit in enumerate(contents.commits)}
-        own = [index for index, run in enumerate(contents.runs) if run.machine == name]
-        own.sort(key=lambda index: place[contents.runs[index].commit])
+        run_indices = [index for index, run in enumerate(contents.runs) if run.machine == name]
+        run_indices.sort(key=lambda index: place[contents.runs[index].commit])
         #: Indices into the snapshot's runs, in the order of commits.
-        self.runs = own
-        self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in own)
+        self.runs = run_indices
+        self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in run_indices)
         #: Stored numbers by commit.
-        self.ids_at = {contents.runs[index].commit: self.ids(index) for index in own}
+        self.ids_at = {contents.runs[index].commit: self.ids(index) for index in run_indices}
 
     def ids(self, index: int) -> tuple[int, ...]:
         """Return the stored numbers of a run, given by its index."""
@@ -84,24 +84,24 @@ class MachineIndex:
     def newest(self, commits: int) -> Source:
         """Return the source of the points at the newest commits, without parts that hold none of these points."""
         first = max(len(self.runs) - commits, 0)
-        there = {row.part for index in self.runs[first:] for row in self._contents.rows[index]}
-        return self._source(tuple(part for part in self.source.parts if part.name in there), first)
+        part_names = {row.part for index in self.runs[first:] for row in self._contents.rows[index]}
+        return self._source(tuple(part for part in self.source.parts if part.name in part_names), first)
 
     def _source(self, parts: tuple[Path, ...], first: int) -> Source:
         """Return the source of the points of the machine's runs from index ``first`` on."""
-        every = [
+        ranked_rows = [
             (row.id, index, place, rank)
             for place, index in enumerate(self.runs[first:], first)
             for rank, row in enumerate(self._contents.rows[index])
         ]
-        ids, runs, commits, ranks = np.array(sorted(every), dtype=np.int64).T
+        ids, runs, commits, ranks = np.array(sorted(ranked_rows), dtype=np.int64).T
         return Source(parts, ids, runs.astype(np.int32), commits.astype(np.int32), ranks.astype(np.int32))
 
     @cached_property
     def _numbers(self) -> list[int]:
         layouts = {row.layout for index in self.runs for row in self._contents.rows[index]}
-        found: list[int] = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts])).tolist()
-        return found
+        numbers: list[int] = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts])).tolist()
+        return numbers
 
     @property
     def count(self) -> int:
@@ -113,22 +113,22 @@ class MachineIndex:
         """Names of all benchmarks that the machine has measured."""
         return {self._contents.known[number][0] for number in self._numbers}
 
-    def one(self, number: int) -> Series:
+    def series_at(self, number: int) -> Series:
         """Return the series with this number. For a few series this is faster than ``series``, which sorts all."""
-        found = self._made.get(number)
-        if found is None:
+        series = self._made.get(number)
+        if series is None:
             name, values = self._contents.known[number]
-            found = Series(self._name, name, names.axes(self._contents.benchmarks[name], values) if values else ())
-            self._made[number] = found
-        return found
+            series = Series(self._name, name, names.axes(self._contents.benchmarks[name], values) if values else ())
+            self._made[number] = series
+        return series
 
     @cached_property
     def series(self) -> dict[int, Series]:
         """All series of the machine by number, in the order of benchmark and parameters."""
-        found = {number: self.one(number) for number in self._numbers}
-        keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
-        order = sorted(found, key=lambda number: _order(found[number], keys))
-        self._made = {number: found[number] for number in order}
+        series_of_number = {number: self.series_at(number) for number in self._numbers}
+        keys = {text: names.natural(text) for series in series_of_number.values() for _, text in series.axes}
+        order = sorted(series_of_number, key=lambda number: _order(series_of_number[number], keys))
+        self._made = {number: series_of_number[number] for number in order}
         return self._made
 
     def series_of(self, benchmark: str) -> Sequence[Series]:
@@ -153,8 +153,8 @@ class MachineIndex:
     def ranks(self, numbers: Ids) -> NDArray[np.intp]:
         """Return the rank of each series, given by its stored number, in the order of ``series``."""
         rising, rank = self._ranked
-        found: NDArray[np.intp] = rank[np.searchsorted(rising, numbers)]
-        return found
+        ranks: NDArray[np.intp] = rank[np.searchsorted(rising, numbers)]
+        return ranks
 
     @cached_property
     def _ranked(self) -> tuple[Ids, NDArray[np.intp]]:
@@ -186,22 +186,24 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
     order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
     place = {commit: index for index, (commit, _) in enumerate(order)}
     rows, repeated = _by_run([row for row in reading.runs() if row.points])
-    runs = [_run(several) for several in rows]
-    folders = [several[0].folder for several in rows]
+    runs = [_run(run_rows) for run_rows in rows]
+    folders = [run_rows[0].folder for run_rows in rows]
     machines = machine_names(runs, folders, place)
     runs = [replace(run, machine=machine) for run, machine in zip(runs, machines, strict=True)]
-    there = {run.commit for run in runs}
+    measured_commits = {run.commit for run in runs}
     of_folder: dict[str, list[Path]] = defaultdict(list)
     for part in reading.parts():
         of_folder[part.folder].append(parts / part.name)
     known = reading.series()
-    table = json.loads(reading.said("benchmarks") or "{}")
-    wrong = reading.said("table_problem")
+    table = json.loads(reading.stored_text("benchmarks") or "{}")
+    wrong = reading.stored_text("table_problem")
     strays = [*strays, *([Problem("benchmarks.json", wrong, weight="part")] if wrong else [])]
     return Contents(
         root=root,
         machines=_machines(runs, folders, place),
-        commits=tuple(Commit(one, dates[one], subject) for one, subject in order if one in there),
+        commits=tuple(
+            Commit(commit, dates[commit], subject) for commit, subject in order if commit in measured_commits
+        ),
         runs=tuple(runs),
         rows=rows,
         files=len(reading.files()),
@@ -219,19 +221,19 @@ def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
 
     Copies of a file are left out. Return the groups, and notes about copies and repeated measurements.
     """
-    of: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
+    rows_by_run: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.path):
-        of[row.folder, row.commit, row.environment].append(row)
+        rows_by_run[row.folder, row.commit, row.environment].append(row)
     notes = []
-    for several in of.values():
+    for run_rows in rows_by_run.values():
         first: dict[str, RunRow] = {}
-        for row in several:
+        for row in run_rows:
             if first.setdefault(row.content, row) is not row:
-                what = f"the file holds the same measurements as {first[row.content].path}, so they count once"
-                notes.append(Problem(row.path, what, _COPY, "note"))
-        several[:] = sorted(first.values(), key=lambda row: row.measured_at)
-        notes += [Problem(row.path, _REPEAT, weight="note") for row in several if len(several) > 1]
-    return list(of.values()), notes
+                message = f"the file holds the same measurements as {first[row.content].path}, so they count once"
+                notes.append(Problem(row.path, message, _COPY, "note"))
+        run_rows[:] = sorted(first.values(), key=lambda row: row.measured_at)
+        notes += [Problem(row.path, _REPEAT, weight="note") for row in run_rows if len(run_rows) > 1]
+    return list(rows_by_run.values()), notes
 
 
 _COPY = "the file holds the same measurements as another file, so they count once"
@@ -250,7 +252,7 @@ def _run(rows: Sequence[RunRow]) -> Run:
         path=row.path,
         measured_at=row.measured_at,
         controls=controls,
-        repeats=tuple(one.path for one in older),
+        repeats=tuple(earlier.path for earlier in older),
         **facts,
     )
 
@@ -263,18 +265,18 @@ def _facts(text: str) -> dict[str, Any]:
 
 
 def _machines(runs: Sequence[Run], folders: Sequence[str], positions: Mapping[str, int]) -> dict[str, Machine]:
-    of: dict[str, list[int]] = defaultdict(list)
+    runs_by_machine: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: positions[runs[index].commit]):
-        of[runs[index].machine].append(index)
-    found = {}
-    for name in sorted(of):
-        newest = runs[of[name][-1]]
-        found[name] = Machine(
+        runs_by_machine[runs[index].machine].append(index)
+    machines = {}
+    for name in sorted(runs_by_machine):
+        newest = runs[runs_by_machine[name][-1]]
+        machines[name] = Machine(
             name=name,
-            folder=folders[of[name][0]],
-            environments=tuple(dict.fromkeys(runs[index].environment for index in of[name])),
+            folder=folders[runs_by_machine[name][0]],
+            environments=tuple(dict.fromkeys(runs[index].environment for index in runs_by_machine[name])),
             strings=newest.strings,
             clock_state=newest.clock_state,
             last_date=newest.date,
         )
-    return found
+    return machines

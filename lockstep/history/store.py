@@ -127,18 +127,18 @@ class Store:
     def _refresh(self, wait: bool, glance: bool = False) -> Refreshed:
         began = time.perf_counter()
         settled = self._settled() if glance else None
-        seen = settled or self._scan()
+        current = settled or self._scan()
         changed, gone, points = 0, 0, 0
         try:
             if settled is None:
-                changed, gone, points = self._update(seen, wait)
+                changed, gone, points = self._update(current, wait)
             self._load()
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise StoreError(f"the cache {self.cache} cannot be used ({error}): choose another folder") from error
             # A damaged manifest may be deleted: everything in it is derived from the files.
             shutil.rmtree(self.cache, ignore_errors=True)
-            changed, gone, points = self._update(seen, wait)
+            changed, gone, points = self._update(current, wait)
             self._load()
         except OSError as error:
             raise StoreError(f"the cache {self.cache} cannot be written ({error}): choose another folder") from error
@@ -150,21 +150,21 @@ class Store:
         self._sweep_caches()
         assert self._snapshot is not None
         problems, notes = len(self._snapshot.problems), len(self._snapshot.notes)
-        return Refreshed(len(seen.files), changed, gone, points, problems, notes, time.perf_counter() - began)
+        return Refreshed(len(current.files), changed, gone, points, problems, notes, time.perf_counter() - began)
 
     def _settled(self) -> Scan | None:
         """Return the last scan if it is recent, found many files, and is still valid by ``probably_unchanged``."""
-        seen, young = self._seen, time.monotonic() - self._scanned < _OLD
-        many = seen is not None and len(seen.files) > _MANY
-        return seen if seen and many and young and probably_unchanged(self.root, seen) else None
+        previous, young = self._seen, time.monotonic() - self._scanned < _OLD
+        large = previous is not None and len(previous.files) > _MANY
+        return previous if previous and large and young and probably_unchanged(self.root, previous) else None
 
     def _scan(self) -> Scan:
         self._seen, self._scanned = None, time.monotonic()
-        seen = scan(self.root)
-        self._strays = seen.problems
-        return seen
+        current = scan(self.root)
+        self._strays = current.problems
+        return current
 
-    def _update(self, seen: Scan, wait: bool) -> tuple[int, int, int]:
+    def _update(self, current: Scan, wait: bool) -> tuple[int, int, int]:
         """Read the files that changed since the last refresh, and remove deleted files from the cache.
 
         Return the numbers of changed files, of deleted files and of points read.
@@ -176,11 +176,11 @@ class Store:
                 return 0, 0, 0
             self._mend(catalog)
             with catalog.reading() as reading:
-                known, first_run, table = reading.files(), reading.next_run(), reading.said("table")
-            changed = {path: stamp for path, stamp in seen.files.items() if known.get(path) != stamp}
-            gone = known.keys() - seen.files.keys()
-            if table != str(seen.table):
-                self._read_table(catalog, seen)
+                known, first_run, table = reading.files(), reading.next_run(), reading.stored_text("table")
+            changed = {path: stamp for path, stamp in current.files.items() if known.get(path) != stamp}
+            gone = known.keys() - current.files.keys()
+            if table != str(current.table):
+                self._read_table(catalog, current)
             if gone:
                 catalog.forget(gone)
             points = 0
@@ -192,7 +192,7 @@ class Store:
             with catalog.reading() as reading:
                 counting = reading.parts()
             sweep(self._parts, counting)
-            self._seen = seen
+            self._seen = current
             return len(changed), len(gone), points
 
     def _mend(self, catalog: Catalog) -> None:
@@ -204,31 +204,33 @@ class Store:
             if not path.exists() or path.stat().st_size != part.size:
                 catalog.drop_part(part)
 
-    def _read_table(self, catalog: Catalog, seen: Scan) -> None:
-        said = {"table": str(seen.table), "benchmarks": "", "table_problem": ""}
+    def _read_table(self, catalog: Catalog, current: Scan) -> None:
+        texts = {"table": str(current.table), "benchmarks": "", "table_problem": ""}
         try:
-            if any(seen.table):
-                said["benchmarks"] = as_text(read_benchmarks(self.root / "benchmarks.json"))
+            if any(current.table):
+                texts["benchmarks"] = as_text(read_benchmarks(self.root / "benchmarks.json"))
         except (Unreadable, OSError) as error:
-            said["table_problem"] = getattr(error, "strerror", None) or str(error)
-        catalog.say(said)
+            texts["table_problem"] = getattr(error, "strerror", None) or str(error)
+        catalog.say(texts)
 
     def _merge(self, catalog: Catalog) -> None:
         with catalog.reading() as reading:
             chosen = mergeable(reading.parts(), reading.live_rows())
             runs = reading.runs() if chosen else []
-        for several in chosen:
-            names = {part.name for part in several}
-            catalog.merge(several, merge_parts(self._parts, several, (run.id for run in runs if run.part in names)))
+        for merged_parts in chosen:
+            names = {part.name for part in merged_parts}
+            catalog.merge(
+                merged_parts, merge_parts(self._parts, merged_parts, (run.id for run in runs if run.part in names))
+            )
 
     def _order(self, catalog: Catalog) -> None:
         """Ask git for the order of commits if the commits or the repository's history changed."""
         with catalog.reading() as reading:
-            dates, before = reading.commits(), reading.said("history")
-        of = [str(self._repo.absolute()), repository_state(self._repo), *sorted(map(str, dates.items()))]
-        state = blake2b("\n".join(of).encode(), digest_size=16).hexdigest()
+            dates, before = reading.commits(), reading.stored_text("history")
+        inputs = [str(self._repo.absolute()), repository_state(self._repo), *sorted(map(str, dates.items()))]
+        state = blake2b("\n".join(inputs).encode(), digest_size=16).hexdigest()
         if state != before:
-            catalog.set_history(state, ((one.hash, one.subject) for one in order_commits(dates, self._repo)))
+            catalog.set_history(state, ((commit.hash, commit.subject) for commit in order_commits(dates, self._repo)))
 
     def _sweep_caches(self) -> None:
         """Mark this cache as used, and delete caches of other code versions that were not used for a long time."""
@@ -242,7 +244,7 @@ class Store:
     def _load(self) -> None:
         catalog = Catalog(self.cache / "manifest.sqlite")
         with catalog.reading() as reading:
-            state = (reading.said("generation"), self._strays)
+            state = (reading.stored_text("generation"), self._strays)
             if state != self._loaded_state:
                 self._snapshot = Results(load(self.root, self._parts, reading, self._strays), self._reader)
                 self._loaded_state = state

@@ -33,9 +33,9 @@ class Unreadable(ValueError):
         reason: the message without the details of this file, so that problems of one kind can be counted.
     """
 
-    def __init__(self, what: str, reason: str = "") -> None:
-        super().__init__(what)
-        self.reason = reason or what
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 def plain_file(path: Path) -> Path:
@@ -122,8 +122,8 @@ def finite(value: Any) -> float | None:
 def in_range(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return for each number of an array whether ``finite`` would accept it."""
     size = np.abs(values)
-    good: NDArray[np.bool_] = (size == 0) | ((size > SMALLEST) & (size < LARGEST))
-    return good
+    valid: NDArray[np.bool_] = (size == 0) | ((size > SMALLEST) & (size < LARGEST))
+    return valid
 
 
 def time_ms(value: Any) -> int:
