@@ -61,22 +61,22 @@ class Level:
     points: int = 0
     mean: float = 0.0
 
-    def add(self, own: float, paired: float) -> None:
-        """Extend the range of the errors by a log error ``own`` and a log ratio ``paired`` (NaN if unknown)."""
+    def add(self, log_error: float, paired: float) -> None:
+        """Extend the range of the errors by a log error ``log_error`` and a log ratio ``paired`` (NaN if unknown)."""
         self.points += 1
-        self.mean += (own - self.mean) / self.points
-        self.low, self.high = min(self.low, own), max(self.high, own)
+        self.mean += (log_error - self.mean) / self.points
+        self.low, self.high = min(self.low, log_error), max(self.high, log_error)
         if not math.isnan(paired):
             self.paired_low, self.paired_high = min(self.paired_low, paired), max(self.paired_high, paired)
 
-    def left_by(self, own: float, paired: float) -> bool:
+    def left_by(self, log_error: float, paired: float) -> bool:
         """Return whether a point lies outside the range of the ratios or, without a ratio, the range of the errors."""
         if math.isnan(paired) or self.paired_low > self.paired_high:
-            return abs(_beyond(own, self.low, self.high, ALONE)) > 0
+            return abs(_beyond(log_error, self.low, self.high, ALONE)) > 0
         side = _beyond(paired, self.paired_low, self.paired_high, STEP if self.points >= KNOWN else NEW)
         end = self.paired_high if side > 0 else self.paired_low
         # The ratio also moves with the baseline's error, so the variant's own error must explain most of the move.
-        return side != 0 and side * (own - self.mean) >= PART * side * (paired - end)
+        return side != 0 and side * (log_error - self.mean) >= PART * side * (paired - end)
 
 
 def _beyond(value: float, low: float, high: float, least: float) -> int:
@@ -96,25 +96,25 @@ def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...],
         baseline: float64 [checks], the baseline's errors on the same inputs; NaN if unknown. All are NaN if the variant
             is the baseline itself.
     """
-    own = np.log(np.maximum(errors, ROUNDING))
+    log_errors = np.log(np.maximum(errors, ROUNDING))
     # If the baseline equals its reference, its error says nothing about the inputs.
-    paired = np.where(baseline > ROUNDING, own - np.log(np.maximum(baseline, ROUNDING)), np.nan)
+    paired = np.where(baseline > ROUNDING, log_errors - np.log(np.maximum(baseline, ROUNDING)), np.nan)
     level = Level()
     levels = [level]
     starts: list[int] = []
-    for index, (value, ratio) in enumerate(zip(own.tolist(), paired.tolist(), strict=True)):
+    for index, (value, ratio) in enumerate(zip(log_errors.tolist(), paired.tolist(), strict=True)):
         if index and level.left_by(value, ratio):
             starts.append(index)
             level = Level()
             levels.append(level)
         level.add(value, ratio)
-    found = []
+    changes = []
     for index, old in zip(starts, levels, strict=False):
-        size = float(own[index] - own[index - 1])
-        back = not abs(_beyond(float(own[-1]), old.low, old.high, STEP))
-        left = 0.0 if back else float(own[-1] - own[index - 1])
-        found.append(_change(index, index, size, left, "worse" if size > 0 else "better"))
-    return tuple(found), level
+        size = float(log_errors[index] - log_errors[index - 1])
+        returned = not abs(_beyond(float(log_errors[-1]), old.low, old.high, STEP))
+        left = 0.0 if returned else float(log_errors[-1] - log_errors[index - 1])
+        changes.append(_change(index, index, size, left, "worse" if size > 0 else "better"))
+    return tuple(changes), level
 
 
 def determinism_changes(same: Floats) -> tuple[Change, ...]:
@@ -123,16 +123,16 @@ def determinism_changes(same: Floats) -> tuple[Change, ...]:
     Args:
         same: float64 [checks], 1 if two calls gave the same bits, else 0; oldest first.
     """
-    found: list[tuple[int, int, bool]] = []
+    spans: list[tuple[int, int, bool]] = []
     now, agreeing = bool(same[0]) if len(same) else True, 0
-    for index, one in enumerate(same.tolist()):
-        agreeing = agreeing + 1 if one else 0
-        if now and not one:
+    for index, equal in enumerate(same.tolist()):
+        agreeing = agreeing + 1 if equal else 0
+        if now and not equal:
             now = False
-            found.append((index, index, now))
+            spans.append((index, index, now))
         elif not now and agreeing == AGREEING and index >= AGREEING:
             now = True
-            found.append((index - AGREEING + 1, index, now))
+            spans.append((index - AGREEING + 1, index, now))
     size = math.log(2.0)
     return tuple(
         _change(
@@ -142,7 +142,7 @@ def determinism_changes(same: Floats) -> tuple[Change, ...]:
             0.0 if after != now else size if after else -size,
             "better" if after else "worse",
         )
-        for index, reported_at, after in found
+        for index, reported_at, after in spans
     )
 
 

@@ -55,18 +55,18 @@ class Detector(OnlineFilter):
 
     def judge(self, rows: Ints, index: Ints) -> None:
         """Report new changes, withdraw changes that became unlikely, and correct the positions of the last changes."""
-        found, settings = self.run_lengths, self.settings
-        cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
+        run_lengths, settings = self.run_lengths, self.settings
+        cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
         # Most series have nothing to report, so the expensive steps run only for the others.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
         lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
-        if (near := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
-            self._report(rows[near], index[near])
+        if (candidates := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
+            self._report(rows[candidates], index[candidates])
         if self.depth[rows].any():
             gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
-            if (near := (gain > 2 * settings.withdraw - ODDS_OF_MANY).nonzero()[0]).size:
-                self._reconsider(rows[near], index[near])
+            if (candidates := (gain > 2 * settings.withdraw - ODDS_OF_MANY).nonzero()[0]).size:
+                self._reconsider(rows[candidates], index[candidates])
         if (due := (index >= self._look[rows]).nonzero()[0]).size:
             self._relocate(rows[due], index[due])
         for place in (self._lost[rows] > settings.lost).nonzero()[0].tolist():
@@ -78,59 +78,61 @@ class Detector(OnlineFilter):
 
     def _report(self, rows: Ints, index: Ints) -> None:
         """Report the changes whose log odds exceed the threshold."""
-        found, settings = self.run_lengths, self.settings
-        cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
+        run_lengths, settings = self.run_lengths, self.settings
+        cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
         challengers = (relative == 1) & self._stands(rows, index)
-        more = np.where(challengers, cost - 2 * self._bonus(rows), np.inf)
+        challenger_cost = np.where(challengers, cost - 2 * self._bonus(rows), np.inf)
         held = np.where(relative == 0, cost, np.inf)
-        strength = held.min(axis=1) - more.min(axis=1)
-        likely = np.flatnonzero(log_odds(more, held) > settings.evidence)
+        strength = held.min(axis=1) - challenger_cost.min(axis=1)
+        likely = np.flatnonzero(log_odds(challenger_cost, held) > settings.evidence)
         if likely.size:
-            places = found.locate(rows[likely], challengers[likely])
+            places = run_lengths.locate(rows[likely], challengers[likely])
             columns = rows[likely], index[likely], strength[likely], *places
-            for one in zip(*(each.tolist() for each in columns), strict=True):
-                self._consider(*one)
+            for challenge in zip(*(column.tolist() for column in columns), strict=True):
+                self._consider(*challenge)
 
     def _stands(self, rows: Ints, index: Ints) -> NDArray[np.bool_]:
         """Return a mask [rows, width] of the hypotheses with enough points for a report.
 
         A hypothesis needs ``Settings.run`` points at its level, or two if the series has already left the level.
         """
-        found, settings = self.run_lengths, self.settings
+        run_lengths, settings = self.run_lengths, self.settings
         limit = settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])
-        left = np.abs(self.values[rows, index][:, None] - found.level[rows]) > limit[:, None]
+        left = np.abs(self.values[rows, index][:, None] - run_lengths.level[rows]) > limit[:, None]
         left &= np.abs(self._off[rows][:, None]) > settings.gate
         short = (
-            left & (found.count[rows] == settings.run - 1) & (index[:, None] - found.start[rows] >= settings.run - 1)
+            left
+            & (run_lengths.count[rows] == settings.run - 1)
+            & (index[:, None] - run_lengths.start[rows] >= settings.run - 1)
         )
-        mask: NDArray[np.bool_] = short | (found.count[rows] >= settings.run)
+        mask: NDArray[np.bool_] = short | (run_lengths.count[rows] >= settings.run)
         return mask
 
     def _reconsider(self, rows: Ints, index: Ints) -> None:
         """Withdraw the last change of each of the series ``rows`` if that change is no longer likely."""
-        found = self.run_lengths
-        cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
-        less, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
-        for place in np.flatnonzero(log_odds(less, held) > self.settings.withdraw).tolist():
+        run_lengths = self.run_lengths
+        cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
+        fewer_cost, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
+        for place in np.flatnonzero(log_odds(fewer_cost, held) > self.settings.withdraw).tolist():
             if self.shifts[rows[place]][-1].reported_at < index[place]:
                 self._withdraw(int(rows[place]), int(index[place]))
 
     def _bonus(self, rows: Ints) -> Floats:
         """Return by how much the threshold for reporting each hypothesis falls, because more points support it."""
-        found, settings = self.run_lengths, self.settings
-        left = np.maximum(found.start[rows] - np.maximum(found.before[rows], 0), 1)
-        right = np.maximum(found.count[rows], 1)
+        run_lengths, settings = self.run_lengths, self.settings
+        left = np.maximum(run_lengths.start[rows] - np.maximum(run_lengths.before[rows], 0), 1)
+        right = np.maximum(run_lengths.count[rows], 1)
         size = np.clip(left * right / (left + right), SMALLEST, LARGEST)
         # The noise was first guessed from these points, so they are weak evidence for a change.
         guessed = self._guessed[rows, None]
         raised = settings.early * settings.burn_in / self.noise.points[rows, None]
-        early = (guessed >= 0) & (found.start[rows] <= 2 * guessed)
+        early = (guessed >= 0) & (run_lengths.start[rows] <= 2 * guessed)
         bonus: Floats = settings.patience * np.log(size / settings.run) - np.where(early, raised, 0.0)
         return bonus
 
     def _consider(self, row: int, now: int, strength: float, index: int, earliest: int, latest: int) -> None:
         """Report a change unless switches between modes, a slope or noise explain it."""
-        found = self.run_lengths
+        run_lengths = self.run_lengths
         silent: Silence = ""
         switched = self._switched(row, index, now)
         if switched is not None:
@@ -144,7 +146,7 @@ class Detector(OnlineFilter):
             silent = "slope"
         index, earliest, latest = after_last(self.shifts[row], self.values[row], index, earliest, latest)
         self.depth[row] += 1
-        found.drop(row, found.depth[row] < self.depth[row] - 1)
+        run_lengths.drop(row, run_lengths.depth[row] < self.depth[row] - 1)
         self._choose_best(np.array([row]))
         self.shifts[row].append(Shift(index, earliest, latest, now, silent))
         self._look[row] = now + 1
@@ -169,16 +171,18 @@ class Detector(OnlineFilter):
 
     def _catch_up(self, row: int, now: int) -> None:
         """If the last point is already off the level that was just reported, begin to search for the next level."""
-        rows, found, best = np.array([row]), self.run_lengths, int(self._best[row])
-        level, start, cost = (float(one[row, best]) for one in (found.level, found.start, found.cost))
+        rows, run_lengths, best = np.array([row]), self.run_lengths, int(self._best[row])
+        level, start, cost = (
+            float(column[row, best]) for column in (run_lengths.level, run_lengths.start, run_lengths.cost)
+        )
         limit = self.settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, now])
         if abs(self.values[row, now] - level) <= limit[0]:
             return
-        before = found.select(rows)
+        before = run_lengths.select(rows)
         self._restart_at(row, int(start), now, level)
-        found.cost[row] += cost - found.cost[row, self._best[row]]
+        run_lengths.cost[row] += cost - run_lengths.cost[row, self._best[row]]
         # Keep the hypotheses without the change, so that the change can be withdrawn.
-        found.recall(row, before, before.depth[0] == self.depth[row] - 1)
+        run_lengths.recall(row, before, before.depth[0] == self.depth[row] - 1)
         self._choose_best(rows)
 
     def _report_unsettled(self, row: int, now: int) -> None:
@@ -186,9 +190,9 @@ class Detector(OnlineFilter):
         first = int(self._lost_at[row])
         if self._lost[row] < self.settings.lost * correlated(self.noise.residuals(row, first), self.settings.gate):
             return
-        found = self.run_lengths
-        agree = (found.count[row] > 1) & (found.count[row] > now - found.start[row])
-        agree &= found.depth[row] == self.depth[row] + 1
+        run_lengths = self.run_lengths
+        agree = (run_lengths.count[row] > 1) & (run_lengths.count[row] > now - run_lengths.start[row])
+        agree &= run_lengths.depth[row] == self.depth[row] + 1
         if agree.any() and self._lost[row] < self.settings.lost + self.settings.gate**2 - self.settings.unsettled:
             return  # the newest points may be a level; the next point will show
         if self._switched(row, first, now) is not None:
@@ -260,9 +264,9 @@ class Detector(OnlineFilter):
             self._revise(row, shift, now, None, "later points are at the level of before")
         if self.shifts[row] and self.shifts[row][-1].unsettled:
             self.unsettled[row] = self.shifts[row][-1].index
-        found = self.run_lengths
+        run_lengths = self.run_lengths
         self.depth[row] -= 1
-        found.drop(row, found.depth[row] > self.depth[row] + 1)
+        run_lengths.drop(row, run_lengths.depth[row] > self.depth[row] + 1)
         self._choose_best(np.array([row]))
         self._look[row] = np.iinfo(np.int64).max
 
@@ -273,16 +277,18 @@ class Detector(OnlineFilter):
         slope runs at each of the first ``ASKED`` commits after an unreported step, and the step is reported as soon as
         no slope explains it.
         """
-        found = self.run_lengths
-        places = found.locate(rows, found.depth[rows] == self.depth[rows, None])
-        for row, now, index_now, *ends in zip(*(each.tolist() for each in (rows, index, *places)), strict=True):
+        run_lengths = self.run_lengths
+        places = run_lengths.locate(rows, run_lengths.depth[rows] == self.depth[rows, None])
+        for row, now, index_now, *ends in zip(*(column.tolist() for column in (rows, index, *places)), strict=True):
             shift = self.shifts[row][-1]
             age = now - shift.reported_at
             self._look[row] = now + 1 + (0 if shift.silent == "slope" and age < ASKED else age // 2)
             if index_now < shift.index - FAR:
                 # A place this far away belongs to another change, which was never likely enough for a report. So the
                 # reported change does not exist.
-                found.depth[row] -= (found.depth[row] == self.depth[row]) & (found.start[row] < shift.index - FAR)
+                run_lengths.depth[row] -= (run_lengths.depth[row] == self.depth[row]) & (
+                    run_lengths.start[row] < shift.index - FAR
+                )
                 self._withdraw(row, now)
                 continue
             index_now, *ends = after_last(self.shifts[row][:-1], self.values[row], index_now, *ends)

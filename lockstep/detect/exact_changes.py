@@ -25,9 +25,9 @@ def exact_changes(values: NDArray[np.float64], better: Better) -> tuple[Change, 
         better: the direction that is an improvement.
     """
     log = np.log(values)
-    found = []
+    changes = []
     for index in (np.flatnonzero(np.diff(values)) + 1).tolist():
         size, left = float(log[index] - log[index - 1]), float(log[-1] - log[index - 1])
         sense: Sense = "worse" if (size > 0) == (better == "lower") else "better"
-        found.append(Change(index, index - 1, index, index, size, size, size, 1.0, index, sense, left))
-    return tuple(found)
+        changes.append(Change(index, index - 1, index, index, size, size, size, 1.0, index, sense, left))
+    return tuple(changes)

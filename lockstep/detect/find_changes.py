@@ -38,16 +38,16 @@ def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, proce
     order = sorted(range(len(trends)), key=lambda place: len(trends[place]))
     batches = [order[first : first + _TOGETHER] for first in range(0, len(order), _TOGETHER)]
     jobs = [([trends[place] for place in batch], settings) for batch in batches]
-    found: list[Analysis | None] = [None] * len(trends)
+    analysis_at: list[Analysis | None] = [None] * len(trends)
     if processes > 1 and len(jobs) > 1:
         with pool(processes) as workers:
             results = list(workers.map(_analyse_batch, jobs))
     else:
         results = [_analyse_batch(job) for job in jobs]
     for batch, analyses in zip(batches, results, strict=True):
-        for place, one in zip(batch, analyses, strict=True):
-            found[place] = one
-    return [one for one in found if one is not None]
+        for place, analysis in zip(batch, analyses, strict=True):
+            analysis_at[place] = analysis
+    return [analysis for analysis in analysis_at if analysis is not None]
 
 
 class Monitor:
@@ -99,21 +99,21 @@ class Monitor:
         Returns:
             the series for which the commit led to a new change, a moved change or a withdrawn change.
         """
-        which = range(len(self)) if rows is None else rows.tolist()
-        before = {row: self.detector.news(row) for row in which}
+        indices = range(len(self)) if rows is None else rows.tolist()
+        before = {row: self.detector.news(row) for row in indices}
         # A ``Trend`` validates its arrays.
         trend = Trend(values, errors)
         self.detector.extend(np.log(trend.values), trend.errors, rows)
-        return [row for row in which if self.detector.news(row) != before[row]]
+        return [row for row in indices if self.detector.news(row) != before[row]]
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """Return the analyses of the series ``rows`` (all series if not given)."""
-        which = list(range(len(self)) if rows is None else rows)
-        found: list[Analysis] = []
-        for first in range(0, len(which), _TOGETHER):
-            part = which[first : first + _TOGETHER]
-            found += summarise(self.detector, part, self.better)
-        return found
+        indices = list(range(len(self)) if rows is None else rows)
+        analyses: list[Analysis] = []
+        for first in range(0, len(indices), _TOGETHER):
+            part = indices[first : first + _TOGETHER]
+            analyses += summarise(self.detector, part, self.better)
+        return analyses
 
     def changes(self) -> dict[int, tuple[Change, ...]]:
         """Return the changes by series, without series that have none. This is about twenty times as fast as

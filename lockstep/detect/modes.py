@@ -61,20 +61,20 @@ class Modes:
 
     def hold(self, y: Floats) -> bool:
         """Return whether all points except a few outliers lie at the levels."""
-        off = np.abs(y[:, None] - self.levels).min(axis=1)
-        return bool(np.count_nonzero(off > self.reach) <= _OUTLIERS * y.size)
+        distances = np.abs(y[:, None] - self.levels).min(axis=1)
+        return bool(np.count_nonzero(distances > self.reach) <= _OUTLIERS * y.size)
 
     def shift(self, y: Floats) -> float | None:
         """Return by how much all levels must be shifted to fit the points, in log units; ``None`` if no shift fits."""
         if not y.size:
             return None
         shifts = (y[:, None] - self.levels).ravel()
-        off = np.abs(y[:, None, None] - self.levels[:, None] - shifts).min(axis=1)
-        best = int((np.minimum(off, self.reach) ** 2).sum(axis=0).argmin())
-        if np.count_nonzero(off[:, best] > self.reach) > _OUTLIERS * y.size:
+        distances = np.abs(y[:, None, None] - self.levels[:, None] - shifts).min(axis=1)
+        best = int((np.minimum(distances, self.reach) ** 2).sum(axis=0).argmin())
+        if np.count_nonzero(distances[:, best] > self.reach) > _OUTLIERS * y.size:
             return None
-        rest = y[:, None] - self.levels - shifts[best]
-        nearest = rest[np.arange(y.size), np.abs(rest).argmin(axis=1)]
+        residuals = y[:, None] - self.levels - shifts[best]
+        nearest = residuals[np.arange(y.size), np.abs(residuals).argmin(axis=1)]
         return float(shifts[best] + np.median(nearest[np.abs(nearest) <= self.reach]))
 
 
@@ -114,11 +114,11 @@ def step_within(before: Floats, after: Floats) -> tuple[float, float] | None:
         the step and its standard error, log units; ``None`` if the series does not switch before the step, or the
         shifted levels do not fit the points after the step.
     """
-    found = modes(before)
-    shift = None if found is None else found.shift(after)
-    if found is None or shift is None:
+    series_modes = modes(before)
+    shift = None if series_modes is None else series_modes.shift(after)
+    if series_modes is None or shift is None:
         return None
-    return shift, found.spread * float(np.sqrt(np.pi / 2 * (1 / before[-WINDOW:].size + 1 / after.size)))
+    return shift, series_modes.spread * float(np.sqrt(np.pi / 2 * (1 / before[-WINDOW:].size + 1 / after.size)))
 
 
 def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
@@ -141,26 +141,28 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
     if _returns(y[starts[-1] :], index - starts[-1]):
         return 0
     # If a change moves all modes, the series has only new levels after it, but at the same distances.
-    for several, edge in enumerate(reversed(edges)):
-        before = modes(y[starts[-2 - several] : edge])
+    for skipped_edges, edge in enumerate(reversed(edges)):
+        before = modes(y[starts[-2 - skipped_edges] : edge])
         if before is not None and before.shift(y[edge:]) is not None:
-            return several
+            return skipped_edges
     # Switches may have been reported as changes before there were enough of them to recognise.
-    for several in range(2, len(edges) + 1):
-        start = starts[-1 - several]
+    for skipped_edges in range(2, len(edges) + 1):
+        start = starts[-1 - skipped_edges]
         if _returns(y[start:], index - start):
-            return several
+            return skipped_edges
     return None
 
 
 def _returns(y: Floats, index: int) -> bool:
     """Return whether the points from ``index`` on lie at a level to which the series has switched before."""
-    found = modes(y)
-    if found is None or not found.hold(y[index:]):
+    series_modes = modes(y)
+    if series_modes is None or not series_modes.hold(y[index:]):
         return False
-    near = np.abs(y[:index, None] - found.levels).argmin(axis=1)
-    there = {mode for mode in range(len(found.levels)) if np.count_nonzero(near == mode) >= _FEWEST}
-    return {int(mode) for mode in np.abs(y[index:, None] - found.levels).argmin(axis=1)} <= there
+    nearest_mode = np.abs(y[:index, None] - series_modes.levels).argmin(axis=1)
+    visited_modes = {
+        mode for mode in range(len(series_modes.levels)) if np.count_nonzero(nearest_mode == mode) >= _FEWEST
+    }
+    return {int(mode) for mode in np.abs(y[index:, None] - series_modes.levels).argmin(axis=1)} <= visited_modes
 
 
 def _may_switch(y: Floats) -> bool:
@@ -190,19 +192,19 @@ def _stays(above: NDArray[np.bool_], ends: NDArray[np.intp]) -> int:
     return int(np.count_nonzero(long[1:] != long[:-1]))
 
 
-def _halves(ordered: Floats, apart: float = _HALVES) -> float | None:
-    """Return the value that best divides sorted values in two; ``None`` if the halves are closer than ``apart``."""
+def _halves(ordered: Floats, least_distance: float = _HALVES) -> float | None:
+    """Return the value that best halves sorted values; ``None`` if the halves are closer than ``least_distance``."""
     size = ordered.size
     if size < 2 * _FEWEST + 2:
         return None
     count = _COUNT[: size - 1]
-    off = ordered - ordered[0]
-    sums = off.cumsum()
+    offsets = ordered - ordered[0]
+    sums = offsets.cumsum()
     left, right = sums[:-1] / count, (sums[-1] - sums[:-1]) / (size - count)
-    within = float(off @ off) - count * left**2 - (size - count) * right**2
-    best = int(within[_FEWEST - 1 : size - _FEWEST].argmin()) + _FEWEST - 1
+    scatter = float(offsets @ offsets) - count * left**2 - (size - count) * right**2
+    best = int(scatter[_FEWEST - 1 : size - _FEWEST].argmin()) + _FEWEST - 1
     gap = float(right[best] - left[best])
-    return float(ordered[best]) if gap * gap * size > apart**2 * max(float(within[best]), 0.0) else None
+    return float(ordered[best]) if gap * gap * size > least_distance**2 * max(float(scatter[best]), 0.0) else None
 
 
 def _partitions(ordered: Floats) -> list[NDArray[np.intp]]:
@@ -217,20 +219,20 @@ def _partitions(ordered: Floats) -> list[NDArray[np.intp]]:
     squares = np.concatenate([[0.0], np.cumsum(ordered**2)])
     start, stop = np.arange(size + 1)[:, None], np.arange(size + 1)[None, :]
     count = np.maximum(stop - start, 1)
-    within = squares[None, :] - squares[:, None] - (sums[None, :] - sums[:, None]) ** 2 / count
-    within = np.where(stop > start, within, np.inf)
-    cost, cuts, found = within[0], [], []
+    scatter = squares[None, :] - squares[:, None] - (sums[None, :] - sums[:, None]) ** 2 / count
+    scatter = np.where(stop > start, scatter, np.inf)
+    cost, cuts, partitions = scatter[0], [], []
     for parts in range(2, _MOST + 1):
-        total = cost[:, None] + within
+        total = cost[:, None] + scatter
         cuts.append(total.argmin(axis=0))
         cost = total.min(axis=0)
         at, places = size, []
-        for one in reversed(cuts):
-            at = int(one[at])
+        for cut in reversed(cuts):
+            at = int(cut[at])
             places.append(at)
         if len(set(places)) == parts - 1 and places[-1] > 0:
-            found.append(np.array(places[::-1]))
-    return found
+            partitions.append(np.array(places[::-1]))
+    return partitions
 
 
 def _switches(labels: NDArray[np.intp], count: int) -> int:

@@ -65,55 +65,57 @@ class NoiseEstimate:
             errors: standard errors of the points [rows]; NaN where unknown.
         """
         known = np.isfinite(errors)
-        own = np.log(np.where(known, errors, np.nan))
+        log_errors = np.log(np.where(known, errors, np.nan))
         count = self._errors[rows]
-        before = np.where(count > 0, self._usual[rows], own)
+        before = np.where(count > 0, self._usual[rows], log_errors)
         # Average the logarithm, so that one huge error does not make all others look small.
-        usual = np.where(known, before + (own - before) / (np.minimum(count, _USUAL) + 1), before)
+        usual = np.where(known, before + (log_errors - before) / (np.minimum(count, _USUAL) + 1), before)
         self._usual[rows] = usual
         self._errors[rows] += known
-        weights: Floats = np.where(known, 0.5 + 0.5 * np.exp(2 * (own - usual)), 1.0)
+        weights: Floats = np.where(known, 0.5 + 0.5 * np.exp(2 * (log_errors - usual)), 1.0)
         return weights
 
     def see(self, rows: Ints, values: Floats) -> None:
         """Update how finely the values of the series ``rows`` are rounded, by their next log values."""
-        apart = np.abs(values - self._former[rows])
-        self._quantum[rows] = np.where(apart > _FLOOR, np.minimum(self._quantum[rows], apart), self._quantum[rows])
+        difference = np.abs(values - self._former[rows])
+        self._quantum[rows] = np.where(
+            difference > _FLOOR, np.minimum(self._quantum[rows], difference), self._quantum[rows]
+        )
         self._former[rows] = values
 
-    def told(self, rows: Ints, seen: Ints) -> NDArray[np.bool_]:
-        """Return a mask [rows] of the series that had a standard error at all of their points, ``seen`` in number."""
-        mask: NDArray[np.bool_] = self._errors[rows] == seen
+    def had_errors(self, rows: Ints, measured: Ints) -> NDArray[np.bool_]:
+        """Return a mask [rows] of the series with a standard error at each of their points, ``measured`` in number."""
+        mask: NDArray[np.bool_] = self._errors[rows] == measured
         return mask
 
     def start(self, rows: Ints, points: Floats) -> None:
         """Guess the noise of the series ``rows`` from their first ``points`` [rows, points], log units."""
         count = points.shape[1]
-        off = points - np.median(points, axis=1, keepdims=True)
-        guess = spread(off * off * count / (count - 1), self._settings.gate)
+        deviations = points - np.median(points, axis=1, keepdims=True)
+        guess = spread(deviations * deviations * count / (count - 1), self._settings.gate)
         if count >= self._settings.burn_in:
-            steady = self._beside_a_step(points)
+            steady = self._variance_beside_a_step(points)
             guess = np.where(guess > _STEPPED * steady, steady, guess)
         if count < self._settings.burn_in:
-            told = np.exp(2 * self._usual[rows])
-            guess = np.clip(guess, _BEYOND[0] ** 2 * told, _BEYOND[1] ** 2 * told)
+            error_variance = np.exp(2 * self._usual[rows])
+            guess = np.clip(guess, _BEYOND[0] ** 2 * error_variance, _BEYOND[1] ** 2 * error_variance)
         self.variance[rows] = np.maximum(guess, self._least(rows))
         self.points[rows] = count
         self._due[rows] = count + 4
 
-    def _beside_a_step(self, points: Floats) -> Floats:
+    def _variance_beside_a_step(self, points: Floats) -> Floats:
         """Return the variance [rows] of points about the two levels of the best step through them.
 
         A quarter of the variance that a slope causes remains.
         """
         count = points.shape[1]
         neighbours = spread(np.diff(points, axis=1) ** 2 / 2, self._settings.gate)
-        found = np.full(len(points), np.inf)
+        variance = np.full(len(points), np.inf)
         for split in range(2, count - 1):
             parts = points[:, :split], points[:, split:]
-            off = np.hstack([part - np.median(part, axis=1, keepdims=True) for part in parts])
-            found = np.minimum(found, spread(off * off * count / (count - 2), self._settings.gate))
-        least: Floats = np.maximum(found, neighbours)
+            deviations = np.hstack([part - np.median(part, axis=1, keepdims=True) for part in parts])
+            variance = np.minimum(variance, spread(deviations * deviations * count / (count - 2), self._settings.gate))
+        least: Floats = np.maximum(variance, neighbours)
         return least
 
     def cautious(self, rows: Ints) -> Floats:
@@ -130,57 +132,57 @@ class NoiseEstimate:
             self._innovations = np.hstack([self._innovations, np.full_like(self._innovations, np.nan)])
         self._innovations[rows, index] = innovations
 
-    def forget(self, row: int, start: int, stop: int, seen: int) -> None:
+    def forget(self, row: int, start: int, stop: int, measured: int) -> None:
         """Remove the innovations of the points ``start`` to ``stop`` of one series.
 
         They refer to the forecasts of a level that had ended, because a new level began at ``start``.
         """
         self._innovations[row, start:stop] = np.nan
-        self._due[row], self._since[row] = seen, start
+        self._due[row], self._since[row] = measured, start
 
-    def restart(self, row: int, points: Floats, seen: int) -> None:
+    def restart(self, row: int, points: Floats, measured: int) -> None:
         """Estimate the noise of one series anew from the ``points`` (log units) of a level with noise of its own."""
         self._innovations[row] = np.nan
-        off = points - np.median(points)
-        own = float(spread(off[None] ** 2 * points.size / (points.size - 1), self._settings.gate)[0])
-        self.variance[row] = max(own, float(self.variance[row]))
+        deviations = points - np.median(points)
+        variance = float(spread(deviations[None] ** 2 * points.size / (points.size - 1), self._settings.gate)[0])
+        self.variance[row] = max(variance, float(self.variance[row]))
         self._since[row] = 0
         self.points[row] = points.size
-        self._due[row] = seen + 4
+        self._due[row] = measured + 4
 
-    def refresh(self, rows: Ints, length: Ints, seen: Ints) -> None:
+    def refresh(self, rows: Ints, length: Ints, measured: Ints) -> None:
         """Estimate the noise again for those series that have a tenth more points than at the last estimate.
 
         Args:
             rows: the series.
             length: number of commits of each series [rows].
-            seen: number of measured commits of each series [rows].
+            measured: number of measured commits of each series [rows].
         """
-        due = seen >= self._due[rows]
+        due = measured >= self._due[rows]
         if not due.any():
             return
-        rows, length, seen = rows[due], length[due], seen[due]
+        rows, length, measured = rows[due], length[due], measured[due]
         index = length[:, None] - np.arange(1, _REMEMBERED + 1)
         recent = np.where(index >= 0, self._innovations[rows[:, None], np.maximum(index, 0)], np.nan)
         count = np.isfinite(recent).sum(axis=1)
-        enough = count >= self._settings.burn_in
-        squares = recent[enough] ** 2
-        found = spread(squares, self._settings.gate)
+        estimable = count >= self._settings.burn_in
+        squares = recent[estimable] ** 2
+        variance = spread(squares, self._settings.gate)
         # Forget the points before a level whose points clearly have noise of its own.
-        present = np.isfinite(squares) & (index[enough] >= self._since[rows[enough], None])
-        own = present.sum(axis=1)
-        fresh = np.flatnonzero((own >= _OWN) & (self._since[rows[enough]] > 0))
+        present = np.isfinite(squares) & (index[estimable] >= self._since[rows[estimable], None])
+        own_count = present.sum(axis=1)
+        fresh = np.flatnonzero((own_count >= _OWN) & (self._since[rows[estimable]] > 0))
         if fresh.size:
             alone = spread(np.where(present[fresh], squares[fresh], np.nan), self._settings.gate)
-            apart = np.abs(np.log(np.maximum(alone, _FLOOR**2) / np.maximum(found[fresh], _FLOOR**2)))
-            clear = apart > _CLEARLY * np.sqrt(2 / own[fresh])
-            for row in rows[enough][fresh[clear]].tolist():
+            log_ratio = np.abs(np.log(np.maximum(alone, _FLOOR**2) / np.maximum(variance[fresh], _FLOOR**2)))
+            clear = log_ratio > _CLEARLY * np.sqrt(2 / own_count[fresh])
+            for row in rows[estimable][fresh[clear]].tolist():
                 self._innovations[row, : self._since[row]] = np.nan
-            found[fresh[clear]] = alone[clear]
-            count[np.flatnonzero(enough)[fresh[clear]]] = own[fresh[clear]]
-        self.variance[rows[enough]] = np.maximum(found, self._least(rows[enough]))
-        self.points[rows[enough]] = count[enough]
-        self._due[rows] = seen + np.maximum(seen // 10, 2)
+            variance[fresh[clear]] = alone[clear]
+            count[np.flatnonzero(estimable)[fresh[clear]]] = own_count[fresh[clear]]
+        self.variance[rows[estimable]] = np.maximum(variance, self._least(rows[estimable]))
+        self.points[rows[estimable]] = count[estimable]
+        self._due[rows] = measured + np.maximum(measured // 10, 2)
 
     def _least(self, rows: Ints) -> Floats:
         """Return the minimum variance [rows]: twice the variance of rounding.

@@ -85,7 +85,7 @@ class OnlineFilter:
         if errors is not None:
             self.weights[rows, index] = self.noise.weigh(rows, errors)
         self._seen[rows] += 1
-        seen = self._seen[rows]
+        points = self._seen[rows]
         going = self.noise.points[rows] > 0
         if going.all():
             self._take_in(rows, values, index)
@@ -93,10 +93,10 @@ class OnlineFilter:
             if going.any():
                 self._take_in(rows[going], values[going], index[going])
             # Standard errors give a rough estimate of the noise, so fewer points are needed before the first report.
-            enough = np.where(self.noise.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
-            ready = ~going & (seen >= enough)
-            for count in np.unique(seen[ready]):
-                self._start(rows[ready & (seen == count)], int(count))
+            required = np.where(self.noise.had_errors(rows, points), self.settings.burn_in_known, self.settings.burn_in)
+            ready = ~going & (points >= required)
+            for count in np.unique(points[ready]):
+                self._start(rows[ready & (points == count)], int(count))
         self._last[rows] = index
 
     def judge(self, rows: Ints, index: Ints) -> None:
@@ -151,18 +151,18 @@ class OnlineFilter:
 
         If the points are among the first of their series, ``burnt`` is the number of points before them.
         """
-        found, settings = self.run_lengths, self.settings
+        run_lengths, settings = self.run_lengths, self.settings
         weights = self.weights[rows, index]
         best = self._best[rows]
-        cost, start = found.cost[rows, best], found.start[rows, best]
+        cost, start = run_lengths.cost[rows, best], run_lengths.start[rows, best]
         scale = self.noise.cautious(rows)
-        where = slice(None) if rows.size == self.length.size else rows
-        off = found.advance(where, y, weights, index - self._last[rows], scale, settings)
-        missed = off[np.arange(rows.size), best]
+        selection = slice(None) if rows.size == self.length.size else rows
+        deviations = run_lengths.advance(selection, y, weights, index - self._last[rows], scale, settings)
+        missed = deviations[np.arange(rows.size), best]
         self.noise.note(rows, index, missed * np.sqrt(scale))
         birth = cost + 2 * settings.novelty
         first = burnt < _FIRST
-        found.begin(
+        run_lengths.begin(
             rows,
             y,
             weights,
@@ -187,19 +187,19 @@ class OnlineFilter:
         forecast. If ``first``, the points are among the first of a series and never count as outliers.
         """
         settings = self.settings
-        odd = (np.abs(missed) >= settings.gate) & (not first)
+        outlier = (np.abs(missed) >= settings.gate) & (not first)
         goes_on = (self._odd[rows] >= 0) & (missed * self._off[rows] > 0)
-        self._odd[rows] = np.where(odd, np.where(goes_on, self._odd[rows], index), -1)
+        self._odd[rows] = np.where(outlier, np.where(goes_on, self._odd[rows], index), -1)
         self._off[rows] = missed
         lost = self._lost[rows]
-        self._lost_at[rows] = np.where(odd & (lost == 0), index, self._lost_at[rows])
-        spared = np.where(odd, settings.gate**2, missed * missed) - settings.unsettled
-        self._lost[rows] = np.where(odd | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
+        self._lost_at[rows] = np.where(outlier & (lost == 0), index, self._lost_at[rows])
+        spared = np.where(outlier, settings.gate**2, missed * missed) - settings.unsettled
+        self._lost[rows] = np.where(outlier | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
 
     def _choose_best(self, rows: Ints) -> None:
         """Choose for each series the hypothesis of the least cost among those with as many changes as are known."""
-        found = self.run_lengths
-        held = np.where(found.depth[rows] == self.depth[rows][:, None], found.cost[rows], np.inf)
+        run_lengths = self.run_lengths
+        held = np.where(run_lengths.depth[rows] == self.depth[rows][:, None], run_lengths.cost[rows], np.inf)
         self._best[rows] = held.argmin(axis=1)
 
     def _restart_at(self, row: int, first: int, now: int, level: float) -> None:

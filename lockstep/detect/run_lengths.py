@@ -116,8 +116,8 @@ class RunLengths:
         to_wandering = covariance + var_wandering
         variance = to_level + to_wandering + weight[:, None]
         error = y[:, None] - level - wandering
-        off = error / np.sqrt(scale[:, None] * variance)
-        distance = off * off
+        deviations = error / np.sqrt(scale[:, None] * variance)
+        distance = deviations * deviations
         inside = distance < settings.gate**2
 
         beyond = np.where(np.isnan(level), settings.unsettled, settings.gate**2)
@@ -131,7 +131,7 @@ class RunLengths:
         self.wandering[rows] = wandering + gain * error
         self.var_wandering[rows] = var_wandering - gain * to_wandering
         self.count[rows] += inside
-        return off
+        return deviations
 
     def begin(
         self,
@@ -155,8 +155,8 @@ class RunLengths:
         a level.
         """
         costs = self.cost[rows]
-        kept = keep >= 0
-        costs[kept, keep[kept]] = -np.inf
+        has_keep = keep >= 0
+        costs[has_keep, keep[has_keep]] = -np.inf
         place = costs.argmax(axis=1)
         wander = settings.wander**2
         for array, value in (
@@ -183,10 +183,10 @@ class RunLengths:
 
     def recall(self, row: int, before: RunLengths, places: NDArray[np.bool_]) -> None:
         """Restore the hypotheses ``places`` (mask [width]) of one series from ``before``."""
-        wanted = np.flatnonzero(places & np.isfinite(before.cost[0]))
-        room = np.argsort(-self.cost[row], kind="stable")[: wanted.size]
+        restored = np.flatnonzero(places & np.isfinite(before.cost[0]))
+        free = np.argsort(-self.cost[row], kind="stable")[: restored.size]
         for name in self.__slots__:
-            getattr(self, name)[row, room] = getattr(before, name)[0, wanted]
+            getattr(self, name)[row, free] = getattr(before, name)[0, restored]
 
     def locate(self, rows: Ints, among: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
         """Return where the current level of each series began, by the probabilities of the hypotheses ``among``.
@@ -210,14 +210,14 @@ class RunLengths:
         order = np.argsort(start, axis=1)
         start, share = np.take_along_axis(start, order, axis=1), np.take_along_axis(share, order, axis=1)
         share /= share.sum(axis=1, keepdims=True)
-        near, here = _within(start, share, NEARBY), _within(start, share, 0)
+        nearby, exact = _within(start, share, NEARBY), _within(start, share, 0)
         # Near a clear step, several commits have the same probability within ``NEARBY``. Of these, take the commit that
         # is itself most likely.
-        index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), here, -1.0).argmax(axis=1)
+        index = np.where(nearby > 0.95 * nearby.max(axis=1, keepdims=True), exact, -1.0).argmax(axis=1)
         grown = np.cumsum(share, axis=1)
-        which = np.arange(rows.size)
+        row_index = np.arange(rows.size)
         earliest, latest = (grown >= TAIL).argmax(axis=1), (grown >= 1 - TAIL).argmax(axis=1)
-        return start[which, index], start[which, earliest], start[which, latest]
+        return start[row_index, index], start[row_index, earliest], start[row_index, latest]
 
 
 def _within(start: Ints, share: Floats, reach: int) -> Floats:
@@ -233,8 +233,8 @@ def _within(start: Ints, share: Floats, reach: int) -> Floats:
     low, high = np.searchsorted(line, line - reach), np.searchsorted(line, line + reach, "right")
     shift = first * share.shape[1]
     below, above = (np.take_along_axis(grown, at.reshape(share.shape) - shift, axis=1) for at in (low, high))
-    found: Floats = above - below
-    return found
+    summed: Floats = above - below
+    return summed
 
 
 def log_odds_former(former: Floats, first: Floats) -> Floats:
@@ -250,21 +250,21 @@ def log_odds_former(former: Floats, first: Floats) -> Floats:
     """
     wide = 2 * np.maximum(np.abs(first), 1.0)
     odds = np.log(PARTIAL * np.sqrt(2 * np.pi) / wide) + former**2 / 2
-    found: Floats = np.minimum(odds, np.where(former * first > 0, ON_THE_WAY, ASTRAY))
-    return np.where(np.isnan(found), -np.inf, found)
+    evidence: Floats = np.minimum(odds, np.where(former * first > 0, ON_THE_WAY, ASTRAY))
+    return np.where(np.isnan(evidence), -np.inf, evidence)
 
 
-def log_odds(these: Floats, others: Floats) -> Floats:
-    """Return the log odds of some hypotheses against others: that one of ``these`` is true rather than of ``others``.
+def log_odds(favoured: Floats, opposed: Floats) -> Floats:
+    """Return the log odds that one of the hypotheses ``favoured`` is true rather than one of ``opposed``.
 
     Args:
-        these: costs [rows, width]; infinite for hypotheses to leave out.
-        others: costs [rows, width]; each row must have a finite cost.
+        favoured: costs [rows, width]; infinite for hypotheses to leave out.
+        opposed: costs [rows, width]; each row must have a finite cost.
 
     Returns:
-        the log odds [rows]; -690 for a row in which all of ``these`` are infinite.
+        the log odds [rows]; -690 for a row in which all of ``favoured`` are infinite.
     """
-    low = np.minimum(these.min(axis=1), others.min(axis=1))[:, None]
-    ratio = np.exp((low - these) / 2).sum(axis=1) / np.maximum(np.exp((low - others) / 2).sum(axis=1), 1e-300)
+    low = np.minimum(favoured.min(axis=1), opposed.min(axis=1))[:, None]
+    ratio = np.exp((low - favoured) / 2).sum(axis=1) / np.maximum(np.exp((low - opposed) / 2).sum(axis=1), 1e-300)
     odds: Floats = np.log(np.maximum(ratio, 1e-300))
     return odds

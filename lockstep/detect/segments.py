@@ -49,12 +49,12 @@ def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
     edges = [
         [(0, False), *((shift.index, shift.unsettled) for shift in detector.reported(row))] for row in rows.tolist()
     ]
-    many = np.array([len(one) for one in edges], dtype=np.int64)
-    start = np.array([edge for one in edges for edge, _ in one], dtype=np.int64)
-    unsettled = np.array([odd for one in edges for _, odd in one], dtype=np.bool_)
+    edge_counts = np.array([len(row_edges) for row_edges in edges], dtype=np.int64)
+    start = np.array([edge for row_edges in edges for edge, _ in row_edges], dtype=np.int64)
+    unsettled = np.array([odd for row_edges in edges for _, odd in row_edges], dtype=np.bool_)
     stop = np.append(start[1:], 0)
-    stop[np.cumsum(many) - 1] = detector.length[rows]
-    return segments(detector, np.repeat(rows, many), start, stop, unsettled)
+    stop[np.cumsum(edge_counts) - 1] = detector.length[rows]
+    return segments(detector, np.repeat(rows, edge_counts), start, stop, unsettled)
 
 
 def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Segments:
@@ -67,11 +67,11 @@ def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: 
     # segment's values must not depend on other segments.
     width = 2 ** np.ceil(np.log2(np.maximum(stop - start, 8))).astype(np.int64)
     for wide in np.unique(width).tolist():
-        of = np.flatnonzero(width == wide)
+        indices = np.flatnonzero(width == wide)
         step = max(1, _AT_ONCE // wide)
-        for first in range(0, of.size, step):
-            some = of[first : first + step]
-            mean[some], count[some], scale[some], fit[some] = _means(detector, row[some], start[some], stop[some], wide)
+        for first in range(0, indices.size, step):
+            part = indices[first : first + step]
+            mean[part], count[part], scale[part], fit[part] = _means(detector, row[part], start[part], stop[part], wide)
     points = np.where(count > 0, count, np.nan)
     error = scale * np.sqrt(1 / points + wandering(points, detector.settings))
     low, high = mean - WIDE * error, mean + WIDE * error
@@ -96,8 +96,8 @@ def wandering(count: ArrayLike, settings: Settings) -> Floats:
 
 def limits(scale: Floats, gate: float) -> Floats:
     """Return how far from the median a point becomes an outlier, log units; infinite while the noise is unknown."""
-    found: Floats = np.where(np.isfinite(scale), gate * scale, np.inf)
-    return found
+    distances: Floats = np.where(np.isfinite(scale), gate * scale, np.inf)
+    return distances
 
 
 def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
@@ -107,22 +107,24 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
     share of points within the gate of the mean, by the series' noise.
     """
     grid = start[:, None] + np.arange(width)
-    there = grid < stop[:, None]
-    at = row[:, None], np.where(there, grid, start[:, None])
-    y = np.where(there, detector.values[at], np.nan)
+    inside = grid < stop[:, None]
+    at = row[:, None], np.where(inside, grid, start[:, None])
+    y = np.where(inside, detector.values[at], np.nan)
     weights = 1 / detector.weights[at]
     measured = np.isfinite(y)
-    off = y - _medians(y, measured)[:, None]
+    deviations = y - _medians(y, measured)[:, None]
     # Estimate the segment's own noise, in which the series' noise counts like a few more points.
     points = measured.sum(axis=1)
-    own = _medians(off * off * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
-    scale = np.sqrt((CAUTION * detector.noise.variance[row] + points * np.nan_to_num(own)) / (CAUTION + points))
-    near = measured & (np.abs(off) <= limits(scale[:, None] / np.sqrt(weights), detector.settings.gate))
-    none = ~near.any(axis=1)
-    near[none] = measured[none]
-    taken = np.where(near, weights, 0.0)
-    count = taken.sum(axis=1)
-    total = (taken * np.where(near, y, 0.0)).sum(axis=1)
+    variance = (
+        _medians(deviations * deviations * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
+    )
+    scale = np.sqrt((CAUTION * detector.noise.variance[row] + points * np.nan_to_num(variance)) / (CAUTION + points))
+    inlier = measured & (np.abs(deviations) <= limits(scale[:, None] / np.sqrt(weights), detector.settings.gate))
+    none = ~inlier.any(axis=1)
+    inlier[none] = measured[none]
+    inlier_weights = np.where(inlier, weights, 0.0)
+    count = inlier_weights.sum(axis=1)
+    total = (inlier_weights * np.where(inlier, y, 0.0)).sum(axis=1)
     mean = total / np.where(count > 0, count, np.nan)
     usual = np.sqrt(detector.noise.variance[row, None] / weights)
     fit = measured & (np.abs(y - mean[:, None]) <= limits(usual, detector.settings.gate))
@@ -132,6 +134,6 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
 def _medians(y: Floats, measured: NDArray[np.bool_]) -> Floats:
     """Return the median of the measured points of each row; NaN for a row without any."""
     ordered = np.sort(y, axis=1)  # NaN last
-    count, which = measured.sum(axis=1), np.arange(len(y))
-    found: Floats = (ordered[which, np.maximum(count - 1, 0) // 2] + ordered[which, count // 2]) / 2
-    return found
+    count, row_index = measured.sum(axis=1), np.arange(len(y))
+    medians: Floats = (ordered[row_index, np.maximum(count - 1, 0) // 2] + ordered[row_index, count // 2]) / 2
+    return medians

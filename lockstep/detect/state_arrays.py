@@ -36,8 +36,8 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     detector = monitor.detector
     arrays = {f"{part}.{name}": array for part, name, array in _arrays(detector)}
     arrays["higher"] = np.array([better == "higher" for better in monitor.better])
-    shifts = [(row, s) for row, some in enumerate(detector.shifts) for s in some]
-    revisions = [(row, r) for row, some in enumerate(detector.revisions) for r in some]
+    shifts = [(row, s) for row, row_shifts in enumerate(detector.shifts) for s in row_shifts]
+    revisions = [(row, r) for row, row_revisions in enumerate(detector.revisions) for r in row_revisions]
     rows: dict[str, list[list[Any]]] = {
         "shift": [[row, s.index, s.earliest, s.latest, s.reported_at, s.silent, s.unsettled] for row, s in shifts],
         "revision": [
@@ -47,7 +47,7 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     }
     for table, names in _TABLES.items():
         for place, name in enumerate(names):
-            arrays[f"{table}.{name}"] = np.array([one[place] for one in rows[table]], dtype=_dtype(name))
+            arrays[f"{table}.{name}"] = np.array([entry[place] for entry in rows[table]], dtype=_dtype(name))
     return arrays
 
 
@@ -57,7 +57,7 @@ def from_arrays(arrays: Arrays) -> Monitor:
     Raises:
         ValueError, KeyError: the arrays do not have the form that ``to_arrays`` returns.
     """
-    better: list[Better] = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
+    better: list[Better] = ["higher" if higher else "lower" for higher in arrays["higher"].tolist()]
     detector = Detector(len(better), DEFAULT)
     for part, name, fresh in list(_arrays(detector)):
         array = arrays[f"{part}.{name}"]
@@ -66,9 +66,9 @@ def from_arrays(arrays: Arrays) -> Monitor:
         setattr(_part(detector, part), name, array)
     for row, *shift in _rows(arrays, "shift"):
         detector.shifts[row].append(Shift(*shift))
-    for row, reported_at, revised_at, index, moved_to, size, why in _rows(arrays, "revision"):
+    for row, reported_at, revised_at, index, moved_to, size, reason in _rows(arrays, "revision"):
         moved = None if moved_to == _NOWHERE else moved_to
-        detector.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, why))
+        detector.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, reason))
     return Monitor.of(detector, better)
 
 
@@ -76,32 +76,32 @@ def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
     """Return the state of only the series ``rows`` (each once), in this order. Arrays without rows are left out."""
     place = np.full(len(arrays["higher"]), -1)
     place[rows] = np.arange(len(rows))
-    found = {}
+    selected = {}
     for name, array in arrays.items():
         table = name.partition(".")[0]
         if table not in _TABLES:
             if array.ndim:
-                found[name] = array[rows]
+                selected[name] = array[rows]
             continue
-        own = place[arrays[f"{table}.row"]]
-        kept = np.flatnonzero(own >= 0)
-        found[name] = own[kept] if name == f"{table}.row" else array[kept]
-    return found
+        new_row = place[arrays[f"{table}.row"]]
+        remaining = np.flatnonzero(new_row >= 0)
+        selected[name] = new_row[remaining] if name == f"{table}.row" else array[remaining]
+    return selected
 
 
 def together(states: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
     """Join several states into one state with all of their series, in order."""
-    starts = np.cumsum([0, *(len(one["higher"]) for one in states)])
-    found = {}
+    starts = np.cumsum([0, *(len(state["higher"]) for state in states)])
+    joined = {}
     for name in set.intersection(*map(set, states)):
-        parts = [one[name] for one in states]
+        parts = [state[name] for state in states]
         if name in (f"{table}.row" for table in _TABLES):
             parts = [part + start for part, start in zip(parts, starts[:-1], strict=True)]
         elif parts[0].ndim == 2:
             wide = max(part.shape[1] for part in parts)
             parts = [_widened(part, wide, 1.0 if name == "detector.weights" else np.nan) for part in parts]
-        found[name] = np.concatenate(parts)
-    return found
+        joined[name] = np.concatenate(parts)
+    return joined
 
 
 def _widened(array: NDArray[Any], width: int, blank: float) -> NDArray[Any]:
@@ -119,11 +119,11 @@ def _arrays(detector: Detector) -> list[tuple[str, str, NDArray[Any]]]:
 
     The arrays are found by their type, so an array that is later added to a class is included automatically.
     """
-    found = []
+    arrays = []
     for part in ("detector", "noise"):
-        found += [(part, name, value) for name, value in vars(_part(detector, part)).items() if _is_array(value)]
+        arrays += [(part, name, value) for name, value in vars(_part(detector, part)).items() if _is_array(value)]
     names = type(detector.run_lengths).__slots__
-    return [*found, *(("run_lengths", name, getattr(detector.run_lengths, name)) for name in names)]
+    return [*arrays, *(("run_lengths", name, getattr(detector.run_lengths, name)) for name in names)]
 
 
 def _is_array(value: object) -> bool:

@@ -43,8 +43,8 @@ def median(y: Floats) -> float:
 def robust_mean(y: Floats, noise: float, gate: float) -> float:
     """Return the mean of the points within ``gate · noise`` of the median."""
     middle = median(y)
-    near = y[np.abs(y - middle) <= gate * noise]
-    return float(near.mean()) if near.size else middle
+    inliers = y[np.abs(y - middle) <= gate * noise]
+    return float(inliers.mean()) if inliers.size else middle
 
 
 def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
@@ -65,28 +65,28 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
     step = np.concatenate(
         [y[:split] - robust_mean(y[:split], noise, gate), y[split:] - robust_mean(y[split:], noise, gate)]
     )
-    near = np.abs(step) < gate * noise
-    if not near.any():
+    inlier = np.abs(step) < gate * noise
+    if not inlier.any():
         return False
     cap = (gate * noise) ** 2
-    where = np.arange(y.size, dtype=np.float64)
+    position = np.arange(y.size, dtype=np.float64)
     latest = split + after // 2
     bends = np.unique(latest - np.geomspace(1, latest, 16).astype(int))
-    ramps = np.clip(where - bends[:, None, None], 0.0, np.array(_RAMPS)[:, None]).reshape(-1, y.size)
-    weights = near.astype(np.float64)
+    ramps = np.clip(position - bends[:, None, None], 0.0, np.array(_RAMPS)[:, None]).reshape(-1, y.size)
+    weights = inlier.astype(np.float64)
     total = weights.sum()
     ramps -= (ramps @ weights / total)[:, None]
-    off = y - (y @ weights) / total
-    slope = (ramps @ (off * weights)) / np.maximum(ramps**2 @ weights, 1e-300)
-    rest = off - slope[:, None] * ramps
+    deviations = y - (y @ weights) / total
+    slope = (ramps @ (deviations * weights)) / np.maximum(ramps**2 @ weights, 1e-300)
+    residuals = deviations - slope[:, None] * ramps
     lead = _LEAD * noise * noise
-    return bool(np.minimum(rest * rest, cap).sum(axis=1).min() + lead < np.minimum(step * step, cap).sum())
+    return bool(np.minimum(residuals * residuals, cap).sum(axis=1).min() + lead < np.minimum(step * step, cap).sum())
 
 
-def autocorrelation(rest: Floats) -> float:
+def autocorrelation(residuals: Floats) -> float:
     """Return the correlation of neighbouring deviations from a level; 0 if it is below twice its standard error."""
-    found = _neighbours(rest) if rest.size >= 12 else 0.0
-    return min(found, 0.95) if found > 2 / np.sqrt(rest.size) else 0.0
+    correlation = _neighbours(residuals) if residuals.size >= 12 else 0.0
+    return min(correlation, 0.95) if correlation > 2 / np.sqrt(residuals.size) else 0.0
 
 
 def correlated(residuals: Floats, gate: float) -> float:
@@ -99,10 +99,10 @@ def correlated(residuals: Floats, gate: float) -> float:
         residuals: deviations from the level in standard deviations, in commit order.
         gate: see ``Settings``.
     """
-    found = _neighbours(np.clip(residuals, -gate, gate)) if residuals.size >= _SHORTEST else 0.0
-    if found * np.sqrt(residuals.size) <= 1:
+    correlation = _neighbours(np.clip(residuals, -gate, gate)) if residuals.size >= _SHORTEST else 0.0
+    if correlation * np.sqrt(residuals.size) <= 1:
         return 1.0
-    linked = min(found - 1 / (residuals.size * found), 0.95)
+    linked = min(correlation - 1 / (residuals.size * correlation), 0.95)
     return float(((1 + linked) / (1 - linked)) ** _SHRUNK)
 
 
@@ -137,13 +137,13 @@ def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: 
         gate: see ``Settings``.
     """
     size = median(after)
-    rest = (after - size) / deviation
-    more = correlated(np.append(before, rest), gate) * louder(before, rest, gate)
-    if excess >= _DOUBTED * (more - 1):
+    residuals = (after - size) / deviation
+    variance_factor = correlated(np.append(before, residuals), gate) * louder(before, residuals, gate)
+    if excess >= _DOUBTED * (variance_factor - 1):
         return False
-    return abs(size) < _BEYOND_NOISE * math.sqrt(more) * deviation
+    return abs(size) < _BEYOND_NOISE * math.sqrt(variance_factor) * deviation
 
 
-def _neighbours(rest: Floats) -> float:
-    squares = float(rest @ rest)
-    return float(rest[1:] @ rest[:-1]) / squares if squares > 0 else 0.0
+def _neighbours(residuals: Floats) -> float:
+    squares = float(residuals @ residuals)
+    return float(residuals[1:] @ residuals[:-1]) / squares if squares > 0 else 0.0

@@ -34,8 +34,8 @@ def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]
 
     ``better`` is the better direction of every series of the detector.
     """
-    those = [row for row in rows if any(True for _ in detector.reported(row))]
-    return _changes(detector, segments_between_changes(detector, np.array(those, dtype=np.int64)), better)
+    changed = [row for row in rows if any(True for _ in detector.reported(row))]
+    return _changes(detector, segments_between_changes(detector, np.array(changed, dtype=np.int64)), better)
 
 
 def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
@@ -46,24 +46,24 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
         rows: the rows of the series to analyse.
         better: the better direction of every series of the detector.
     """
-    found = segments_between_changes(detector, np.array(rows, dtype=np.int64))
-    changes = _changes(detector, found, better)
-    starts = np.flatnonzero(found.start == 0).tolist()
-    several = [slice(first, after) for first, after in itertools.pairwise([*starts, found.row.size])]
-    present = np.array([one.stop - 1 for one in several], dtype=np.int64)
-    scale = np.sqrt(detector.noise.variance[found.row[present]])
-    mde = np.expm1(smallest_step(scale, found.count[present], detector.settings.prompt + 1, detector.settings))
-    repeats = _repeats(scale, found.count[present], detector.settings)
-    levels = _levels(found)
+    segments = segments_between_changes(detector, np.array(rows, dtype=np.int64))
+    changes = _changes(detector, segments, better)
+    starts = np.flatnonzero(segments.start == 0).tolist()
+    row_slices = [slice(first, after) for first, after in itertools.pairwise([*starts, segments.row.size])]
+    present = np.array([row_slice.stop - 1 for row_slice in row_slices], dtype=np.int64)
+    scale = np.sqrt(detector.noise.variance[segments.row[present]])
+    mde = np.expm1(smallest_step(scale, segments.count[present], detector.settings.prompt + 1, detector.settings))
+    repeats = _repeats(scale, segments.count[present], detector.settings)
+    levels = _levels(segments)
     analyses = []
-    for place, (row, own) in enumerate(zip(rows, several, strict=True)):
-        noise = _noise(detector, row, _rest(detector, found, own.stop - 1))
+    for place, (row, row_slice) in enumerate(zip(rows, row_slices, strict=True)):
+        noise = _noise(detector, row, _rest(detector, segments, row_slice.stop - 1))
         known = noise.kind != "short"
         analyses.append(
             Analysis(
                 changes=changes.get(row, ()),
                 revisions=tuple(detector.revisions[row]),
-                levels=tuple(level for level in levels[own] if math.isfinite(level.value)),
+                levels=tuple(level for level in levels[row_slice] if math.isfinite(level.value)),
                 noise=noise,
                 mde=float(mde[place]) if known else math.inf,
                 repeats_for_1_percent=int(repeats[place]) if known and repeats[place] <= _MOST else None,
@@ -84,14 +84,14 @@ def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, setting
         after: number of points at the new level.
         settings: the detector's settings.
     """
-    scale, before, after = (np.asarray(one, dtype=np.float64) for one in (scale, before, after))
+    scale, before, after = (np.asarray(argument, dtype=np.float64) for argument in (scale, before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         size = before * after / (before + after)
         lowered = settings.patience * np.log(np.clip(size, 1.0, LARGEST) / settings.run)
         bar = settings.novelty + settings.evidence - lowered + np.log(np.maximum(size, 1.0)) / 2
-        sure = np.sqrt(2 * np.maximum(bar, 1.0) * (1 + CAUTION / before)) + _POWER
-        found = scale * sure * np.sqrt(1 / size + wandering(before, settings) + wandering(after, settings))
-    return np.where(before > 0, found, np.inf)
+        margin = np.sqrt(2 * np.maximum(bar, 1.0) * (1 + CAUTION / before)) + _POWER
+        steps = scale * margin * np.sqrt(1 / size + wandering(before, settings) + wandering(after, settings))
+    return np.where(before > 0, steps, np.inf)
 
 
 def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
@@ -102,59 +102,68 @@ def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
     low, high = np.full(scale.size, settings.run), np.full(scale.size, _MOST + 1)
     while (open_ := low < high).any():
         middle = (low + high) // 2
-        enough = smallest_step(scale, before, middle, settings) <= math.log1p(0.01)
-        high, low = np.where(open_ & enough, middle, high), np.where(open_ & ~enough, middle + 1, low)
+        sufficient = smallest_step(scale, before, middle, settings) <= math.log1p(0.01)
+        high, low = np.where(open_ & sufficient, middle, high), np.where(open_ & ~sufficient, middle + 1, low)
     return low
 
 
-def _levels(found: Segments) -> list[Level]:
-    columns = found.start, found.stop, *map(np.exp, (found.mean, found.low, found.high)), found.unsettled
+def _levels(segments: Segments) -> list[Level]:
+    columns = (
+        segments.start,
+        segments.stop,
+        *map(np.exp, (segments.mean, segments.low, segments.high)),
+        segments.unsettled,
+    )
     return list(map(Level, *(column.tolist() for column in columns)))
 
 
-def _rest(detector: Detector, found: Segments, at: int) -> Floats:
+def _rest(detector: Detector, segments: Segments, at: int) -> Floats:
     """Return the distances of a segment's points from the segment's mean, log units."""
-    y = detector.values[found.row[at], found.start[at] : found.stop[at]]
-    rest: Floats = y[np.isfinite(y)] - found.mean[at]
-    return rest
+    y = detector.values[segments.row[at], segments.start[at] : segments.stop[at]]
+    residuals: Floats = y[np.isfinite(y)] - segments.mean[at]
+    return residuals
 
 
-def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
     """Return the changes by series: one at the start of each segment except the first. Some series have none."""
     settings = detector.settings
-    right = np.flatnonzero(found.start > 0)
+    right = np.flatnonzero(segments.start > 0)
     left = right - 1
-    size = found.mean[right] - found.mean[left]
-    error = np.hypot(found.error[left], found.error[right])
+    size = segments.mean[right] - segments.mean[left]
+    error = np.hypot(segments.error[left], segments.error[right])
     # Unsettled points scatter widely, but this does not make it less certain that the series left its old level.
-    open_ = found.unsettled[left] | found.unsettled[right]
-    error = np.where(open_, np.sqrt(2 * detector.noise.variance[found.row[right]]), error)
+    open_ = segments.unsettled[left] | segments.unsettled[right]
+    error = np.where(open_, np.sqrt(2 * detector.noise.variance[segments.row[right]]), error)
     with np.errstate(divide="ignore", invalid="ignore"):
-        count = found.count[left] * found.count[right] / (found.count[left] + found.count[right])
+        count = segments.count[left] * segments.count[right] / (segments.count[left] + segments.count[right])
         evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
     odds = evidence - settings.novelty - np.log(np.maximum(1.0, count)) / 2
-    ends = np.flatnonzero(np.append(found.start[1:], 0) == 0)
+    ends = np.flatnonzero(np.append(segments.start[1:], 0) == 0)
     newest = ends[np.searchsorted(ends, right)]
     columns = (
-        found.row[right],
+        segments.row[right],
         size,
-        *_interval(found, left, right, size, error),
+        *_interval(segments, left, right, size, error),
         1 / (1 + np.exp(-np.clip(odds, -700.0, 700.0))),
-        found.mean[newest] - found.mean[left],
-        found.unsettled[right],
+        segments.mean[newest] - segments.mean[left],
+        segments.unsettled[right],
     )
     shifts: dict[int, Iterator[Shift]] = {}
     changes: dict[int, list[Change]] = defaultdict(list)
     for row, log_size, low, high, confidence, remains, unsettled in zip(
-        *(one.tolist() for one in columns), strict=True
+        *(column.tolist() for column in columns), strict=True
     ):
         if row not in shifts:
             shifts[row] = detector.reported(row)
         shift = next(shifts[row])
-        own = _within_modes(detector, row, shift.index)
-        if own is not None:
-            remains = own[0] if remains == log_size else remains
-            log_size, low, high = own[0], own[0] - WIDE * own[1], own[0] + WIDE * own[1]
+        within_modes = _within_modes(detector, row, shift.index)
+        if within_modes is not None:
+            remains = within_modes[0] if remains == log_size else remains
+            log_size, low, high = (
+                within_modes[0],
+                within_modes[0] - WIDE * within_modes[1],
+                within_modes[0] + WIDE * within_modes[1],
+            )
         changes[row].append(
             Change(
                 index=shift.index,
@@ -171,16 +180,16 @@ def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> d
                 unsettled=unsettled,
             )
         )
-    return {row: tuple(some) for row, some in changes.items()}
+    return {row: tuple(row_changes) for row, row_changes in changes.items()}
 
 
-def _interval(found: Segments, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
+def _interval(segments: Segments, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
     """Return the intervals of the sizes. Next to unsettled points, an interval reaches to the extreme points."""
     low, high = size - WIDE * error, size + WIDE * error
-    open_ = found.unsettled[left] | found.unsettled[right]
+    open_ = segments.unsettled[left] | segments.unsettled[right]
     return (
-        np.where(open_, found.low[right] - found.high[left], low),
-        np.where(open_, found.high[right] - found.low[left], high),
+        np.where(open_, segments.low[right] - segments.high[left], low),
+        np.where(open_, segments.high[right] - segments.low[left], high),
     )
 
 
@@ -212,8 +221,8 @@ def _measured(series: Floats) -> Floats:
     return series[np.isfinite(series)]
 
 
-def _noise(detector: Detector, row: int, rest: Floats) -> Noise:
-    """Return the noise of a series. ``rest`` holds the deviations of the newest points from the current level."""
+def _noise(detector: Detector, row: int, residuals: Floats) -> Noise:
+    """Return the noise of a series. ``residuals`` holds the deviations of the newest points from the current level."""
     scale = float(np.sqrt(detector.noise.variance[row]))
     if not math.isfinite(scale):
         return Noise(math.nan, "short")
@@ -223,11 +232,11 @@ def _noise(detector: Detector, row: int, rest: Floats) -> Noise:
     starts = dict.fromkeys((since, 0))
     if any(modes(_measured(series[start:])) is not None for start in starts):
         return Noise(scale, "multimodal")
-    rest = np.clip(rest, -detector.settings.gate * scale, detector.settings.gate * scale)
-    if rest.size < 12:
+    residuals = np.clip(residuals, -detector.settings.gate * scale, detector.settings.gate * scale)
+    if residuals.size < 12:
         return Noise(scale, "steady")
-    where = np.arange(rest.size) - (rest.size - 1) / 2
-    slope = float(where @ rest / (where @ where))
-    if abs(slope) * math.sqrt(float(where @ where)) > _SLOPING * scale or autocorrelation(rest) > _LINKED:
+    position = np.arange(residuals.size) - (residuals.size - 1) / 2
+    slope = float(position @ residuals / (position @ position))
+    if abs(slope) * math.sqrt(float(position @ position)) > _SLOPING * scale or autocorrelation(residuals) > _LINKED:
         return Noise(scale, "drifting")
     return Noise(scale, "steady")

@@ -33,8 +33,8 @@ class Trend:
     def __post_init__(self) -> None:
         values = _row(self.values, "values")
         if np.any(np.isinf(values)) or np.any(values <= 0):
-            where = int(np.flatnonzero(np.isinf(values) | (values <= 0))[0])
-            raise ValueError(f"values[{where}] is {values[where]}: a trend takes positive numbers, or NaN for none")
+            index = int(np.flatnonzero(np.isinf(values) | (values <= 0))[0])
+            raise ValueError(f"values[{index}] is {values[index]}: a trend takes positive numbers, or NaN for none")
         object.__setattr__(self, "values", values)
         if self.errors is None:
             return

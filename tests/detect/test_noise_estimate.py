@@ -57,7 +57,7 @@ def test_half_of_a_weight_is_the_points_own_error_over_the_usual_one():
 def test_what_has_no_error_weighs_one_and_does_not_count():
     made = NoiseEstimate(1, DEFAULT)
     assert weigh(made, math.nan, 1, math.nan, 2, math.inf) == pytest.approx([1, 1, 1, 1.5, 1])
-    assert made.told(np.array([0, 0]), np.array([2, 5])).tolist() == [True, False]
+    assert made.had_errors(np.array([0, 0]), np.array([2, 5])).tolist() == [True, False]
 
 
 def test_the_usual_error_follows_the_last_fifty():
