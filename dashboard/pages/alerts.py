@@ -18,7 +18,7 @@ from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.states_and_actions import State as Life
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.text import archive, headline, numbers, status, where
+from lockstep.alerts.text import archive, headline, location, numbers, status
 from lockstep.history.store import Store
 
 #: Rows per page.
@@ -246,4 +246,4 @@ def summary(tracked: Tracked) -> str:
     alert = tracked.alert
     if alert.topic == "silent":
         return alert.text
-    return f"{where(alert)}: {alert.members[0].series.label if alert.members else alert.text}"
+    return f"{location(alert)}: {alert.members[0].series.label if alert.members else alert.text}"

@@ -124,8 +124,12 @@ class Alert:
     @property
     def narrowed(self) -> bool:
         """Whether measurements of other machines made the range of this machine's alert narrower."""
-        own = {one.before for one in self.members}, {one.after for one in self.members}
-        return bool(self.also_on) and "" not in own[0] and (self.before not in own[0] or self.after not in own[1])
+        member_ends = {member.before for member in self.members}, {member.after for member in self.members}
+        return (
+            bool(self.also_on)
+            and "" not in member_ends[0]
+            and (self.before not in member_ends[0] or self.after not in member_ends[1])
+        )
 
     @property
     def range(self) -> str:
@@ -141,12 +145,12 @@ class Alert:
         """
         if not self.known:
             return ()
-        named = tuple(one.after for one in self.cause.evidence if one.what == "commit")
+        named = tuple(evidence.after for evidence in self.cause.evidence if evidence.what == "commit")
         return named or self.commits
 
     @property
     def fingerprint(self) -> str:
         """Key that the alert gets when it is created: 32 hex digits."""
-        about = self.members[0].key if self.members else ""
-        text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, about))
+        first_change = self.members[0].key if self.members else ""
+        text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, first_change))
         return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -61,7 +61,7 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number == int(number) else f"{number:.2e}"
 
 
-def where(alert: Alert) -> str:
+def location(alert: Alert) -> str:
     """Return the family and the machine of an alert for a sentence: ``linear on h200``."""
     return f"{alert.family} on {alert.machine}" if alert.family else alert.machine
 
@@ -71,17 +71,17 @@ def headline(alert: Alert) -> str:
     if alert.topic == "silent":
         return alert.text
     if not alert.members:
-        return f"{where(alert)} {_TOPICS[alert.topic]}: {alert.text}"
+        return f"{location(alert)} {_TOPICS[alert.topic]}: {alert.text}"
     worst = alert.members[0]
     members = [member for member in alert.members if (member.size > 0) == (alert.topic == "slower")]
-    more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+    others_note = f" and {len(members) - 1} more" if len(members) > 1 else ""
     topic, opposite = topics(alert)
-    if others := len(alert.members) - len(members):
-        more += f"; {others} {opposite} in the same range"
+    if opposite_count := len(alert.members) - len(members):
+        others_note += f"; {opposite_count} {opposite} in the same range"
     if worst.old is not None:
-        return f"{where(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{more}"
+        return f"{location(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{others_note}"
     size = f", {amount(worst)}" if worst.unsettled else " by " + change(worst.size).lstrip("+−")
-    return f"{where(alert)} {topic}{size} in {alert.range}: {worst.series.label}{more}"
+    return f"{location(alert)} {topic}{size} in {alert.range}: {worst.series.label}{others_note}"
 
 
 def topics(alert: Alert) -> tuple[str, str]:
@@ -150,8 +150,8 @@ def culprits(alert: Alert) -> str:
     if len(suspects) == 1:
         only = f"the only one of {number} in {span} that touches the packages under test"
         return f"commit {suspects[0][:12]}, {only}{narrowed}"
-    also = f", of which {len(suspects)} touch the packages under test" if len(suspects) < number else ""
-    return f"one of {number} commits{also}: {span}{narrowed}"
+    touching_note = f", of which {len(suspects)} touch the packages under test" if len(suspects) < number else ""
+    return f"one of {number} commits{touching_note}: {span}{narrowed}"
 
 
 def search_command(tracked: Tracked) -> str:
@@ -172,7 +172,7 @@ def asv_find_command(alert: Alert) -> str:
     return f"asv find {invert}{alert.before[:12]}..{alert.after[:12]} {worst.series.suite}.{worst.series.variant}"
 
 
-def lines(alert: Alert, most: int = 10) -> Iterator[str]:
+def lines(alert: Alert, limit: int = 10) -> Iterator[str]:
     """Yield the alert as a few lines of plain text: cause, range, the worst series with their intervals."""
     yield f"cause: {alert.cause.kind}: {alert.cause.sentence}"
     if alert.commits:
@@ -181,10 +181,10 @@ def lines(alert: Alert, most: int = 10) -> Iterator[str]:
         yield f"also on: {', '.join(alert.also_on)}"
     if alert.owner:
         yield f"owner: {alert.owner}"
-    for member in alert.members[:most]:
+    for member in alert.members[:limit]:
         note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
-        sure = not member.unsettled and member.old is None
-        size = f"{change(member.size):>9} ({span(member.low, member.high)})" if sure else amount(member)
+        settled = not member.unsettled and member.old is None
+        size = f"{change(member.size):>9} ({span(member.low, member.high)})" if settled else amount(member)
         yield f"{size}  {member.series.label}{note}"
-    if len(alert.members) > most:
-        yield f"and {len(alert.members) - most} more series"
+    if len(alert.members) > limit:
+        yield f"and {len(alert.members) - limit} more series"

@@ -174,7 +174,7 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
     from lockstep.alerts.text import headline, lines, search_command, status
 
     console = Console()
-    printed = [f"alert {alert.id}, {status(alert)}: {headline(alert.alert)}", *lines(alert.alert, most=40)]
+    printed = [f"alert {alert.id}, {status(alert)}: {headline(alert.alert)}", *lines(alert.alert, limit=40)]
     printed += [f"evidence: {evidence.text}" for evidence in alert.alert.cause.evidence]
     if command := reproduce(alert.alert):
         printed.append(f"to measure it again: {command}")

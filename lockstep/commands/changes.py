@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> int:
     expect_names(args, names_of(results))
     found = [
         change
-        for change in now.found
+        for change in now.changes
         if (args.all or not change.suppressed)
         and args.machine in (None, change.step.series.machine)
         and args.family in (None, change.step.series.family, change.step.series.suite)

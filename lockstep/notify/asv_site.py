@@ -117,7 +117,7 @@ def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
     open_ones = [alert for alert in alerts if alert.open]
     yield f"<p>{len(open_ones) or 'Nothing'} open, {len(alerts) - len(open_ones)} closed, muted or recorded.</p>"
     for alert in [*open_ones, *(alert for alert in alerts if not alert.open)]:
-        text = html.escape("\n".join(lines(alert.alert, most=40)))
+        text = html.escape("\n".join(lines(alert.alert, limit=40)))
         state = f'<span class="state">{html.escape(status(alert))}</span>'
         yield f'<h2 id="{alert.id}">{state}{html.escape(headline(alert.alert))}</h2><pre>{text}</pre>'
     yield "</body></html>\n"

@@ -78,7 +78,7 @@ def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alert
         _text(entry, "published", _time(alert.opened_at))
         if address := link(alert, site):
             ElementTree.SubElement(entry, f"{{{_ATOM}}}link", href=address)
-        _text(entry, "content", "\n".join(lines(alert.alert, most=50)), type="text")
+        _text(entry, "content", "\n".join(lines(alert.alert, limit=50)), type="text")
     return ElementTree.tostring(feed, encoding="unicode", xml_declaration=True)
 
 

@@ -72,7 +72,7 @@ def client(store, tmp_path_factory):
 
 def every_page(store, choice, order, most=70):
     """Return the alerts of all pages, one page after the other."""
-    total = store.page(choice, order, most=0).total
+    total = store.page(choice, order, limit=0).total
     return [one for start in range(0, total, most) for one in store.page(choice, order, start, most).alerts]
 
 

@@ -109,7 +109,7 @@ def test_another_way_of_measuring(planted):
 def test_a_change_of_code_that_did_not_change_is_noise_and_a_measure_of_it(planted):
     _, _, picture, _ = planted
     assert alerts_on(picture, "unchanged code") == []
-    found = [one for one in picture.found if one.step.series.machine == "unchanged code"]
+    found = [one for one in picture.changes if one.step.series.machine == "unchanged code"]
     assert [(one.cause.kind, one.suppressed) for one in found] == [("noise", "noise")] * 3
     count, rms = picture.unchanged_code["unchanged code"]
     assert count == 3
@@ -194,7 +194,7 @@ def test_thresholds_decide_what_is_reported(planted, tmp_path):
     [alert] = picture.alerts
     assert {member.series.case for member in alert.members} == {"M=8,K=64", "M=64,K=64"}
     assert (alert.owner, alert.waiver) == ("small-batch", None)
-    assert {one.suppressed for one in picture.found} == {"", "small"}
+    assert {one.suppressed for one in picture.changes} == {"", "small"}
 
 
 def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):

@@ -69,17 +69,17 @@ def analysed(tree):
 
 def test_each_change_is_found_at_its_commit_in_its_own_quantity(analysed):
     _, commits, last, _ = analysed
-    changes = {(one.step.series.variant, one.step.series.quantity, one.step.end) for one in last.found}
+    changes = {(one.step.series.variant, one.step.series.quantity, one.step.end) for one in last.changes}
     assert changes == {("sums", "error", commits[6]), ("atomics", "deterministic", commits[9])}
-    assert len(last.found) == 2, "the cache states of a case share a check"
-    assert {one.suppressed for one in last.found} == {""}
+    assert len(last.changes) == 2, "the cache states of a case share a check"
+    assert {one.suppressed for one in last.changes} == {""}
 
 
 def test_an_analysis_commit_by_commit_finds_what_one_of_all_finds(analysed, tmp_path, tree):
     _, _, last, _ = analysed
     root, commits = tree
     _, whole = found(root, commits, AnalysisCache(tmp_path))
-    assert (whole.found, whole.alerts) == (last.found, last.alerts)
+    assert (whole.changes, whole.alerts) == (last.changes, last.alerts)
 
 
 def test_only_commits_whose_checks_may_have_changed_are_read_whole(tree, tmp_path, monkeypatch):

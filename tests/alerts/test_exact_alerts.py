@@ -46,14 +46,14 @@ def analysed(tmp_path_factory):
 
 def test_every_change_is_found_at_its_commit_in_its_own_quantity(analysed):
     _, commits, found, _ = analysed
-    changes = [(one.step.series.quantity, one.step.old, one.step.new, one.step.touched) for one in found.found]
+    changes = [(one.step.series.quantity, one.step.old, one.step.new, one.step.touched) for one in found.changes]
     assert sorted(changes) == [
         ("registers", 128, 129, (commits[2],)),
         ("registers", 129, 120, (commits[6],)),
         ("spills", 0, 512, (commits[4],)),
     ]
-    assert {one.suppressed for one in found.found} == {""}, "one register of 128 is less than one percent"
-    assert {one.cause.kind for one in found.found} == {"own commit"}
+    assert {one.suppressed for one in found.changes} == {""}, "one register of 128 is less than one percent"
+    assert {one.cause.kind for one in found.changes} == {"own commit"}
 
 
 def test_a_message_says_worse_and_gives_the_numbers(analysed):
@@ -71,7 +71,7 @@ def test_a_message_says_worse_and_gives_the_numbers(analysed):
 
 def test_pages_find_the_changes(analysed):
     _, _, _, picture = analysed
-    assert sorted((one.series.quantity, one.old, one.new) for one in picture.found) == [
+    assert sorted((one.series.quantity, one.old, one.new) for one in picture.changes) == [
         ("registers", 128, 129),
         ("registers", 129, 120),
         ("spills", 0, 512),

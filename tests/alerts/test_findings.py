@@ -75,7 +75,7 @@ class Growing:
         with tempfile.TemporaryDirectory() as nothing:
             now, anew = self.looked(self.kept), self.looked(AnalysisCache(Path(nothing)))
         assert now.alerts == anew.alerts
-        assert [as_text(one) for one in now.found] == [as_text(one) for one in anew.found]
+        assert [as_text(one) for one in now.changes] == [as_text(one) for one in anew.changes]
         assert now.series == anew.series
         return now
 
@@ -107,7 +107,7 @@ def test_commit_after_commit_finds_the_same_as_all_at_once(growing, seldom):
         before = upto
         found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
     assert seldom == any(growing.kept.folder.rglob("recent.npz"))
-    assert {one.step.series.machine for one in found.found} >= {"slowdown", "fixed", "foreign"}
+    assert {one.step.series.machine for one in found.changes} >= {"slowdown", "fixed", "foreign"}
     assert {(one.machine, one.topic) for one in found.alerts} >= {
         ("failing", "stopped"),
         ("new ruler after", "version"),
@@ -174,7 +174,7 @@ def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
     first = statuses(results, "slowdown", results.commits("slowdown")[0], findings, Thresholds())
     shown = [change for some in first.found.values() for change in some]
     assert [Finding(*values) for values in made] == shown
-    assert shown == [one for one in findings.found if not one.suppressed]
+    assert shown == [one for one in findings.changes if not one.suppressed]
 
 
 def test_a_damaged_file_is_made_anew(growing, seldom):
@@ -182,7 +182,7 @@ def test_a_damaged_file_is_made_anew(growing, seldom):
         growing.add(growing.commits[first:after])
         analyse_store(growing.store, Thresholds(), growing.repo)
     findings = Findings(growing.store.cache, growing.repo)
-    before = findings.of_machine(growing.store.current(), "slowdown").found
+    before = findings.of_machine(growing.store.current(), "slowdown").changes
     assert before
     # The last one leaves the first half of each file.
     for damage in (b"", b"no file of ours", None):
@@ -192,7 +192,7 @@ def test_a_damaged_file_is_made_anew(growing, seldom):
         fresh = Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0)
         assert anew.of_machine(fresh.current(), "slowdown") is None, damage
         analyse_store(fresh, Thresholds(), growing.repo)
-        assert anew.of_machine(fresh.current(), "slowdown").found == before, damage
+        assert anew.of_machine(fresh.current(), "slowdown").changes == before, damage
     growing.says_the_same()
 
 
@@ -206,7 +206,7 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     analyse_store(growing.store, Thresholds(), growing.repo)
     assert findings.version(results) != before
     shown = findings.of_machine(results, "slowdown")
-    [name] = {one.series for one in shown.found if one.series.case == "M=1,K=64" and not one.suppressed}
+    [name] = {one.series for one in shown.changes if one.series.case == "M=1,K=64" and not one.suppressed}
     behaviour = shown.behaviour(name)
     assert behaviour.noise.scale == shown.noise[name]
     assert [level.stop for level in behaviour.levels] == [AT, 20]
@@ -244,10 +244,10 @@ def test_several_at_once_leave_what_one_leaves(growing):
     stores = [Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
         done = list(pool.map(lambda store: analyse_store(store, Thresholds(), growing.repo)[1], stores))
-    assert done[0].found == done[1].found == done[2].found
+    assert done[0].changes == done[1].changes == done[2].changes
     growing.says_the_same()
     findings = Findings(growing.store.cache, growing.repo)
-    assert findings.of_machine(growing.store.current(), "slowdown").found
+    assert findings.of_machine(growing.store.current(), "slowdown").changes
 
 
 def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):

@@ -37,7 +37,7 @@ def test_a_series_gives_its_reported_changes_oldest_first(file):
         assert found.reported(name) == own
         assert found.reported(name, after=11) == [change for change in own if change.last > 11]
     assert found.alerts == ()
-    assert sorted(found.found, key=str) == sorted(written, key=str)
+    assert sorted(found.changes, key=str) == sorted(written, key=str)
 
 
 def test_changes_that_no_page_shows_take_little_memory(file):
@@ -45,7 +45,7 @@ def test_changes_that_no_page_shows_take_little_memory(file):
     found = MachineFindings(file, file, "state")
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert len(found.found) == SERIES * CHANGES
+    assert len(found.changes) == SERIES * CHANGES
     # A name, and an array of indices, for each series; 100 bytes a change. A change as Python objects takes 900.
     assert taken < 100 * SERIES * CHANGES
 

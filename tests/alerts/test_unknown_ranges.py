@@ -149,7 +149,7 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
     assert "in the range" not in page
     assert "lockstep bisect" not in page
     findings = Findings(store.cache, folder / "results", ("kernels",), folder / "thresholds.toml")
-    found = findings.of_machine(results, "h200").found
+    found = findings.of_machine(results, "h200").changes
     assert {(change.exact, change.range, change.unknown) for change in found} == {
         (False, f"{before[:8]}..{after[:8]}", reason)
     }

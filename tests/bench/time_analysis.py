@@ -91,7 +91,7 @@ def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
     timed("alerts", lambda: alerts.sync(result.current_alerts))
     took, used = sum(parts.values()), cpu() - before
     each = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
-    found = f"{sum(result.series.values())} series, {len(result.found)} changes, {len(result.alerts)} alerts"
+    found = f"{sum(result.series.values())} series, {len(result.changes)} changes, {len(result.alerts)} alerts"
     print(f"{what:11} {took:.2f} s, {used:.2f} s of CPU ({each}); {found}", flush=True)
     return took, used
 

@@ -56,7 +56,7 @@ class AnalysisResult:
     """All changes that an analysis found, and the alerts that follow from them.
 
     Attributes:
-        found: every change of every followed series, in the order of the series.
+        changes: every change of every followed series, in the order of the series.
         alerts: the reported changes, grouped into alerts, and the freshness alerts.
         commits: the commits of each analysed machine, oldest first.
         series: number of series that have a number, by machine, family and suite. Versions of a series count once.
@@ -64,7 +64,7 @@ class AnalysisResult:
         ``lockstep.alerts.analysis.freshness.dead_machines``.
     """
 
-    found: tuple[FoundChange, ...]
+    changes: tuple[FoundChange, ...]
     alerts: tuple[Alert, ...]
     commits: Mapping[str, tuple[str, ...]]
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
@@ -79,12 +79,12 @@ class AnalysisResult:
     def unchanged_code(self) -> dict[str, tuple[int, float]]:
         """By machine, how many changes of series came with unchanged code, and their root mean square size (log)."""
         sizes: dict[str, list[float]] = defaultdict(list)
-        for change in self.found:
+        for change in self.changes:
             if change.cause.kind == "noise" and change.step.old is None:
                 sizes[change.step.series.machine].append(change.step.size)
         return {
-            machine: (len(some), math.sqrt(sum(size * size for size in some) / len(some)))
-            for machine, some in sizes.items()
+            machine: (len(machine_sizes), math.sqrt(sum(size * size for size in machine_sizes) / len(machine_sizes)))
+            for machine, machine_sizes in sizes.items()
         }
 
 
@@ -106,24 +106,24 @@ def analyse_results(
         cache: the cache that holds the last analysis, and receives this one.
         machines: the names of the machines to analyse; ``None`` for all machines.
     """
-    found: list[FoundChange] = []
+    changes: list[FoundChange] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
     series: Counter[tuple[str, str, str]] = Counter()
     chosen = list(results.machines) if machines is None else machines
     for machine in _analyse_machines(results, chosen, ranges, cache):
-        found += _found(machine.changed, thresholds)
+        changes += _found_changes(machine.changed, thresholds)
         stale += freshness(machine.reports, int(now.timestamp() * 1000))
         commits[machine.machine] = tuple(commit for commit, _ in machine.reports.commits)
         names = (report.series for report in machine.reports.series if report.last_number is not None)
         series.update((name.machine, name.family, name.suite) for name in names)
     report = _Reporter(results, thresholds, now.date())
-    reported = [report(change) for change in found if not change.suppressed]
+    reported = [report(change) for change in changes if not change.suppressed]
     order = [commit.hash for commit in results.commits()]
     newest: dict[str, int] = {}
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
-    return AnalysisResult(tuple(found), (*group(reported, order), *stale), commits, series, dead_machines(newest))
+    return AnalysisResult(tuple(changes), (*group(reported, order), *stale), commits, series, dead_machines(newest))
 
 
 def _analyse_machines(
@@ -151,8 +151,8 @@ def _points(results: Results, machine: str, cache: AnalysisCache) -> int:
 _SHARED: list[tuple[Results, Ranges, AnalysisCache]] = []
 
 
-def _share(*what: Any) -> None:
-    _SHARED[:] = [what]
+def _share(*shared: Any) -> None:
+    _SHARED[:] = [shared]
 
 
 def _analyse_shared(machine: str) -> MachineChanges:
@@ -160,7 +160,7 @@ def _analyse_shared(machine: str) -> MachineChanges:
     return analyse_machine(results, machine, ranges, cache)
 
 
-def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
+def _found_changes(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
     for series in changed:
         causes = [attribute(step) for step in series.steps]
         name = series.steps[0].series
@@ -197,10 +197,10 @@ class _Reporter:
         step, name = change.step, change.step.series
         commits = self._commits[name.machine]
         place = (name.suite, name.variant, name.case, name.l2)
-        about = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
+        commit_texts = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
         accept = None
         if step.size > 0:
-            accept = self._thresholds.accepted(*place, math.expm1(step.size), about, name.quantity)
+            accept = self._thresholds.accepted(*place, math.expm1(step.size), commit_texts, name.quantity)
         mute = self._thresholds.muted(*place, self._today, name.quantity)
         waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
         return ReportedStep(

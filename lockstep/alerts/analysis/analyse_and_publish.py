@@ -30,9 +30,9 @@ def analyse_store(
     """
     results, cache = store.current(), AnalysisCache(store.cache)
     now = datetime.datetime.now(datetime.UTC)
-    found = analyse_results(results, thresholds, Ranges(repo, packages), now, cache)
-    publish(found, results, cache, key_of(results, thresholds, repo, tuple(packages)))
-    return results, found
+    result = analyse_results(results, thresholds, Ranges(repo, packages), now, cache)
+    publish(result, results, cache, key_of(results, thresholds, repo, tuple(packages)))
+    return results, result
 
 
 def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key: str) -> None:
@@ -44,14 +44,14 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
         cache: the cache to write to.
         key: see ``lockstep.alerts.analysis.folder.key_of``.
     """
-    found: dict[str, list[Finding]] = defaultdict(list)
-    for one in result.found:
-        found[one.step.series.machine].append(_finding(one))
+    findings: dict[str, list[Finding]] = defaultdict(list)
+    for change in result.changes:
+        findings[change.step.series.machine].append(_finding(change))
     alerts: dict[str, list[Alert]] = defaultdict(list)
     for alert in result.alerts:
         alerts[alert.machine].append(alert)
     for machine in results.machines:
-        write_changes(cache.changes(machine, key), found[machine], alerts[machine])
+        write_changes(cache.changes(machine, key), findings[machine], alerts[machine])
     write_whole(cache.done(key), lambda file: file.write(b""))
     cache.sweep(key, results.machines)
 

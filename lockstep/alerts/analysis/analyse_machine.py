@@ -74,13 +74,15 @@ def analyse_machine(
     if cached and (cached.ranges, cached.lacking) != (ranges.text, ranges.lacking(hashes[: cached.commits])):
         cached = None
     if not (cached and cached.state == state and is_current(detector, state)):
-        one = _MachineAnalysis(results, machine, ranges, detector, cached)
-        cached = one.appended() or one.whole(processes)
+        analysis = _MachineAnalysis(results, machine, ranges, detector, cached)
+        cached = analysis.appended() or analysis.whole(processes)
         write_analysis(cache.cached(machine), cached)
     commits = [(commit.hash, commit.date) for commit in results.commits(machine)]
     measured_at = max((run.measured_at for run in results.runs_of(machine)), default=0)
     reports = MachineReports(machine, commits, measured_at, cached.reported.reports(), cached.measured)
-    changed = tuple(ChangedSeries(row, tuple(one.steps.values())) for row, one in cached.changed.items())
+    changed = tuple(
+        ChangedSeries(row, tuple(series_steps.steps.values())) for row, series_steps in cached.changed.items()
+    )
     return MachineChanges(machine, changed, reports)
 
 
@@ -106,13 +108,27 @@ class _MachineAnalysis:
         trends = sorted(self.results.trends(order), key=lambda trend: order[trend.series])
         baseline_of = newest_baselines(self.results, self.machine)
         baselines = common_baselines(
-            (self.results.benchmarks[one.benchmark].suite, text) for one, text in baseline_of.items()
+            (self.results.benchmarks[series.benchmark].suite, text) for series, text in baseline_of.items()
         )
-        every = {one.row: one for one in followed(trends, baselines)}
-        series = {row: one for row, one in every.items() if not one.trend.benchmark.exact}
-        exact = {row: one for row, one in every.items() if one.trend.benchmark.exact}
-        done = analyse(self.path, self.state, list(series), [one.values for one in series.values()], processes)
-        numbers = {self.results.number(one): text for one, text in baseline_of.items()}
+        followed_by_row = {followed_series.row: followed_series for followed_series in followed(trends, baselines)}
+        series = {
+            row: followed_series
+            for row, followed_series in followed_by_row.items()
+            if not followed_series.trend.benchmark.exact
+        }
+        exact = {
+            row: followed_series
+            for row, followed_series in followed_by_row.items()
+            if followed_series.trend.benchmark.exact
+        }
+        done = analyse(
+            self.path,
+            self.state,
+            list(series),
+            [followed_series.values for followed_series in series.values()],
+            processes,
+        )
+        numbers = {self.results.number(series): text for series, text in baseline_of.items()}
         reported = SeriesReports.of(self.results, trends, series, numbers)
         checks = follow_checks(self.results, trends, baselines)
         return self._cached(reported, _measured(trends), done, series, exact, checks)
@@ -122,20 +138,20 @@ class _MachineAnalysis:
 
         ``None`` if the commits do more than continue the known series, or if a series is exact.
         """
-        if any(self.results.benchmarks[one.benchmark].exact for one in self.results.series(machine=self.machine)):
+        if any(self.results.benchmarks[series.benchmark].exact for series in self.results.series(machine=self.machine)):
             return None
         cached = self.cached
-        if cached is None or not 0 < (more := self.commits - cached.commits) <= _MOST_NEW:
+        if cached is None or not 0 < (new_count := self.commits - cached.commits) <= _MOST_NEW:
             return None
-        new = self.results.newest(self.machine, more)
+        new = self.results.newest(self.machine, new_count)
         added = cached.reported.added(new, self.results)
         done = extend(self.path, cached.state, self.state, added[1]) if added else None
         if added is None or done is None:
             return None
-        checks = continued(cached.checks, self.results, self.machine, more)
+        checks = continued(cached.checks, self.results, self.machine, new_count)
         if checks is None:
             return None
-        steps = {row: some for row, some in cached.changed.items() if name_in(row).checked}
+        steps = {row: series_steps for row, series_steps in cached.changed.items() if name_in(row).checked}
         measured = {family: list(at) for family, at in cached.measured.items()}
         for family, commits in added[0].measured(new).items():
             measured[family] = [*measured.get(family, ()), *commits]
@@ -160,7 +176,9 @@ class _MachineAnalysis:
             reported=reported,
             changed={
                 **self._changed(done, series, reported),
-                **self._exact({row: (one, _exact_of(one)) for row, one in exact.items()}),
+                **self._exact(
+                    {row: (followed_series, _exact_of(followed_series)) for row, followed_series in exact.items()}
+                ),
                 **self._exact(checks.changed),
                 **known,
             },
@@ -174,12 +192,12 @@ class _MachineAnalysis:
             series: each series and its changes, by row.
         """
         builder = StepBuilder(self.results, self.machine, self.ranges)
-        found = {}
-        for row, (one, changes) in series.items():
+        changed = {}
+        for row, (followed_series, changes) in series.items():
             if changes:
-                steps = {place_of(change): builder.step(one, change) for change in changes}
-                found[row] = SeriesSteps(len(one.values), steps)
-        return found
+                steps = {place_of(change): builder.step(followed_series, change) for change in changes}
+                changed[row] = SeriesSteps(len(followed_series.values), steps)
+        return changed
 
     def _changed(
         self, done: MonitoredSeries, series: Mapping[str, Followed], reported: SeriesReports
@@ -188,38 +206,38 @@ class _MachineAnalysis:
         old = self.cached.changed if self.cached else {}
         lengths = done.monitor.detector.length.tolist()
         located = []
-        for place, some in done.monitor.changes().items():
+        for place, detected in done.monitor.changes().items():
             row = done.names[place]
             known = old.get(row)
-            changes = {place_of(change): change for change in some}
-            taken = {
+            changes = {place_of(change): change for change in detected}
+            cached_steps = {
                 at: step
                 for at, step in (known.steps.items() if known else ())
                 # Later points may lie within the window around a change.
                 if at in changes and known and at[0] + WINDOW <= known.length
             }
-            located.append((place, row, changes, taken))
-        missing = [row for _, row, changes, taken in located if len(taken) < len(changes)]
+            located.append((place, row, changes, cached_steps))
+        missing = [row for _, row, changes, cached_steps in located if len(cached_steps) < len(changes)]
         if missing and not series:
             series = self._read(missing, reported)
         builder = StepBuilder(self.results, self.machine, self.ranges)
-        found = {}
-        for place, row, changes, taken in located:
+        changed = {}
+        for place, row, changes, cached_steps in located:
             better = done.monitor.better[place]
             steps = {
-                at: sized(taken[at], better, change) if at in taken else builder.step(series[row], change)
+                at: sized(cached_steps[at], better, change) if at in cached_steps else builder.step(series[row], change)
                 for at, change in changes.items()
             }
-            found[row] = SeriesSteps(lengths[place], steps)
-        return found
+            changed[row] = SeriesSteps(lengths[place], steps)
+        return changed
 
     def _read(self, rows: Sequence[str], reported: SeriesReports) -> dict[str, Followed]:
         """Read the series with these keys (``Followed.row``), and the latencies that may explain their changes."""
-        places = {(one.suite, one.case, one.l2) for one in map(name_in, rows)}
-        each = zip(reported.number.tolist(), reported.name, strict=True)
-        numbers = [number for number, one in each if (one.suite, one.case, one.l2) in places]
+        places = {(name.suite, name.case, name.l2) for name in map(name_in, rows)}
+        numbered_names = zip(reported.number.tolist(), reported.name, strict=True)
+        numbers = [number for number, name in numbered_names if (name.suite, name.case, name.l2) in places]
         trends = list(self.results.trends_of(self.machine, numbers))
-        return {one.row: one for one in followed(trends, reported.baselines)}
+        return {followed_series.row: followed_series for followed_series in followed(trends, reported.baselines)}
 
 
 def _exact_of(followed: Followed) -> Sequence[Change]:
@@ -229,7 +247,7 @@ def _exact_of(followed: Followed) -> Sequence[Change]:
 
 def _measured(trends: Sequence[Trend]) -> dict[str, list[int]]:
     """Return the positions of the commits at which a series of the family was measured, by family."""
-    found: dict[str, set[int]] = defaultdict(set)
+    commits: dict[str, set[int]] = defaultdict(set)
     for trend in trends:
-        found[trend.benchmark.family].update(trend.commit.tolist())
-    return {family: sorted(at) for family, at in found.items()}
+        commits[trend.benchmark.family].update(trend.commit.tolist())
+    return {family: sorted(at) for family, at in commits.items()}

@@ -98,8 +98,8 @@ def read_analysis(path: Path) -> CachedAnalysis | None:
         changed = {}
         for row, length, *steps in content["changed"]:
             name = name_in(row)
-            own = {(a, b, c, d, e): _step(name, texts, facts, step) for a, b, c, d, e, *step in steps}
-            changed[row] = SeriesSteps(length, own)
+            series_steps = {(a, b, c, d, e): _step(name, texts, facts, step) for a, b, c, d, e, *step in steps}
+            changed[row] = SeriesSteps(length, series_steps)
         content["changed"] = changed
         content["measured"] = {family: _expanded(spans) for family, spans in content["measured"].items()}
         return CachedAnalysis(**content)

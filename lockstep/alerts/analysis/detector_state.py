@@ -61,12 +61,14 @@ class Points:
     errors: Floats
 
 
-def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1) -> MonitoredSeries:
+def analyse(
+    path: Path, digest: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1
+) -> MonitoredSeries:
     """Process whole series with the detector and write its state. Series that the file knows are continued.
 
     Args:
         path: the path of the file, which need not exist.
-        of: the identity of the results, which ``extend`` compares.
+        digest: the identity of the results, which ``extend`` compares.
         names: the names of the series, all different.
         trends: the trends of the same series, in the same order.
         processes: the number of processes that share the series that the file does not know.
@@ -94,7 +96,7 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
         parts += map(_replayed, jobs)
     parts = parts or [to_arrays(Monitor(()))]
     monitor = from_arrays(select(together(parts), np.argsort([*known, *fresh])))
-    _write(path, of, monitor, names, np.array([_check(trend, len(trend)) for trend in trends], dtype=np.int64))
+    _write(path, digest, monitor, names, np.array([_check(trend, len(trend)) for trend in trends], dtype=np.int64))
     return MonitoredSeries(names, monitor)
 
 
@@ -128,18 +130,18 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
     return MonitoredSeries(names, monitor)
 
 
-def is_current(path: Path, of: str) -> bool:
+def is_current(path: Path, digest: str) -> bool:
     """Return whether the files exist and belong to these results."""
-    return _load(path, of) is not None
+    return _load(path, digest) is not None
 
 
-def noise_scales(path: Path, of: str) -> dict[str, float]:
+def noise_scales(path: Path, digest: str) -> dict[str, float]:
     """Return the run-to-run noise (standard deviation of the logarithm) by the name of each series; NaN if unknown.
 
     Raises:
         ValueError: the files are damaged, or belong to other results.
     """
-    arrays, past = _loaded(path, of)
+    arrays, past = _loaded(path, digest)
     scale = np.sqrt(arrays["noise.variance"])
     if past:
         recent = _arrays(_recent(path)) or {}
@@ -147,25 +149,27 @@ def noise_scales(path: Path, of: str) -> dict[str, float]:
     return dict(zip(_names(arrays), scale.tolist(), strict=True))
 
 
-def analyses(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
+def analyses(path: Path, digest: str, names: Sequence[str]) -> list[Analysis]:
     """Return the detector's analysis of each of these series: noise, levels and changes.
 
     Raises:
         ValueError: the files are damaged, or belong to other results.
         KeyError: the files lack one of the series.
     """
-    arrays, past = _loaded(path, of)
+    arrays, past = _loaded(path, digest)
     places = {name: place for place, name in enumerate(_names(arrays))}
     rows = np.array([places[name] for name in names], dtype=np.int64)
     try:
         monitor = from_arrays(select(_state(arrays), rows))
     except (KeyError, IndexError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
-    mine = np.full(len(places), -1)
-    mine[rows] = np.arange(len(rows))
+    index_of_row = np.full(len(places), -1)
+    index_of_row[rows] = np.arange(len(rows))
     for points in past:
-        some = np.flatnonzero(mine[points.row] >= 0)
-        monitor.detector.extend(np.log(points.values[some]), points.errors[some], mine[points.row[some]])
+        indices = np.flatnonzero(index_of_row[points.row] >= 0)
+        monitor.detector.extend(
+            np.log(points.values[indices]), points.errors[indices], index_of_row[points.row[indices]]
+        )
     return monitor.analyses()
 
 
@@ -173,23 +177,23 @@ def _recent(path: Path) -> Path:
     return path.with_name("recent.npz")
 
 
-def _loaded(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]]:
-    stored = _load(path, of)
+def _loaded(path: Path, digest: str) -> tuple[dict[str, NDArray[Any]], list[Points]]:
+    stored = _load(path, digest)
     if stored is None:
         raise ValueError(f"{path} belongs to other results, or is damaged: the next analysis writes it again")
     return stored
 
 
-def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] | None:
+def _load(path: Path, digest: str) -> tuple[dict[str, NDArray[Any]], list[Points]] | None:
     """Return the detector's arrays and the later points; ``None`` if the files belong to other results."""
     arrays = _read(path)
     if arrays is None or not arrays.keys() >= _NEEDED:
         return None
-    if str(arrays["of"]) == of:
+    if str(arrays["of"]) == digest:
         return arrays, []
     recent = _arrays(_recent(path))
     try:
-        if recent is None or (str(recent["after"]), str(recent["of"])) != (str(arrays["of"]), of):
+        if recent is None or (str(recent["after"]), str(recent["of"])) != (str(arrays["of"]), digest):
             return None
         ends = recent["ends"].tolist()
         parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
@@ -228,18 +232,18 @@ def _names(arrays: Arrays) -> list[str]:
     return names
 
 
-def _write(path: Path, of: str, monitor: Monitor, names: Sequence[str], checks: Ints) -> None:
+def _write(path: Path, digest: str, monitor: Monitor, names: Sequence[str], checks: Ints) -> None:
     text = np.frombuffer(json.dumps(list(names)).encode(), np.uint8)
-    arrays = to_arrays(monitor) | {"series.names": text, "series.check": checks, "of": np.array(of)}
+    arrays = to_arrays(monitor) | {"series.names": text, "series.check": checks, "of": np.array(digest)}
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
-def _write_recent(path: Path, after: str, of: str, since: Sequence[Points], scale: Floats) -> None:
+def _write_recent(path: Path, after: str, digest: str, since: Sequence[Points], scale: Floats) -> None:
     columns = {
         name: np.concatenate([getattr(points, name) for points in since]) for name in ("row", "values", "errors")
     }
     ends = np.cumsum([len(points.row) for points in since])
-    arrays = {**columns, "ends": ends, "scale": scale, "after": np.array(after), "of": np.array(of)}
+    arrays = {**columns, "ends": ends, "scale": scale, "after": np.array(after), "of": np.array(digest)}
     write_whole(_recent(path), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
@@ -251,12 +255,12 @@ def _known(stored: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dic
         rows = {name: (row, length, tuple(check)) for row, (name, length, check) in enumerate(entries)}
     except (KeyError, ValueError, TypeError):
         return {}
-    found = {}
+    rows_in_file = {}
     for place, (name, trend) in enumerate(zip(names, trends, strict=True)):
         row, length, check = rows.get(name, (0, len(trend) + 1, ()))
         if length <= len(trend) and _check(trend, length) == check:
-            found[place] = row
-    return found
+            rows_in_file[place] = row
+    return rows_in_file
 
 
 def _check(trend: Trend, length: int) -> tuple[int, int]:
@@ -281,9 +285,9 @@ def _catch_up(monitor: Monitor, trends: Sequence[Trend]) -> None:
     start = monitor.detector.length.copy()
     lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
     known = any(trend.errors is not None for trend in trends)
-    for more in range(int((lengths - start).max(initial=0))):
-        now = np.flatnonzero(lengths - start > more)
-        at = [(trends[place], int(start[place]) + more) for place in now.tolist()]
+    for offset in range(int((lengths - start).max(initial=0))):
+        now = np.flatnonzero(lengths - start > offset)
+        at = [(trends[place], int(start[place]) + offset) for place in now.tolist()]
         values = np.array([trend.values[index] for trend, index in at])
         errors = np.array([np.nan if trend.errors is None else trend.errors[index] for trend, index in at])
         monitor.extend(values, errors if known else None, now)

@@ -57,7 +57,7 @@ class StepBuilder:
         # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)
         good, last = (int(trend.commit[index]) for index in (first - 1, change.latest))
-        found = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
+        commit_range = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
         step = Step(
@@ -71,9 +71,9 @@ class StepBuilder:
             first=int(trend.commit[first]),
             last=last,
             good=self._commits[good].hash,
-            between=measured if found.unknown else found.commits,
-            touched=found.touched,
-            unknown=found.unknown,
+            between=measured if commit_range.unknown else commit_range.commits,
+            touched=commit_range.touched,
+            unknown=commit_range.unknown,
             reported_at=self._commits[int(trend.commit[change.reported_at])].hash,
             own=_move(followed.own, before, after),
             baseline=_move(followed.baseline, before, after),
@@ -91,20 +91,20 @@ class StepBuilder:
         # A suite of Lockstep takes samples until a stop rule ends them, so their number is not a setting.
         chosen = {} if trend.benchmark.measured else {"number": trend.number[index], "repeat": trend.repeat[index]}
         sampling = {name: int(value) for name, value in chosen.items() if value > 0}
-        ours = trend.series if trend.benchmark.ours else None
-        asked = (int(trend.run[index]), version, *sampling.items(), ours)
+        lockstep_series = trend.series if trend.benchmark.ours else None
+        facts_key = (int(trend.run[index]), version, *sampling.items(), lockstep_series)
         # Thousands of changes have the same facts and share one object.
-        if asked not in self._shared:
-            self._shared[asked] = Facts(
+        if facts_key not in self._shared:
+            self._shared[facts_key] = Facts(
                 commit=commit,
                 version=version,
                 protocol=_protocol(run),
                 sampling=sampling,
                 toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
                 machine=_hardware(run),
-                code=self._code(ours, commit) if ours else None,
+                code=self._code(lockstep_series, commit) if lockstep_series else None,
             )
-        return self._shared[asked]
+        return self._shared[facts_key]
 
     def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
         """Return the machine code of the series at a commit; ``None`` if unknown.
@@ -116,8 +116,8 @@ class StepBuilder:
         if not (code and point and point.baseline and self._results.benchmarks[series.benchmark].is_ratio):
             return code
         axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
-        other = self._at(commit).get(replace(series, axes=axes))
-        base = (code_of(other.code) if other else None) or {}
+        baseline_point = self._at(commit).get(replace(series, axes=axes))
+        base = (code_of(baseline_point.code) if baseline_point else None) or {}
         hosts = code.get("host"), base.get("host")
         kernels = [kernel for part in (code, base) for kernel in part.get("kernels") or ()]
         return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
@@ -142,13 +142,13 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
     the log of its inverse.
     """
     place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
-    of = {
+    series_of_name = {
         name_of(candidate, results.benchmarks[candidate.benchmark]): candidate
         for candidate in results.series(machine=series.machine)
     }
-    if series not in of or before not in place or after not in place:
+    if series not in series_of_name or before not in place or after not in place:
         return math.nan, math.nan
-    [trend] = results.trends([of[series]])
+    [trend] = results.trends([series_of_name[series]])
     log = worse_log(trend)
     sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
     old, new = (side[np.isfinite(side)] for side in sides)
@@ -203,7 +203,7 @@ def _apart(before: Floats, after: Floats) -> Move | None:
         return None
     # The factor 1.4826 turns a median absolute deviation into a standard deviation. Both stretches share one estimate,
     # because an estimate from a few points is uncertain.
-    apart = np.concatenate([side - np.median(side) for side in sides])
-    scatter = 1.4826 * float(np.median(np.abs(apart)))
+    residuals = np.concatenate([side - np.median(side) for side in sides])
+    scatter = 1.4826 * float(np.median(np.abs(residuals)))
     error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))
     return Move(float(np.median(sides[1]) - np.median(sides[0])), error)

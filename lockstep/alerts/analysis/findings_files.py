@@ -127,7 +127,7 @@ class MachineFindings:
         self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in noise.items()}
 
     @property
-    def found(self) -> tuple[Finding, ...]:
+    def changes(self) -> tuple[Finding, ...]:
         """All changes, reported and suppressed, ordered by series and then from old to new."""
         return tuple(self._finding(name, place) for name, places in self._places.items() for place in places.tolist())
 
@@ -174,24 +174,24 @@ class MachineFindings:
         return {name: self._analyses[name] for name in names if name in self._analyses}
 
 
-def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert]) -> None:
+def write_changes(path: Path, findings: Iterable[Finding], alerts: Iterable[Alert]) -> None:
     """Write the changes of a machine, and its alerts that need action, for ``MachineFindings``.
 
     The first line is an index of the changes. Each change has its own line, and the last line holds the alerts. So a
     page decodes only the lines that it shows.
     """
-    changes = list(found)
+    changes = list(findings)
     places: dict[SeriesName, int] = {}
     series = [places.setdefault(change.series, len(places)) for change in changes]
     listed = [
         to_json(alert) for alert in alerts if alert.topic != "faster" and not (alert.gone or alert.old or alert.waiver)
     ]
     lines = [json.dumps([getattr(change, name) for name in _CHANGE]) for change in changes]
-    rest = "".join(f"{line}\n" for line in ("", *lines, json.dumps(listed))).encode()
+    body = "".join(f"{line}\n" for line in ("", *lines, json.dumps(listed))).encode()
     last, suppressed = [change.last for change in changes], [int(bool(change.suppressed)) for change in changes]
-    content = {"series": [astuple(name) for name in places], "bytes": len(rest)}
+    content = {"series": [astuple(name) for name in places], "bytes": len(body)}
     content |= dict(zip(_INDEX, (series, last, suppressed), strict=True))
-    write_whole(path, lambda out: out.write(json.dumps(content).encode() + rest))
+    write_whole(path, lambda out: out.write(json.dumps(content).encode() + body))
 
 
 #: The fields of a change's line, in order.

@@ -97,10 +97,10 @@ def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file atomically: readers see all of the old content or all of the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    with beside.open("wb") as file:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    with temporary.open("wb") as file:
         write(file)
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def _digest(texts: list[str]) -> str:

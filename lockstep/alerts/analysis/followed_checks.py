@@ -52,7 +52,7 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
         baselines: the baseline of each Lockstep suite, by suite.
     """
     latencies = _first_of_each_case(trends)
-    names = {key: one for key, one in latencies.items() if key.variant == baselines.get(key.suite)}
+    names = {key: trend for key, trend in latencies.items() if key.variant == baselines.get(key.suite)}
     of_baseline = {
         key: dict(zip(trend.commit.tolist(), error.tolist(), strict=True))
         for key, (trend, error, _) in zip(names, _read(results, list(names.values())), strict=True)
@@ -62,11 +62,11 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
     for (key, trend), (_, error, same) in zip(latencies.items(), _read(results, list(latencies.values())), strict=True):
         base = of_baseline.get(key.of(baselines.get(key.suite, "")), {}) if key not in names else {}
         ok = trend.state == STATES.index("ok")
-        own = list(_by_version(trend, error, ok))
+        versions = list(_by_version(trend, error, ok))
         level = None
-        for place, points in enumerate(own):
-            beside = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
-            changes, level = error_changes(points.value, beside)
+        for place, points in enumerate(versions):
+            baseline_errors = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
+            changes, level = error_changes(points.value, baseline_errors)
             _add(changed, "error", points, np.maximum(points.value, ROUNDING), changes, place)
         last: Floats = np.empty(0)
         for place, points in enumerate(_by_version(trend, same, ok)):
@@ -78,7 +78,7 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
 
 
 def continued(
-    state: Mapping[str, Sequence[float]], results: Results, machine: str, more: int
+    state: Mapping[str, Sequence[float]], results: Results, machine: str, new_commits: int
 ) -> Mapping[str, Sequence[float]] | None:
     """Return ``Checks.state`` after the newest commits, without reading older points.
 
@@ -88,13 +88,13 @@ def continued(
         state: the state before the newest commits.
         results: the results that hold the commits.
         machine: the machine of the checks.
-        more: the number of the newest commits.
+        new_commits: the number of the newest commits.
     """
-    if not any(one.ours for one in results.benchmarks.values()):
+    if not any(benchmark.ours for benchmark in results.benchmarks.values()):
         return state
-    found = {number: list(entry) for number, entry in state.items()}
+    entries = {number: list(entry) for number, entry in state.items()}
     series = results.series(machine=machine)
-    for commit in results.commits(machine)[-more:]:
+    for commit in results.commits(machine)[-new_commits:]:
         columns = results.columns(machine, _COLUMNS, commit.hash)
         if not columns:
             continue
@@ -102,20 +102,20 @@ def continued(
             np.isnan(columns["check_error"]) & np.isnan(columns["deterministic"])
         )
         for at in np.flatnonzero(known).tolist():
-            entry = found.get(str(results.number(series[int(columns["rank"][at])])))
+            entry = entries.get(str(results.number(series[int(columns["rank"][at])])))
             if entry is not None and not _extend(entry, columns["check_error"][at], columns["deterministic"][at]):
                 return None
-    return found
+    return entries
 
 
 def _extend(entry: list[float], error: float, same: float) -> bool:
     """Add one check to the state of a latency's checks, in place. Return ``False`` if the check may be a change."""
     if not math.isnan(error):
-        own = math.log(max(error, ROUNDING))
-        if not entry[1] or abs(own - entry[0]) >= PART * STEP:
+        log_error = math.log(max(error, ROUNDING))
+        if not entry[1] or abs(log_error - entry[0]) >= PART * STEP:
             return False
         entry[1] += 1
-        entry[0] += (own - entry[0]) / entry[1]
+        entry[0] += (log_error - entry[0]) / entry[1]
     if math.isnan(same):
         return True
     agreeing = entry[3] + 1 if same else 0
@@ -132,19 +132,19 @@ def _bits(same: Floats) -> tuple[float, float]:
         return -1.0, 0.0
     changes = determinism_changes(same)
     now = changes[-1].sense == "better" if changes else bool(same[0])
-    agreeing = next((place for place, one in enumerate(same[::-1].tolist()) if not one), len(same))
+    agreeing = next((place for place, equal in enumerate(same[::-1].tolist()) if not equal), len(same))
     return float(now), float(agreeing)
 
 
 def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesKey, Trend]:
     """Return one latency for each variant and case of Lockstep's suites, by its key without the cache state."""
-    found: dict[SeriesKey, Trend] = {}
+    first_trends: dict[SeriesKey, Trend] = {}
     for trend in trends:
         if trend.benchmark.ours and not trend.benchmark.is_ratio:
             key = key_of(trend.series, trend.benchmark)._replace(l2="")
-            if key not in found or trend.series.axis("l2") < found[key].series.axis("l2"):
-                found[key] = trend
-    return found
+            if key not in first_trends or trend.series.axis("l2") < first_trends[key].series.axis("l2"):
+                first_trends[key] = trend
+    return first_trends
 
 
 def _read(results: Results, trends: Sequence[Trend]) -> Iterator[tuple[Trend, Floats, Floats]]:
@@ -153,18 +153,18 @@ def _read(results: Results, trends: Sequence[Trend]) -> Iterator[tuple[Trend, Fl
     A result is NaN if unknown.
     """
     for first in range(0, len(trends), _AT_ONCE):
-        some = trends[first : first + _AT_ONCE]
-        machine = some[0].series.machine
-        columns = results.columns(machine, _COLUMNS, series=[trend.series for trend in some])
+        batch = trends[first : first + _AT_ONCE]
+        machine = batch[0].series.machine
+        columns = results.columns(machine, _COLUMNS, series=[trend.series for trend in batch])
         places: dict[Series, Any] = {}
-        every = results.series(machine=machine)
+        machine_series = results.series(machine=machine)
         ranks, starts = np.unique(columns["rank"], return_index=True)
         ends = [*starts[1:].tolist(), len(columns["rank"])]
         for rank, start, end in zip(ranks.tolist(), starts.tolist(), ends, strict=True):
-            places[every[rank]] = slice(start, end)
-        for trend in some:
-            own = places[trend.series]
-            yield trend, columns["check_error"][own], columns["deterministic"][own]
+            places[machine_series[rank]] = slice(start, end)
+        for trend in batch:
+            rows = places[trend.series]
+            yield trend, columns["check_error"][rows], columns["deterministic"][rows]
 
 
 def _by_version(trend: Trend, numbers: Floats, ok: Any) -> Iterator[Trend]:
@@ -185,5 +185,5 @@ def _add(
     if changes:
         name = replace(name_of(points.series, points.benchmark), quantity=quantity)
         better = Values(values, None, "higher" if quantity == "deterministic" else "lower")
-        one = Followed(name, points, better, place=index)
-        changed[one.row] = one, changes
+        followed_series = Followed(name, points, better, place=index)
+        changed[followed_series.row] = followed_series, changes

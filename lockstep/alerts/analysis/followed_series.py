@@ -92,25 +92,25 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
         trends: all trends of a machine.
         baselines: the baseline of each Lockstep suite, by suite.
     """
-    ours = {name_of(trend.series, trend.benchmark): trend for trend in trends if trend.benchmark.measured}
+    trend_of_name = {name_of(trend.series, trend.benchmark): trend for trend in trends if trend.benchmark.measured}
     pairs = {quantity: pair for pair in PAIRED.items() for quantity in pair}
-    found = []
+    series = []
     for trend in trends:
         name = name_of(trend.series, trend.benchmark)
         own = base = None
-        if name in ours and name.quantity in pairs:
+        if name in trend_of_name and name.quantity in pairs:
             time, ratio = pairs[name.quantity]
             baseline = baselines.get(name.suite, "")
-            ratios = ours.get(replace(name, quantity=ratio))
+            ratios = trend_of_name.get(replace(name, quantity=ratio))
             paired = name.variant != baseline and ratios is not None and bool(_numbers(ratios).any())
             if paired != (name.quantity == ratio):
                 continue
-            own = ours.get(replace(name, quantity=time))
-            base = ours.get(replace(name, quantity=time, variant=baseline)) if paired else None
+            own = trend_of_name.get(replace(name, quantity=time))
+            base = trend_of_name.get(replace(name, quantity=time, variant=baseline)) if paired else None
         for version, points in enumerate(by_version(trend)):
             values = values_of(points, paired_numbers(points))
-            found.append(Followed(name, points, values, _at(own, points), _at(base, points), version))
-    return found
+            series.append(Followed(name, points, values, _at(own, points), _at(base, points), version))
+    return series
 
 
 def by_version(trend: Trend) -> list[Trend]:

@@ -87,8 +87,8 @@ class MachineReports:
 
 def freshness(reports: MachineReports, now: int) -> list[Alert]:
     """Return the freshness alerts of one machine; ``now`` is in ms since 1970."""
-    found = _Found(reports)
-    alerts = [*found.stopped(), *found.vanished(), *found.versions()]
+    checks = _Found(reports)
+    alerts = [*checks.stopped(), *checks.vanished(), *checks.versions()]
     silence = (now - reports.measured_at) // _DAY_MS
     if reports.commits and reports.measured_at and silence >= SILENT_DAYS:
         last = reports.commits[-1][0]
@@ -121,7 +121,7 @@ class _Found:
             self.by_benchmark[report.benchmark].append(report)
             measured[report.series.family].update(report.commits)
         self.measured: Mapping[str, Sequence[int]] = reports.measured or {
-            family: sorted(found) for family, found in measured.items()
+            family: sorted(positions) for family, positions in measured.items()
         }
         ended = {
             name: max(report.commits[-1] for report in members)
@@ -146,14 +146,14 @@ class _Found:
                     groups[report.series.family, last]["fail"].append(report)
                 elif self._later(report.series.family, last) >= PATIENCE:
                     groups[report.series.family, last]["report nothing"].append(report)
-        for (family, last), ways in sorted(groups.items()):
+        for (family, last), reports_by_symptom in sorted(groups.items()):
             first = self._next(family, last)
-            told = [
-                f"{len(some)} series {how if len(some) > 1 else THIRD_PERSON[how]}: "
-                f"{_names(report.series.label for report in some)}"
-                for how, some in ways.items()
+            reasons = [
+                f"{len(stopped_reports)} series {symptom if len(stopped_reports) > 1 else THIRD_PERSON[symptom]}: "
+                f"{_names(report.series.label for report in stopped_reports)}"
+                for symptom, stopped_reports in reports_by_symptom.items()
             ]
-            yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")
+            yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(reasons)}")
 
     def vanished(self) -> Iterable[Alert]:
         """Yield alerts for benchmarks that ended. The topic is "renamed" if another benchmark continues the same cases,
@@ -164,8 +164,8 @@ class _Found:
             members = self.by_benchmark[name]
             heir = self._heir(members, last)
             label = ".".join(part for part in name if part)
-            told = f"{label} is now recorded as {'.'.join(part for part in heir if part)}" if heir else label
-            groups[members[0].series.family, last, "renamed" if heir else "vanished"].append(told)
+            entry = f"{label} is now recorded as {'.'.join(part for part in heir if part)}" if heir else label
+            groups[members[0].series.family, last, "renamed" if heir else "vanished"].append(entry)
         for (family, last, topic), names in sorted(groups.items()):
             first = self._next(family, last)
             text = f"since {self._hash(first)[:8]} there is no {_names(names)}"
@@ -196,10 +196,10 @@ class _Found:
         """
         family = members[0].series.family
         cases = {(report.series.case, report.series.l2) for report in members}
-        for name, others in sorted(self.by_benchmark.items()):
-            begins = min(report.commits[0] for report in others)
-            same = cases == {(report.series.case, report.series.l2) for report in others}
-            if same and begins == self._next(family, last) and others[0].series.family == family:
+        for name, candidates in sorted(self.by_benchmark.items()):
+            begins = min(report.commits[0] for report in candidates)
+            same = cases == {(report.series.case, report.series.l2) for report in candidates}
+            if same and begins == self._next(family, last) and candidates[0].series.family == family:
                 return name
         return None
 
@@ -244,8 +244,8 @@ def is_old(position: int, commits: Sequence[tuple[str, int]]) -> bool:
 
 def _names(names: Iterable[str]) -> str:
     listed = list(dict.fromkeys(names))
-    more = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
-    return ", ".join(listed[:_MOST_NAMES]) + more
+    omitted = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
+    return ", ".join(listed[:_MOST_NAMES]) + omitted
 
 
 def _day(milliseconds: int) -> str:

@@ -101,11 +101,11 @@ def _alert(machine: str, family: str, steps: Sequence[ReportedStep], position: M
     )
     worse = members[: len(slower)]
     # An unknown range lists only measured commits, so it must not narrow a known range.
-    sure = [reported for reported in steps if not reported.step.unknown] or steps
-    narrowest = min(sure, key=lambda reported: len(reported.step.between))
-    shared = set.intersection(*(set(reported.step.between) for reported in sure))
+    known = [reported for reported in steps if not reported.step.unknown] or steps
+    narrowest = min(known, key=lambda reported: len(reported.step.between))
+    shared = set.intersection(*(set(reported.step.between) for reported in known))
     commits = tuple(c for c in narrowest.step.between if c in shared) or narrowest.step.between
-    before = _latest_before([reported.step.good for reported in sure], commits, position) or narrowest.step.good
+    before = _latest_before([reported.step.good for reported in known], commits, position) or narrowest.step.good
     return Alert(
         topic="slower" if worse else "faster",
         machine=machine,
@@ -177,8 +177,8 @@ def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> li
             at[alert.family, alert.topic, commit].append(alert)
     narrowed = []
     for alert in alerts:
-        own = _culprits(alert)
-        meeting = [other for commit in own for other in at[alert.family, alert.topic, commit]]
+        own_culprits = _culprits(alert)
+        meeting = [other for commit in own_culprits for other in at[alert.family, alert.topic, commit]]
         others = [other for other in meeting if other.machine != alert.machine]
         if not others:
             narrowed.append(alert)
@@ -207,5 +207,5 @@ def _latest_before(candidates: Sequence[str], commits: Sequence[str], position: 
         position: the position of each commit in the history.
     """
     bound = min((position[commit] for commit in commits if commit in position), default=0)
-    good = [commit for commit in candidates if position.get(commit, bound) < bound]
-    return max(good, key=lambda commit: position[commit], default="")
+    earlier = [commit for commit in candidates if position.get(commit, bound) < bound]
+    return max(earlier, key=lambda commit: position[commit], default="")

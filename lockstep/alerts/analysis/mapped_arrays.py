@@ -31,18 +31,18 @@ def mapped(path: Path) -> dict[str, NDArray[Any]]:
         OSError: the file does not exist or cannot be read.
         ValueError, zipfile.BadZipFile: the file is damaged or compressed.
     """
-    found = {}
+    arrays = {}
     with zipfile.ZipFile(path) as archive:
         # A plain array is faster: every slice of a memmap runs Python code.
-        whole = np.asarray(np.memmap(path, np.uint8, "c"))
+        content = np.asarray(np.memmap(path, np.uint8, "c"))
         for member in archive.infolist():
             with archive.open(member) as file:
                 if npy.read_magic(file) != (1, 0) or member.compress_type != zipfile.ZIP_STORED:
                     raise ValueError(f"{path}: {member.filename} does not have the form that numpy.savez writes")
                 shape, columns_first, dtype = npy.read_array_header_1_0(file)
                 before = file.tell()
-            rest = whole[member.header_offset :]
-            start = _HEADER + sum(struct.unpack("<HH", rest[_LENGTHS].tobytes()))
-            flat = rest[start + before : start + member.file_size].view(dtype)
-            found[member.filename.removesuffix(".npy")] = flat.reshape(shape, order="F" if columns_first else "C")
-    return found
+            member_bytes = content[member.header_offset :]
+            start = _HEADER + sum(struct.unpack("<HH", member_bytes[_LENGTHS].tobytes()))
+            flat = member_bytes[start + before : start + member.file_size].view(dtype)
+            arrays[member.filename.removesuffix(".npy")] = flat.reshape(shape, order="F" if columns_first else "C")
+    return arrays

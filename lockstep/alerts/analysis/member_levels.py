@@ -35,23 +35,26 @@ class MemberLevel:
 
 
 def member_levels(
-    results: Results, alert: Alert, findings: MachineFindings | None, most: int
+    results: Results, alert: Alert, findings: MachineFindings | None, limit: int
 ) -> dict[SeriesName, MemberLevel]:
-    """Return the levels of the ``most`` worst series of an alert, without series that the detector does not follow."""
+    """Return the levels of the ``limit`` worst series of an alert, without series that the detector does not follow."""
     if findings is None or not alert.members:
         return {}
-    members = {one.series: one for one in alert.members[:most]}
+    members = {member.series: member for member in alert.members[:limit]}
     behaviours = findings.behaviours(list(members))
-    names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=alert.machine)}
+    names = {
+        name_of(series, results.benchmarks[series.benchmark]): series
+        for series in results.series(machine=alert.machine)
+    }
     series = {names[name]: name for name in members if name in names and name in behaviours}
     commits = results.commits(alert.machine)
-    found = {}
+    levels = {}
     for trend in results.trends(series):
         name = series[trend.series]
         level = _level(members[name], trend, behaviours[name], commits)
         if level is not None:
-            found[name] = level
-    return found
+            levels[name] = level
+    return levels
 
 
 def _level(member: Member, trend: Trend, analysis: Analysis, commits: tuple[Commit, ...]) -> MemberLevel | None:
@@ -62,30 +65,34 @@ def _level(member: Member, trend: Trend, analysis: Analysis, commits: tuple[Comm
     values = values_of(points, paired_numbers(points))
     worse = -1.0 if values.better == "higher" else 1.0
     changes = (
-        one for one in analysis.changes if commits[int(points.commit[one.reported_at])].hash == member.reported_at
+        change
+        for change in analysis.changes
+        if commits[int(points.commit[change.reported_at])].hash == member.reported_at
     )
     change = next(changes, None)
     if change is None:
         return None
-    level = next(one for one in analysis.levels if one.start <= change.last_before < one.stop)
+    level = next(segment for segment in analysis.levels if segment.start <= change.last_before < segment.stop)
     before = worse * math.log(level.value)
     left = worse * change.left
-    apart = worse * np.log(values.values) - before
-    return MemberLevel(before, float(apart[-1]), _returned(apart[change.index :], left, member.size))
+    distances = worse * np.log(values.values) - before
+    return MemberLevel(before, float(distances[-1]), _returned(distances[change.index :], left, member.size))
 
 
-def _returned(apart: Floats, left: float, size: float) -> int:
+def _returned(distances: Floats, left: float, size: float) -> int:
     """Count the newest points that are nearer to 0 than to ``left``; 0 if ``left`` itself is nearer to 0."""
     if left / size < 0.5:
         return 0
-    away = np.flatnonzero(apart / left > 0.5)
-    return apart.size - 1 - int(away[-1]) if away.size else int(apart.size)
+    away = np.flatnonzero(distances / left > 0.5)
+    return distances.size - 1 - int(away[-1]) if away.size else int(distances.size)
 
 
 def returned(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
     """Return a sentence for readers if the newest points of the worst series are near its old level; otherwise ""."""
-    one = levels.get(alert.members[0].series) if alert.members else None
-    if one is None or not one.returned:
+    level = levels.get(alert.members[0].series) if alert.members else None
+    if level is None or not level.returned:
         return ""
-    points = "point of the worst series is" if one.returned == 1 else f"{one.returned} points of the worst series are"
+    points = (
+        "point of the worst series is" if level.returned == 1 else f"{level.returned} points of the worst series are"
+    )
     return f"The newest {points} nearer to the level before the change, but too few to be sure that it recovered"

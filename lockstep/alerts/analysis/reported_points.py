@@ -29,7 +29,7 @@ Span = tuple[int, int, int, int]
 _STATES: tuple[ReportState, ...] = ("number", "failed", "na")
 
 #: Index in ``_STATES`` by a state's code.
-_OF_STATE = np.array([_STATES.index(one) if one in ("failed", "na") else 0 for one in STATES])
+_OF_STATE = np.array([_STATES.index(state) if state in ("failed", "na") else 0 for state in STATES])
 
 _COLUMNS = ("number", "name", "ours", "row", "version", "paired", "baseline", "span")
 
@@ -75,15 +75,18 @@ class SeriesReports:
             baseline_of: the baseline of each series' newest point, by the series' number; "" for none.
         """
         texts = _TextTable(())
-        of_version = [texts.place(one) for one in results.versions]
-        rows = {(one.trend.series, int(one.trend.version[0])): place for place, one in enumerate(series.values())}
+        of_version = [texts.place(version) for version in results.versions]
+        rows = {
+            (followed_series.trend.series, int(followed_series.trend.version[0])): place
+            for place, followed_series in enumerate(series.values())
+        }
         points = list(series.values())
         columns: dict[str, list[Any]] = defaultdict(list)
         earlier: dict[int, Sequence[Span]] = {}
         for place, trend in enumerate(trends):
             # Take the version of the newest commit, not the version that appeared last, because a benchmark may return
             # to an earlier version.
-            newest = max(by_version(trend), key=lambda one: int(one.commit[-1]), default=None)
+            newest = max(by_version(trend), key=lambda points: int(points.commit[-1]), default=None)
             version = -1 if newest is None else int(newest.version[0])
             row = rows.get((trend.series, version), -1)
             number = results.number(trend.series)
@@ -106,29 +109,29 @@ class SeriesReports:
     @property
     def baselines(self) -> Mapping[str, str]:
         """The baseline of each Lockstep suite, by the newest points."""
-        own = zip(np.flatnonzero(self.ours).tolist(), self.baseline[self.ours].tolist(), strict=True)
-        return common_baselines((self.name[place].suite, self.texts[text]) for place, text in own)
+        baseline_texts = zip(np.flatnonzero(self.ours).tolist(), self.baseline[self.ours].tolist(), strict=True)
+        return common_baselines((self.name[place].suite, self.texts[text]) for place, text in baseline_texts)
 
     def reports(self) -> list[Reports]:
         """Return all series' reports for the module ``freshness``. A ratio and its time count as one series."""
-        found = []
+        reports = []
         for place, (name, span) in enumerate(zip(self.name, self.span.tolist(), strict=True)):
             if self.ours[place] and name.quantity in PAIRED.values():
                 continue
             spans = (*self.earlier.get(place, ()), span)
-            each = [
+            points = [
                 (at, _STATES[state], self.texts[text]) for a, b, state, text in spans for at in dict.fromkeys((a, b))
             ]
-            found.append(Reports(name, *zip(*each, strict=True)))
-        return found
+            reports.append(Reports(name, *zip(*points, strict=True)))
+        return reports
 
     def measured(self, new: Numbers) -> dict[str, list[int]]:
         """Return the positions of the new commits at which a series of the family was measured, by family."""
-        found: dict[str, set[int]] = defaultdict(set)
+        commits: dict[str, set[int]] = defaultdict(set)
         places = {number: place for place, number in enumerate(self.number.tolist())}
         for number, commit in zip(new.series.tolist(), new.commit.tolist(), strict=True):
-            found[self.name[places[number]].family].add(commit)
-        return {family: sorted(at) for family, at in found.items()}
+            commits[self.name[places[number]].family].add(commit)
+        return {family: sorted(at) for family, at in commits.items()}
 
     def added(self, new: Numbers, results: Results) -> tuple[SeriesReports, list[Points]] | None:
         """Return the reports after new commits, and the points that these commits add to the detector.
@@ -142,20 +145,20 @@ class SeriesReports:
             version or a baseline, or hold a ratio without paired rounds.
         """
         texts = _TextTable(self.texts)
-        of_version = np.array([texts.place(one) for one in results.versions], dtype=np.int64)
+        of_version = np.array([texts.place(version) for version in results.versions], dtype=np.int64)
         order = np.argsort(self.number)
-        found = order[np.searchsorted(self.number[order], new.series).clip(max=len(order) - 1)]
-        if not np.array_equal(self.number[found], new.series):
+        places = order[np.searchsorted(self.number[order], new.series).clip(max=len(order) - 1)]
+        if not np.array_equal(self.number[places], new.series):
             return None
         state = replace(self, span=self.span.copy(), baseline=self.baseline.copy(), earlier=dict(self.earlier))
         points = []
         for commit in np.unique(new.commit).tolist():
             at = np.flatnonzero(new.commit == commit)
-            place, version = found[at], of_version[new.version[at]]
-            one = self._points(new, at, place, version)
-            if one is None:
+            place, version = places[at], of_version[new.version[at]]
+            commit_points = self._points(new, at, place, version)
+            if commit_points is None:
                 return None
-            points.append(one)
+            points.append(commit_points)
             state._report(place, commit, _OF_STATE[new.state[at]], version)
             assert new.baseline is not None
             state.baseline[place] = [texts.place(text) for text in new.baseline[at].tolist()]
@@ -183,23 +186,27 @@ class SeriesReports:
         """
         baselines = self.baselines if len(places) else {}
         names = [self.name[place] for place in places.tolist()]
-        beside = [one.quantity not in PAIRED.values() or one.variant == baselines.get(one.suite) for one in names]
-        return bool((self.ours[places] & (self.version[places] >= 0)).all()) and all(beside)
+        unfollowed = [
+            name.quantity not in PAIRED.values() or name.variant == baselines.get(name.suite) for name in names
+        ]
+        return bool((self.ours[places] & (self.version[places] >= 0)).all()) and all(unfollowed)
 
     def _report(self, places: Ints, commit: int, state: Ints, version: Ints) -> None:
         """Add a commit's reports to the series' spans of equal reports, in place."""
         reported = np.stack([state, version], axis=1)
-        other = (self.span[places, 2:] != reported).any(axis=1)
+        differs = (self.span[places, 2:] != reported).any(axis=1)
         assert isinstance(self.earlier, dict)
-        for one in places[other].tolist():
-            self.earlier[one] = [*self.earlier.get(one, ()), tuple(self.span[one].tolist())]
-        self.span[places[other], 0] = commit
+        for place in places[differs].tolist():
+            self.earlier[place] = [*self.earlier.get(place, ()), tuple(self.span[place].tolist())]
+        self.span[places[differs], 0] = commit
         self.span[places, 1] = commit
         self.span[places, 2:] = reported
 
     def to_json(self) -> dict[str, Any]:
         """Return the reports as lists, texts and numbers, which can be written as JSON."""
-        content = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in vars(self).items()}
+        content = {
+            name: column.tolist() if isinstance(column, np.ndarray) else column for name, column in vars(self).items()
+        }
         return content | {
             "name": [astuple(name) for name in self.name],
             "earlier": list(self.earlier.items()),
@@ -213,11 +220,11 @@ class SeriesReports:
             KeyError, TypeError, ValueError: the content does not have the form that ``to_json`` gives.
         """
         columns = {name: content[name] for name in _COLUMNS}
-        columns["name"] = [SeriesName(*one) for one in content["name"]]
-        found = cls(content["texts"], **_arrays(columns), earlier=dict(content["earlier"]))
-        if {len(one) for one in columns.values()} - {len(found)}:
+        columns["name"] = [SeriesName(*name) for name in content["name"]]
+        reports = cls(content["texts"], **_arrays(columns), earlier=dict(content["earlier"]))
+        if {len(column) for column in columns.values()} - {len(reports)}:
             raise ValueError("the columns of the stored reports differ in length")
-        return found
+        return reports
 
 
 class _TextTable:
@@ -237,12 +244,12 @@ class _TextTable:
 
 
 def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: columns[name] for name in _COLUMNS}
+    arrays: dict[str, Any] = {name: columns[name] for name in _COLUMNS}
     for name in _COLUMNS:
         if name != "name":
-            found[name] = np.array(columns[name], dtype=np.bool_ if name in ("ours", "paired") else np.int64)
-    found["span"] = found["span"].reshape(-1, 4)
-    return found
+            arrays[name] = np.array(columns[name], dtype=np.bool_ if name in ("ours", "paired") else np.int64)
+    arrays["span"] = arrays["span"].reshape(-1, 4)
+    return arrays
 
 
 def _spans(trend: Trend, of_version: Sequence[int]) -> list[Span]:
@@ -254,4 +261,4 @@ def _spans(trend: Trend, of_version: Sequence[int]) -> list[Span]:
     turns = np.flatnonzero((np.diff(state) != 0) | (np.diff(version) != 0))
     starts, ends = np.append(0, turns + 1), np.append(turns, len(trend) - 1)
     columns = trend.commit[starts], trend.commit[ends], state[starts], np.array(of_version)[version[starts]]
-    return list(zip(*(one.tolist() for one in columns), strict=True))
+    return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -86,18 +86,18 @@ class AnalysisRunner:
         if self._running:
             self._running.join(seconds)
 
-    def _analyse(self, of: str, missing: bool) -> None:
+    def _analyse(self, digest: str, missing: bool) -> None:
         try:
             with self._turn.open("w") as turn:
                 fcntl.flock(turn, fcntl.LOCK_EX)
                 # Another runner may have analysed the results meanwhile.
                 status = self.status
-                if not _due(status, of, missing):
+                if not _due(status, digest, missing):
                     return
                 status = status.begin()
                 write_status(self._path, status)
                 reason = self._run()
-                write_status(self._path, status.fail(reason) if reason else status.succeed(of))
+                write_status(self._path, status.fail(reason) if reason else status.succeed(digest))
         except OSError as error:
             # The status file is in the same folder as the lock file, so it probably cannot be written either.
             print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
@@ -121,13 +121,13 @@ class AnalysisRunner:
         return lines[-1].strip().rstrip(".") if lines else f"it ended with status {done.returncode}"
 
 
-def _due(status: AnalysisStatus, of: str, missing: bool) -> bool:
+def _due(status: AnalysisStatus, digest: str, missing: bool) -> bool:
     now = time.time()
     if status.failing:
         return now - status.ended >= min(_RETRY_S * 2.0 ** (status.failures - 1), _MISSING_S)
     # A clock that was set back must not delay the next analysis.
     age = abs(now - status.succeeded)
-    return status.of != of or age >= (_MISSING_S if missing else _REPEAT_S)
+    return status.of != digest or age >= (_MISSING_S if missing else _REPEAT_S)
 
 
 def _digest(results: Results) -> str:

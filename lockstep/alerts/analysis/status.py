@@ -60,10 +60,10 @@ class AnalysisStatus:
         """Return the status of an analysis that begins now."""
         return replace(self, began=time.time())
 
-    def succeed(self, of: str) -> AnalysisStatus:
-        """Return the status of an analysis that succeeds now; ``of`` is the digest of its results."""
+    def succeed(self, digest: str) -> AnalysisStatus:
+        """Return the status of an analysis that succeeds now; ``digest`` is the digest of its results."""
         now = time.time()
-        return AnalysisStatus(began=self.began, ended=now, succeeded=now, of=of)
+        return AnalysisStatus(began=self.began, ended=now, succeeded=now, of=digest)
 
     def fail(self, reason: str) -> AnalysisStatus:
         """Return the status of an analysis that fails now."""

@@ -189,12 +189,12 @@ class _Bench:
                 if len(self.of(commit)) <= tries and (measurement := self.take(commit)).log is None:
                     message = f"{commit[:8]} cannot be measured on this machine: {measurement.reason}"
                     raise Inconclusive(message, self.measured, end)
-            apart = (self.level(span.bad) - self.level(span.good)) * math.copysign(1, expected.size)
+            difference = (self.level(span.bad) - self.level(span.good)) * math.copysign(1, expected.size)
             error = self._error(span.good, span.bad)
             needed = _REACH * abs(expected.size)
-            if apart >= needed and apart > error:
+            if difference >= needed and difference > error:
                 return
-            if apart + error < needed:
+            if difference + error < needed:
                 raise NotReproduced(*self._not_reproduced(span, expected))
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
         raise Inconclusive(
@@ -209,34 +209,37 @@ class _Bench:
 
         A commit has the change if its level is nearer to the level ``bad`` than to the level ``good``.
         """
-        middle, apart = (good + bad) / 2, bad - good
+        middle, difference = (good + bad) / 2, bad - good
         tries = [self.take(commit)]
-        while len(tries) < _TRIES and _undecided(tries[-1], middle, apart):
+        while len(tries) < _TRIES and _undecided(tries[-1], middle, difference):
             tries.append(self.take(commit))
         if not self.of(commit):
             return None
-        return (self.level(commit) > middle) == (apart > 0)
+        return (self.level(commit) > middle) == (difference > 0)
 
     def _error(self, good: str, bad: str) -> float:
         """Return half the width of the 95 % interval of the difference (log) between the measurements of two commits.
 
         The estimate uses the intervals if there is one measurement of each commit, and the scatter if there are more.
         """
-        taken = self.of(good), self.of(bad)
-        if min(map(len, taken)) < 2:
+        measurements = self.of(good), self.of(bad)
+        if min(map(len, measurements)) < 2:
             widths = [
                 [
                     (measurement.high - measurement.low) / 2
-                    for measurement in some
+                    for measurement in commit_measurements
                     if measurement.high >= measurement.low
                 ]
-                for some in taken
+                for commit_measurements in measurements
             ]
             return math.hypot(*(median(some or [0.0]) for some in widths))
-        logs = [[measurement.log for measurement in some if measurement.log is not None] for some in taken]
+        logs = [
+            [measurement.log for measurement in commit_measurements if measurement.log is not None]
+            for commit_measurements in measurements
+        ]
         freedom = sum(map(len, logs)) - 2
-        pooled = sum((value - fmean(some)) ** 2 for some in logs for value in some) / freedom
-        return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(some) for some in logs))
+        pooled = sum((value - fmean(commit_logs)) ** 2 for commit_logs in logs for value in commit_logs) / freedom
+        return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(commit_logs) for commit_logs in logs))
 
     def _ends(self, span: SearchRange, expected: Expected) -> str:
         good, bad = (expected.text(self.level(commit)) for commit in (span.good, span.bad))
@@ -244,19 +247,21 @@ class _Bench:
 
     def _not_reproduced(self, span: SearchRange, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
         good, bad = self.level(span.good), self.level(span.bad)
-        said = f"{self._ends(span, expected)}, so they differ by {math.expm1(bad - good):+.1%}"
+        message = f"{self._ends(span, expected)}, so they differ by {math.expm1(bad - good):+.1%}"
         history = f"but the recorded change is {math.expm1(expected.size):+.1%}"
         if math.isnan(expected.good + expected.bad):
-            return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
+            return f"{message}, {history}: {_ELSEWHERE}", tuple(self.measured), None
         history += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
         # Compare each end with its recorded level.
-        off: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
-        worst: End = "good" if off["good"] > off["bad"] else "bad"
-        if off[worst] < _REACH * abs(expected.size):
-            return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
-        way = "bad" if worst == "good" else "good"
-        what = f"{getattr(span, worst)[:8]}, the {worst} end, is {'already' if worst == 'good' else 'still'} {way}"
-        return f"{said}, {history}: {what}. {_OUTSIDE}", tuple(self.measured), worst
+        distances: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
+        worst: End = "good" if distances["good"] > distances["bad"] else "bad"
+        if distances[worst] < _REACH * abs(expected.size):
+            return f"{message}, {history}: {_ELSEWHERE}", tuple(self.measured), None
+        side = "bad" if worst == "good" else "good"
+        end_state = (
+            f"{getattr(span, worst)[:8]}, the {worst} end, is {'already' if worst == 'good' else 'still'} {side}"
+        )
+        return f"{message}, {history}: {end_state}. {_OUTSIDE}", tuple(self.measured), worst
 
 
 _ELSEWHERE = "the commits do not explain the change. The toolchain, the machine and the protocol are those of today"
@@ -278,9 +283,9 @@ def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[st
     if span.parents is None:
         ancestors = {commit: (2 << at) - 1 for commit, at in place.items()}
     else:
-        for commit, several in span.parents.items():
+        for commit, parents in span.parents.items():
             mask = 1 << place[commit] if commit in place else 0
-            for parent in several:
+            for parent in parents:
                 mask |= ancestors.get(parent, 0)
             ancestors[commit] = mask
     left, skipped = (1 << len(place)) - 1, set[str]()
@@ -292,11 +297,11 @@ def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[st
         )
         if best is None or not _halving(left, ancestors[best]):
             return tuple(commit for commit in span.suspects if left >> place[commit] & 1)
-        bad = is_bad(best)
-        if bad is None:
+        has_change = is_bad(best)
+        if has_change is None:
             skipped.add(best)
         else:
-            left &= ancestors[best] if bad else ~ancestors[best]
+            left &= ancestors[best] if has_change else ~ancestors[best]
 
 
 def _halving(left: int, ancestors: int) -> int:
@@ -310,10 +315,10 @@ def _halving(left: int, ancestors: int) -> int:
     return min(among, left.bit_count() - among)
 
 
-def _undecided(measurement: Measurement, middle: float, apart: float) -> bool:
+def _undecided(measurement: Measurement, middle: float, difference: float) -> bool:
     """Return whether a measurement is too close to the middle between good and bad to decide."""
     return (
         measurement.log is not None
-        and abs(measurement.log - middle) < abs(apart) / 4
+        and abs(measurement.log - middle) < abs(difference) / 4
         and measurement.low <= middle <= measurement.high
     )

@@ -59,10 +59,10 @@ class RangeWidener:
         return None
 
     def _next(self, commit: str, end: End) -> str:
-        own = self._own[end]
-        outwards = (own, commit) if end == "good" else (commit, own)
-        if own and not self._ranges.between(*outwards).unknown:
-            return own
+        own_commit = self._own[end]
+        outwards = (own_commit, commit) if end == "good" else (commit, own_commit)
+        if own_commit and not self._ranges.between(*outwards).unknown:
+            return own_commit
         at = self._place.get(commit)
         if at is None or not self._beyond:
             return ""
@@ -78,5 +78,5 @@ class RangeWidener:
                 f"the commits between {good[:12]} and {bad[:12]} are unknown, so none can be measured: "
                 f"{remedy(known.unknown, good, bad)}"
             )
-        wanted = {*suspects} & {*known.commits} or {*(known.touched or known.commits)}
-        return SearchRange(good, bad, tuple(one for one in known.commits if one in wanted), known.parents)
+        suspected = {*suspects} & {*known.commits} or {*(known.touched or known.commits)}
+        return SearchRange(good, bad, tuple(commit for commit in known.commits if commit in suspected), known.parents)

@@ -63,8 +63,8 @@ class Cause:
 
 def attribute(step: Step) -> Cause:
     """Return the most likely cause of a step, judged by the data stored with the points before and after it."""
-    for ask in _QUESTIONS:
-        cause = ask(step)
+    for question in _QUESTIONS:
+        cause = question(step)
         if cause is not None:
             return cause
     raise AssertionError("no cause was found, although the cause 'unknown' applies to every step")
@@ -105,17 +105,17 @@ def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
     """
     changed = math.log(after / before)
     low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
-    enough = changed >= low - _CHOSEN or (name == "number" and before == 1)
+    changed_enough = changed >= low - _CHOSEN or (name == "number" and before == 1)
     not_too_much = changed <= high + _CHOSEN or (name == "number" and after == 1)
-    return enough and not_too_much
+    return changed_enough and not_too_much
 
 
 def _machine(step: Step) -> Cause | None:
     hardware = tuple(_changed(step.before.machine, step.after.machine))
     moved = tuple(_moved_alike(step))
     if moved and not list(_changed(step.before.toolchain, step.after.toolchain)):
-        also = f", and the machine changed: {_listed(hardware)}" if hardware else ""
-        return Cause("machine", f"{_listed(moved)}{also}", (*moved, *hardware))
+        machine_note = f", and the machine changed: {_listed(hardware)}" if hardware else ""
+        return Cause("machine", f"{_listed(moved)}{machine_note}", (*moved, *hardware))
     if hardware and not step.controls:
         return Cause("machine", f"the machine changed: {_listed(hardware)}", hardware)
     return None
@@ -127,8 +127,8 @@ def _toolchain(step: Step) -> Cause | None:
         return None
     moved = tuple(_moved_alike(step))
     code = code_evidence(step.before.code, step.after.code)
-    also = f"; {_listed(moved)}" if moved else ""
-    return Cause("toolchain", f"the toolchain changed: {_listed(changed)}{also}", (*changed, *moved, *code))
+    control_note = f"; {_listed(moved)}" if moved else ""
+    return Cause("toolchain", f"the toolchain changed: {_listed(changed)}{control_note}", (*changed, *moved, *code))
 
 
 def _unchanged(step: Step) -> Cause | None:
@@ -142,8 +142,8 @@ def _not_known(step: Step) -> Cause | None:
     if not step.unknown:
         return None
     code = code_evidence(step.before.code, step.after.code)
-    also = f"; the machine code changed: {_listed(code)}" if code else ""
-    return Cause("unknown range", f"no commit can be named, as {_UNKNOWN[step.unknown]}{also}", code)
+    code_note = f"; the machine code changed: {_listed(code)}" if code else ""
+    return Cause("unknown range", f"no commit can be named, as {_UNKNOWN[step.unknown]}{code_note}", code)
 
 
 def _own(step: Step) -> Cause | None:
@@ -215,10 +215,10 @@ def _code_may_differ(step: Step) -> bool:
 
 def _moved_alike(step: Step) -> Iterator[Evidence]:
     """Yield the controls and the baseline's time that moved together with the step, although no commit changes them."""
-    own, baseline, size = step.own, step.baseline, step.size
+    own_move, baseline, size = step.own, step.baseline, step.size
     if step.series.quantity in PAIRED.values():
         # A speedup also falls when its baseline becomes faster. Then the kernel itself did not change.
-        if baseline and own and explains(-baseline.log, size) and not explains(own.log, size):
+        if baseline and own_move and explains(-baseline.log, size) and not explains(own_move.log, size):
             yield Evidence("baseline's time", "", _percent(baseline))
         return
     for name, move in step.controls.items():

@@ -32,8 +32,8 @@ def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
     ``False`` if a fingerprint is unknown.
     """
-    ours, theirs = _fingerprints(before), _fingerprints(after)
-    return ours is not None and ours == theirs
+    old, new = _fingerprints(before), _fingerprints(after)
+    return old is not None and old == new
 
 
 def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -41,8 +41,8 @@ def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
     The code that launches the kernels may differ. ``False`` if a fingerprint is unknown.
     """
-    ours, theirs = (_fingerprints({**code, "host": "any"}) for code in (before, after))
-    return ours is not None and len(ours) > 1 and ours == theirs
+    old, new = (_fingerprints({**code, "host": "any"}) for code in (before, after))
+    return old is not None and len(old) > 1 and old == new
 
 
 def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
@@ -54,13 +54,13 @@ def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | N
     if not before or not after:
         return ()
     old, new = _kernels(before), _kernels(after)
-    found = [Evidence(f"kernel {name}", "", "is new") for name in sorted(new.keys() - old.keys())]
-    found += [Evidence(f"kernel {name}", "", "is gone") for name in sorted(old.keys() - new.keys())]
+    evidence = [Evidence(f"kernel {name}", "", "is new") for name in sorted(new.keys() - old.keys())]
+    evidence += [Evidence(f"kernel {name}", "", "is gone") for name in sorted(old.keys() - new.keys())]
     for name in sorted(old.keys() & new.keys()):
-        found += _kernel(name, old[name], new[name])
+        evidence += _kernel(name, old[name], new[name])
     if before.get("host") and after.get("host") and before["host"] != after["host"]:
-        found.append(Evidence("how the kernels are launched", "", "changed"))
-    return tuple(found)
+        evidence.append(Evidence("how the kernels are launched", "", "changed"))
+    return tuple(evidence)
 
 
 def _kernel(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
@@ -68,12 +68,12 @@ def _kernel(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
         return
     figures = []
     for figure, unit in _FIGURES.items():
-        ours, theirs = old.get(figure), new.get(figure)
-        if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
-            figures.append(Evidence(f"{name} {figure}", f"{ours}{unit}", f"{theirs}{unit}"))
-    ours, theirs = old.get("mix"), new.get("mix")
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours and theirs:
-        figures += _mix(name, ours, theirs)
+        old_figure, new_figure = old.get(figure), new.get(figure)
+        if isinstance(old_figure, int) and isinstance(new_figure, int) and old_figure != new_figure:
+            figures.append(Evidence(f"{name} {figure}", f"{old_figure}{unit}", f"{new_figure}{unit}"))
+    old_mix, new_mix = old.get("mix"), new.get("mix")
+    if isinstance(old_mix, Mapping) and isinstance(new_mix, Mapping) and old_mix and new_mix:
+        figures += _mix(name, old_mix, new_mix)
     yield from figures or [Evidence(f"{name} machine code", str(old.get("code"))[:8], str(new.get("code"))[:8])]
 
 
@@ -88,14 +88,14 @@ def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
 def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the kernels by name. A second kernel of the same name gets the key ``name (2)``."""
     listed = code.get("kernels")
-    seen: Counter[str] = Counter()
-    found = {}
+    name_counts: Counter[str] = Counter()
+    kernels = {}
     for kernel in listed if isinstance(listed, list | tuple) else ():
         if isinstance(kernel, Mapping):
             name = str(kernel.get("name"))
-            seen[name] += 1
-            found[name if seen[name] == 1 else f"{name} ({seen[name]})"] = kernel
-    return found
+            name_counts[name] += 1
+            kernels[name if name_counts[name] == 1 else f"{name} ({name_counts[name]})"] = kernel
+    return kernels
 
 
 def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:

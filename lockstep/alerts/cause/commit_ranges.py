@@ -88,14 +88,14 @@ class Ranges:
         if self._shallow is None:
             return Range(unknown="no repository")
         known = all(_HASH.fullmatch(commit) and commit not in self._strange for commit in (before, after))
-        ask = ("rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--")
-        lines = self._git.try_lines(*ask) if known else None
+        command = ("rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--")
+        lines = self._git.try_lines(*command) if known else None
         if lines is None:
             return Range(unknown="shallow" if self._shallow else "missing")
-        parents = {commit: tuple(others) for commit, *others in map(str.split, lines)}
+        parents = {commit: tuple(commit_parents) for commit, *commit_parents in map(str.split, lines)}
         if self._cut(before, parents):
             return Range(unknown="shallow")
-        if not any(before in several for several in parents.values()):
+        if not any(before in commit_parents for commit_parents in parents.values()):
             return Range(unknown="branches")
         return Range(tuple(parents), parents, self._touched(before, parents))
 
@@ -107,7 +107,9 @@ class Ranges:
         paths. All of these paths lead to the root of the history, so a listed commit without a parent shows this case.
         """
         ends = self._shallow or frozenset()
-        return any(commit in ends or (before in ends and not several) for commit, several in parents.items())
+        return any(
+            commit in ends or (before in ends and not commit_parents) for commit, commit_parents in parents.items()
+        )
 
     def _touched(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
         """Return the commits that change the packages under test; ``None`` if unknown.
@@ -118,7 +120,7 @@ class Ranges:
         """
         if not self._packages:
             return None
-        commits = {*parents, *(parent for several in parents.values() for parent in several)}
+        commits = {*parents, *(parent for commit_parents in parents.values() for parent in commit_parents)}
         self._read_trees(commits)
         absent = [path for commit in commits for path in self._trees[commit] if path == _ABSENT]
         # If no commit has any package, the packages' names are wrong. In a partial clone, a package may only seem
@@ -128,10 +130,10 @@ class Ranges:
         touched = []
         # Commits whose packages equal those at ``before``, or follow from a change within the range.
         explained = {before}
-        for commit, several in parents.items():
+        for commit, commit_parents in parents.items():
             tree = self._trees[commit]
-            same = [parent for parent in several if self._trees[parent] == tree]
-            if not same or (explained.isdisjoint(same) and not explained.isdisjoint(several)):
+            same = [parent for parent in commit_parents if self._trees[parent] == tree]
+            if not same or (explained.isdisjoint(same) and not explained.isdisjoint(commit_parents)):
                 touched.append(commit)
                 explained.add(commit)
             elif tree == self._trees[before] or not explained.isdisjoint(same):
@@ -141,12 +143,14 @@ class Ranges:
     def _read_trees(self, commits: Iterable[str]) -> None:
         """Ask git for the packages' object names at these commits, and store them; equal names mean equal contents."""
         new = sorted(set(commits) - self._trees.keys())
-        asked = [f"{commit}:{path}" for commit in new for path in self._packages]
+        object_names = [f"{commit}:{path}" for commit in new for path in self._packages]
         # This format keeps git from opening the objects, which a partial clone may lack.
-        lines = self._git.try_lines("cat-file", "--batch-check=%(objectname)", given=asked) if new else []
-        found = [_ABSENT if line.endswith(" missing") else line for line in lines or [_ABSENT] * len(asked)]
+        lines = self._git.try_lines("cat-file", "--batch-check=%(objectname)", given=object_names) if new else []
+        tree_hashes = [
+            _ABSENT if line.endswith(" missing") else line for line in lines or [_ABSENT] * len(object_names)
+        ]
         width = len(self._packages)
-        self._trees |= {commit: tuple(found[width * at : width * at + width]) for at, commit in enumerate(new)}
+        self._trees |= {commit: tuple(tree_hashes[width * at : width * at + width]) for at, commit in enumerate(new)}
 
     @cached_property
     def _shallow(self) -> frozenset[str] | None:

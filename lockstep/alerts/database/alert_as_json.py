@@ -12,15 +12,15 @@ from lockstep.alerts.cause.change_facts import Evidence
 from lockstep.alerts.model import Alert, Member, Waiver
 from lockstep.record.series_name import SeriesName
 
-_SERIES = tuple(one.name for one in fields(SeriesName))
+_SERIES = tuple(field.name for field in fields(SeriesName))
 
 
 def to_json(alert: Alert) -> dict[str, Any]:
     """Return the alert as dicts, lists, texts and numbers, equal to what ``json.loads`` reads back."""
     # ``asdict`` takes ten times as long.
-    waiver, own = alert.waiver, {name: value for name, value in vars(alert).items() if name != "waiver"}
+    waiver, values = alert.waiver, {name: value for name, value in vars(alert).items() if name != "waiver"}
     return {
-        **own,
+        **values,
         "commits": list(alert.commits),
         "cause": _cause_json(alert.cause),
         "members": [

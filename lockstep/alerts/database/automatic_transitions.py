@@ -25,12 +25,12 @@ FINAL_ENDINGS = ("intended", "recorded")
 
 def merged(parts: Sequence[Alert]) -> Alert:
     """Merge alerts of one analysis into one alert, because their changes belong to the same stored alert."""
-    first, *others = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
-    if not others:
+    first, *rest = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
+    if not rest:
         return first
-    members = tuple(member for part in (first, *others) for member in part.members)
-    gone = all(part.gone for part in parts if part.topic == first.topic)
-    return replace(first, members=members, gone=gone, old=all(part.old for part in parts))
+    members = tuple(member for part in (first, *rest) for member in part.members)
+    all_gone = all(part.gone for part in parts if part.topic == first.topic)
+    return replace(first, members=members, gone=all_gone, old=all(part.old for part in parts))
 
 
 def needs_no_action(alert: Alert) -> bool:

@@ -29,7 +29,7 @@ class NewAlerts:
         self._lines.append(line)
         return UNNUMBERED + len(self._alerts) - 1
 
-    def own(self, number: int, changes: list[str]) -> None:
+    def assign(self, number: int, changes: list[str]) -> None:
         """Add changes, given by the hashes of their keys, that an old or a new alert owns from now on."""
         self._changes += [(number, change) for change in changes]
 
@@ -42,11 +42,13 @@ class NewAlerts:
             # read back.
             rows = connection.execute(select(ALERT.c.fingerprint, ALERT.c.id))
             number_of = {row.fingerprint: row.id for row in rows}
-            numbers = {UNNUMBERED + at: number_of[one["fingerprint"]] for at, one in enumerate(self._alerts)}
+            numbers = {UNNUMBERED + at: number_of[alert["fingerprint"]] for at, alert in enumerate(self._alerts)}
             named = zip(numbers.values(), self._lines, strict=True)
             connection.execute(insert(EVENT), [{"alert_id": number, **line} for number, line in named])
         if self._changes:
-            changes = [{"alert_id": numbers.get(number, number), "key_hash": one} for number, one in self._changes]
+            changes = [
+                {"alert_id": numbers.get(number, number), "key_hash": change} for number, change in self._changes
+            ]
             connection.execute(insert(MEMBER), changes)
         self._alerts, self._lines, self._changes = [], [], []
         return numbers

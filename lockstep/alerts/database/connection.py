@@ -43,8 +43,8 @@ class Database:
         StateError: the database cannot be reached, is of another kind, or has a newer layout.
     """
 
-    def __init__(self, where: str | Path) -> None:
-        self._url = _url(where)
+    def __init__(self, location: str | Path) -> None:
+        self._url = _url(location)
         try:
             self._engine = _engine(self._url)
             self._migrate()
@@ -107,11 +107,11 @@ class Database:
             ) from error
 
 
-def _url(where: str | Path) -> URL:
-    if isinstance(where, Path) or "://" not in where:
-        return URL.create("sqlite", database=str(Path(where).absolute()))
+def _url(location: str | Path) -> URL:
+    if isinstance(location, Path) or "://" not in location:
+        return URL.create("sqlite", database=str(Path(location).absolute()))
     try:
-        url = make_url(where)
+        url = make_url(location)
     except ArgumentError as error:
         raise StateError(
             "--state (or LOCKSTEP_STATE) is not a database URL; write postgresql://user:password@host/name or a file"

@@ -84,37 +84,37 @@ def columns_of(alert: Alert) -> dict[str, Any]:
     """Return the columns of ``ALERT`` that lists use to filter and order."""
     size = alert.members[0].size if alert.members else 0.0
     labels = [member.series.label for member in alert.members[:_SEARCHED]]
-    about = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
+    texts = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
     return {
         "owner": alert.owner,
         "since": alert.since,
         "size": size if math.isfinite(size) else 0.0,
-        "search": " ".join(part for part in about if part).lower(),
+        "search": " ".join(part for part in texts if part).lower(),
     }
 
 
-def read_page(connection: Connection, choice: Choice, order: Order, start: int, most: int) -> Page:
-    """Return a page of at most ``most`` selected alerts, starting at index ``start``."""
+def read_page(connection: Connection, choice: Choice, order: Order, start: int, limit: int) -> Page:
+    """Return a page of at most ``limit`` selected alerts, starting at index ``start``."""
     where = _where(choice)
     slower = func.count(case((ALERT.c.topic == "slower", 1)))
     total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
     # Sort only the numbers of the alerts, because whole rows take longer to sort.
-    wanted = select(ALERT.c.id).where(*where).order_by(*_order(order)).offset(start).limit(most)
-    numbers = list(connection.scalars(wanted))
+    query = select(ALERT.c.id).where(*where).order_by(*_order(order)).offset(start).limit(limit)
+    numbers = list(connection.scalars(query))
     return Page(_alerts(connection, numbers), total, worse)
 
 
 def read_names(connection: Connection) -> Names:
     """Return the families, machines and owners by which a list can be filtered."""
-    found = (
+    names = (
         tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
         for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
     )
-    return Names(*found)
+    return Names(*names)
 
 
-def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
-    """Return the ``most`` most urgent open alerts of a machine, and the numbers of open alerts on all machines."""
+def read_open(connection: Connection, machine: str, limit: int) -> OpenAlerts:
+    """Return the ``limit`` most urgent open alerts of a machine, and the numbers of open alerts on all machines."""
     grouped = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
     states: Counter[State] = Counter()
     elsewhere: Counter[str] = Counter()
@@ -125,7 +125,7 @@ def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
             elsewhere[name] += number
     acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
     query = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
-    query = query.order_by(acknowledged, _OTHER, ALERT.c.since.desc(), ALERT.c.id.desc()).limit(most)
+    query = query.order_by(acknowledged, _OTHER, ALERT.c.since.desc(), ALERT.c.id.desc()).limit(limit)
     return OpenAlerts(_alerts(connection, list(connection.scalars(query))), states, elsewhere)
 
 

@@ -14,8 +14,8 @@ STATE = "LOCKSTEP_STATE"
 
 def default_state(results: Path) -> str | Path:
     """Return the alert database of a results folder: ``$LOCKSTEP_STATE``, or a file in the user's data folder."""
-    if given := os.environ.get(STATE):
-        return given
+    if configured := os.environ.get(STATE):
+        return configured
     root = results.resolve()
     folder = platformdirs.user_data_path("lockstep", appauthor=False)
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]

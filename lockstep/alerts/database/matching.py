@@ -56,19 +56,21 @@ def owners(
         places: the position of each commit, by machine.
     """
     new = set(names)
-    found: dict[tuple[SeriesName, bool], list[Member]] = defaultdict(list)
+    members_by_place: dict[tuple[SeriesName, bool], list[Member]] = defaultdict(list)
     for alert in alerts:
         for member in alert.members:
-            found[member.series, member.size > 0].append(member)
-    wanted = {place: members for place, members in found.items() if any(one.key in new for one in members)}
+            members_by_place[member.series, member.size > 0].append(member)
+    renamed_members = {
+        place: members for place, members in members_by_place.items() if any(member.key in new for member in members)
+    }
     known: dict[tuple[SeriesName, bool], list[_Known]] = defaultdict(list)
-    for row in rows if wanted else ():
+    for row in rows if renamed_members else ():
         for content in row.content["members"]:
             place = SeriesName(**content["series"]), content["size"] > 0
-            if place in wanted:
+            if place in renamed_members:
                 known[place].append(_known(row, content, places[row.machine]))
     pairs: dict[str, int] = {}
-    for place, members in wanted.items():
+    for place, members in renamed_members.items():
         if place in known:
             pairs |= _aligned(known[place], members, places[place[0].machine])
     return pairs
@@ -92,19 +94,19 @@ def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping
 
     As many changes as possible are paired. Among such pairings, the one with the least total distance is chosen.
     """
-    old = sorted(known, key=lambda one: (one.end, one.start))
-    spans = {one.key: (places.get(one.before, -1) + 1, places.get(one.after, -1)) for one in members}
-    new = sorted(members, key=lambda one: spans[one.key][::-1])
+    old = sorted(known, key=lambda change: (change.end, change.start))
+    spans = {member.key: (places.get(member.before, -1) + 1, places.get(member.after, -1)) for member in members}
+    new = sorted(members, key=lambda member: spans[member.key][::-1])
     # best[i][j]: the best pairs among the first i old and j new changes. More pairs are better, then a smaller
     # distance.
     best: list[list[tuple[int, float, dict[str, int]]]] = [[(0, 0.0, {})] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i, one in enumerate(old):
+    for i, stored in enumerate(old):
         for j, member in enumerate(new):
             options = [best[i][j + 1], best[i + 1][j]]
-            distance = _distance(one, member, spans[member.key])
+            distance = _distance(stored, member, spans[member.key])
             if distance is not None:
-                count, less, pairs = best[i][j]
-                options.append((count + 1, less - distance, pairs | {member.key: one.number}))
+                count, closeness, pairs = best[i][j]
+                options.append((count + 1, closeness - distance, pairs | {member.key: stored.number}))
             best[i + 1][j + 1] = max(options, key=lambda option: option[:2])
     return best[-1][-1][2]
 

@@ -42,32 +42,32 @@ class AlertStore:
         query = narrowed(select(ALERT), Choice(chosen, family or "", machine or ""))
         return self._read(query.order_by(ALERT.c.id.desc()))
 
-    def part(self, choice: Choice, most: int, below: int | None = None) -> list[Tracked]:
-        """Return at most ``most`` of the alerts that ``choice`` selects, newest first.
+    def part(self, choice: Choice, limit: int, below: int | None = None) -> list[Tracked]:
+        """Return at most ``limit`` of the alerts that ``choice`` selects, newest first.
 
         Only alerts with numbers below ``below`` are returned; ``None`` for any number.
         """
-        query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(most)
+        query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(limit)
         return self._read(query if below is None else query.where(ALERT.c.id < below))
 
-    def changed_last(self, most: int) -> list[Tracked]:
-        """Return the ``most`` alerts that changed last, the latest change first."""
-        return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(most))
+    def changed_last(self, limit: int) -> list[Tracked]:
+        """Return the ``limit`` alerts that changed last, the latest change first."""
+        return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(limit))
 
-    def page(self, choice: Choice, order: Order = "urgent", start: int = 0, most: int = 100) -> Page:
-        """Return at most ``most`` selected alerts from index ``start`` on, and the number of all selected alerts."""
+    def page(self, choice: Choice, order: Order = "urgent", start: int = 0, limit: int = 100) -> Page:
+        """Return at most ``limit`` selected alerts from index ``start`` on, and the number of all selected alerts."""
         with self.database.read() as connection:
-            return read_page(connection, choice, order, start, most)
+            return read_page(connection, choice, order, start, limit)
 
     def names(self) -> Names:
         """Return the families, machines and owners of all alerts."""
         with self.database.read() as connection:
             return read_names(connection)
 
-    def open_on(self, machine: str, most: int) -> OpenAlerts:
-        """Return the ``most`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
+    def open_on(self, machine: str, limit: int) -> OpenAlerts:
+        """Return the ``limit`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
         with self.database.read() as connection:
-            return read_open(connection, machine, most)
+            return read_open(connection, machine, limit)
 
     def archived(self) -> dict[str, int]:
         """Return the number of alerts archived under each silent machine."""
@@ -75,10 +75,10 @@ class AlertStore:
         with self.database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
 
-    def archived_on(self, machine: str, most: int) -> list[Tracked]:
-        """Return at most ``most`` alerts archived under a silent machine, newest first."""
+    def archived_on(self, machine: str, limit: int) -> list[Tracked]:
+        """Return at most ``limit`` alerts archived under a silent machine, newest first."""
         query = select(ALERT).where(ALERT.c.machine == machine, ALERT.c.ending == "archived")
-        return self._read(query.order_by(ALERT.c.id.desc()).limit(most))
+        return self._read(query.order_by(ALERT.c.id.desc()).limit(limit))
 
     def counts(self) -> dict[tuple[str, ...], int]:
         """Return the number of alerts by state and topic."""
@@ -87,8 +87,8 @@ class AlertStore:
 
     def count(self, choice: Choice) -> tuple[int, int]:
         """Return how many alerts ``choice`` selects, and how many of them report a slowdown."""
-        found = self.page(choice, most=0)
-        return found.total, found.slower
+        page = self.page(choice, limit=0)
+        return page.total, page.slower
 
     def version(self) -> int:
         """Return a number that grows whenever a stored alert or its log changes."""
@@ -128,9 +128,9 @@ class AlertStore:
             LifecycleError: the alert's state does not allow the action.
         """
         with self.database.write() as connection:
-            one = read_alert(connection, number)
+            alert = read_alert(connection, number)
             try:
-                perform(connection, one, act, newest, today or today_utc())
+                perform(connection, alert, act, newest, today or today_utc())
             except LifecycleError as error:
                 raise LifecycleError(f"alert {number}: {error}") from error
             _tick(connection)
@@ -139,8 +139,8 @@ class AlertStore:
     def note(self, number: int, what: str, note: str, who: str = DATA) -> None:
         """Add a line to an alert's log without changing the alert's state."""
         with self.database.write() as connection:
-            one = read_alert(connection, number)
-            write_log(connection, number, who, what, one.state, note)
+            alert = read_alert(connection, number)
+            write_log(connection, number, who, what, alert.state, note)
             _tick(connection)
 
     def sync(self, current: CurrentAlerts, today: datetime.date | None = None) -> Synced:

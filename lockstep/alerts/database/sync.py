@@ -109,7 +109,7 @@ class Sync:
                 else:
                     parts[number].append(part)
         numbers = self._new.insert(self.connection)
-        self.outcome.opened = [numbers[one] for one in self.outcome.opened]
+        self.outcome.opened = [numbers[number] for number in self.outcome.opened]
         for number, row in self.known.items():
             if number in parts:
                 self._update(row, merged(parts[number]))
@@ -123,9 +123,9 @@ class Sync:
             columns: dict[str, Any] = {
                 name.removeprefix("new_"): bindparam(name) for name in self._revised[0] if name != "number"
             }
-            of = ALERT.c.id == bindparam("number")
-            self.connection.execute(update(ALERT).where(of).values(columns), self._revised)
-        return Synced(*(tuple(sorted(one)) for one in vars(self.outcome).values()))
+            same_number = ALERT.c.id == bindparam("number")
+            self.connection.execute(update(ALERT).where(same_number).values(columns), self._revised)
+        return Synced(*(tuple(sorted(numbers)) for numbers in vars(self.outcome).values()))
 
     def _take_over(self) -> None:
         """Find the stored alerts of changes that this analysis reports under new names."""
@@ -152,8 +152,8 @@ class Sync:
         if not alert.members:
             return [(self._same.get(alert.fingerprint), alert)]
         hashes = [_hash(member.key) for member in alert.members]
-        owned = [self.moved.get(one, self.owner.get(one)) for one in hashes]
-        known = [one for one in owned if one is not None]
+        owned = [self.moved.get(key_hash, self.owner.get(key_hash)) for key_hash in hashes]
+        known = [number for number in owned if number is not None]
         home = min(known) if known else self._overlapping(alert)
         shares: dict[int | None, list[Member]] = defaultdict(list)
         for member, owner in zip(alert.members, owned, strict=True):
@@ -168,8 +168,8 @@ class Sync:
         The stored alert has the same machine, family and topic as the new alert, and their ranges share a commit.
         """
         place = _place_of(alert)
-        near = (self._near.get((*place, commit)) for commit in alert.commits)
-        return min((number for number in near if number is not None), default=None)
+        numbers = (self._near.get((*place, commit)) for commit in alert.commits)
+        return min((number for number in numbers if number is not None), default=None)
 
     def _open(self, alert: Alert) -> None:
         state, ending, who, note = first_state(alert, self.today)
@@ -198,14 +198,14 @@ class Sync:
             self.outcome.opened.append(number)
 
     def _update(self, row: Row[Any], alert: Alert) -> None:
-        more, content = self._claim(row.id, alert), to_json(alert)
+        gained, content = self._claim(row.id, alert), to_json(alert)
         if content != row.content:
             # Keep the topic "faster" while the slowdowns need no action, so that a slowdown that returns is reported.
             topic = row.topic if row.state == "resolved" and needs_no_action(alert) else alert.topic
             new = {"topic": topic, **columns_of(alert), "content": content}
             self._revised.append({"number": row.id} | {f"new_{name}": value for name, value in new.items()})
             self.changed = True
-            if more or alert.range != from_json(row.content).range or alert.topic != row.topic:
+            if gained or alert.range != from_json(row.content).range or alert.topic != row.topic:
                 note = f"now {len(alert.members)} series in {alert.range}" if alert.members else alert.text
                 write_log(self.connection, row.id, DATA, "revised", row.state, note)
         self._live(row, alert)
@@ -276,7 +276,7 @@ class Sync:
         """Store that the alert owns its changes. Return the number of new changes."""
         new = [key for key in dict.fromkeys(_hash(member.key) for member in alert.members) if key not in self.owner]
         if new:
-            self._new.own(number, new)
+            self._new.assign(number, new)
             self.owner |= dict.fromkeys(new, number)
         return len(new)
 
@@ -286,7 +286,7 @@ class Sync:
 
     def _places_of(self, machine: str) -> dict[str, int]:
         if machine not in self._places:
-            self._places[machine] = {one: place for place, one in enumerate(self.current.commits[machine])}
+            self._places[machine] = {commit: place for place, commit in enumerate(self.current.commits[machine])}
         return self._places[machine]
 
     def _perform(self, row: Row[Any], act: Act, newest: str = "") -> None:

@@ -56,14 +56,14 @@ def _listed(content: Mapping[str, Any]) -> dict[str, Any]:
     members = content["members"]
     commits, before = content["commits"], content["before"]
     after = commits[-1][:8] if commits else ""
-    about = [content["family"], content["machine"], content["topic"], content["cause"]["kind"], content["owner"]]
-    about += [f"{before[:8]}..{after}" if before and len(commits) != 1 else after, content["text"]]
-    for series in (one["series"] for one in members[:20]):
+    texts = [content["family"], content["machine"], content["topic"], content["cause"]["kind"], content["owner"]]
+    texts += [f"{before[:8]}..{after}" if before and len(commits) != 1 else after, content["text"]]
+    for series in (member["series"] for member in members[:20]):
         head = f"{series['suite']}.{series['variant']}" if series["variant"] else series["suite"]
-        about += [head, series["case"], series["l2"]]
+        texts += [head, series["case"], series["l2"]]
     return {
         "new_owner": content["owner"],
         "new_since": content["since"],
         "new_size": members[0]["size"] if members else 0.0,
-        "new_search": " ".join(part for part in about if part).lower(),
+        "new_search": " ".join(part for part in texts if part).lower(),
     }
