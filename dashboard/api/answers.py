@@ -122,7 +122,7 @@ def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
         "head": asdict(head),
         "geomean": math.exp(found.geomean),
         "verdicts": dict(found.counts),
-        "other_ruler": found.other_ruler,
+        "other_ruler": found.other_version,
         "one_sided": found.one_sided,
         "cases": [asdict(pair) | {"low": pair.low, "high": pair.high} for pair in found.pairs[start : start + most]],
         "left_out": max(len(found.pairs) - start - most, 0),

@@ -209,8 +209,8 @@ def _said(found: Comparison) -> str:
     if math.isfinite(found.geomean) and not (exact and len(units) > 1):
         what = units[0] if exact else "time"
         said.append(minus(f"geometric mean of the {what} {100 * math.expm1(found.geomean):+z.2f} %"))
-    if found.other_ruler:
-        said.append(f"{whole(found.other_ruler)} of another benchmark version, not compared")
+    if found.other_version:
+        said.append(f"{whole(found.other_version)} of another benchmark version, not compared")
     if found.one_sided:
         said.append(f"{whole(found.one_sided)} measured only at base or only at head")
     return " · ".join(said) or "Base and head have no case in common."

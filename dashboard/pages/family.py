@@ -28,7 +28,7 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.rows import VALUE, Row, described, keys_of, quantities_of
-from lockstep.compare.series_status import checks_of, found_of
+from lockstep.compare.series_status import checks_of, reported_changes
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
@@ -223,7 +223,7 @@ def trends(
     for case in cases:
         own = rows.select(np.flatnonzero(case_of == case))
         own_keys = [key for key in keys if key.case == case and key.variant in drawn]
-        changes = [(key.variant, one) for key in own_keys for one in found_of(results, key, picture)]
+        changes = [(key.variant, one) for key in own_keys for one in reported_changes(results, key, picture)]
         marked = marks(changes, commits, place, scheme)
         checks = [(key.variant, one) for key in own_keys for one in checks_of(key, picture)]
         checked = marks(checks, commits, place, scheme)

@@ -129,7 +129,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
             numbers[f"{quantity}_low"] = measured.low if measured else None
             numbers[f"{quantity}_high"] = measured.high if measured else None
     difference = status.difference
-    ends = (None, None) if status.found else (difference.low, difference.high)
+    ends = (None, None) if status.changes else (difference.low, difference.high)
     behind: dict[str, float] = {}
     times = difference.times
     if times:

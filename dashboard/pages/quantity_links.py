@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from lockstep.compare.rows import alike
+from lockstep.compare.rows import related_suites
 from lockstep.history.snapshot import Results
 
 
@@ -20,7 +20,7 @@ def quantity_links(results: Results, suite: str, machine: str, address: Callable
         machine: the page's machine. If it lacks a quantity, the link leads to the first machine that has the quantity.
         address: returns a page's address for a machine and the name of a quantity; "" if there is no such page.
     """
-    others = alike(results, suite)
+    others = related_suites(results, suite)
     parts: list[Any] = []
     for key_suite, label in others.items():
         machines = dict.fromkeys(

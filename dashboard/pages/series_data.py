@@ -11,7 +11,7 @@ from dashboard.charts.theme import Scheme, styles
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.compare.read_rows import rows_over
 from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of
-from lockstep.compare.series_status import checks_of, found_of, names_by_key
+from lockstep.compare.series_status import checks_of, names_by_key, reported_changes
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -63,7 +63,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
     return SeriesView(
         tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
         what,
-        found_of(results, key, picture) if what.name != "error" else checks_of(key, picture),
+        reported_changes(results, key, picture) if what.name != "error" else checks_of(key, picture),
         picture.behaviour(noise) if picture and noise else None,
         follows,
     )

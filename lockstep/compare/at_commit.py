@@ -77,17 +77,17 @@ def compare_commit(
     rows = no_rows() if place is None else rows_at(results, machine, commit)
     absent = STATES.index("na")
     suite = rows.series_keys.suite[rows.columns["key"]]
-    wanted = set(suite.tolist())
+    suites = set(suite.tolist())
     earlier: dict[int, Commit] = {}
     parts = []
     for known in commits[max((place or 0) - _FAR, 0) : place or 0][::-1]:
-        if wanted <= earlier.keys():
+        if suites <= earlier.keys():
             break
-        there = rows_at(results, machine, known.hash)
-        own = there.series_keys.suite[there.columns["key"]]
-        new = set(own[there.columns["state"] != absent].tolist()) - earlier.keys()
+        earlier_rows = rows_at(results, machine, known.hash)
+        row_suites = earlier_rows.series_keys.suite[earlier_rows.columns["key"]]
+        new = set(row_suites[earlier_rows.columns["state"] != absent].tolist()) - earlier.keys()
         earlier |= dict.fromkeys(new, known)
-        parts.append(there.select(np.isin(own, list(new))))
+        parts.append(earlier_rows.select(np.isin(row_suites, list(new))))
     before = concatenated(parts) if parts else rows[:0]
     places = before.place[rows.columns["key"]]
     differences = compare_rows(before, places, rows, thresholds, Scope(), noise_by_key(results, machine, findings))

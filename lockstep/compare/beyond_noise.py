@@ -51,10 +51,10 @@ def beyond_noise(
     # An estimate of noise from few commits is often too small.
     caution = math.sqrt(1 + CAUTION / len(results.commits(machine)))
     needed = np.where(np.isfinite(noise), _needed(rows, differences, max(compared, 1), caution, thresholds), np.inf)
-    far = np.abs(differences.worse) > needed
-    moved = _from_usual(results, first, rows, differences, far)
+    exceeds = np.abs(differences.worse) > needed
+    moved = _from_usual(results, first, rows, differences, exceeds)
     beyond = np.zeros(len(rows), dtype=bool)
-    for place in np.flatnonzero(far).tolist():
+    for place in np.flatnonzero(exceeds).tolist():
         worse = float(differences.worse[place])
         # For a series without other points, compare only with the earlier commit.
         beyond[place] = moved.get(place, worse) * math.copysign(1, worse) > needed[place]
@@ -66,40 +66,40 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
 
     Infinite for rows whose difference is not certain.
     """
-    sure = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
+    significant = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
     confidence = np.full(len(rows), thresholds.default.confidence)
     if thresholds.rules:
         confidence = np.array([thresholds.of(*rows.subject(place)).confidence for place in range(len(rows))])
     half = quantiles(1 - (1 - confidence) / compared) * caution * differences.error
     mde = rows.columns["mde"]
-    needed: Floats = np.where(sure, np.fmax(half, np.log1p(np.where(np.isnan(mde), 0.0, mde))), np.inf)
+    needed: Floats = np.where(significant, np.fmax(half, np.log1p(np.where(np.isnan(mde), 0.0, mde))), np.inf)
     return needed
 
 
 def _from_usual(
-    results: Results, first: int, rows: RowTable, differences: Differences, far: NDArray[np.bool_]
+    results: Results, first: int, rows: RowTable, differences: Differences, exceeds: NDArray[np.bool_]
 ) -> dict[int, float]:
     """Return how much worse the newest point is than the nearest earlier level (log), by the index of the row."""
     index = rows.series_keys
     series = {}
-    for place in np.flatnonzero(far).tolist():
-        own = index.key_at == rows.columns["key"][place]
-        for rank in np.flatnonzero(own & (index.part_at == differences.quantity[place])).tolist():
+    for place in np.flatnonzero(exceeds).tolist():
+        same_key = index.key_at == rows.columns["key"][place]
+        for rank in np.flatnonzero(same_key & (index.part_at == differences.quantity[place])).tolist():
             series[index.series[rank]] = place
     moved = {}
     for trend in results.trends(series, last=RECENT + BEFORE):
         place = series[trend.series]
         commit = rows.columns["commit"][place]
-        here = trend.value > 0
-        now = here & (trend.commit == commit)
+        measured = trend.value > 0
+        now = measured & (trend.commit == commit)
         if not now.any():
             continue
-        same = here & (trend.version == trend.version[now][-1])
+        same = measured & (trend.version == trend.version[now][-1])
         since = np.log(trend.value[same & (trend.commit >= first) & (trend.commit < commit)])[-RECENT:]
         before = np.log(trend.value[same & (trend.commit <= first)])[-BEFORE:]
         sign = -1.0 if trend.benchmark.higher_is_better else 1.0
         newest = math.log(trend.value[now][-1])
-        grown = [sign * (newest - level) for some in (since, before) for level in _levels(some)]
+        grown = [sign * (newest - level) for points in (since, before) for level in _levels(points)]
         if grown:
             # Take the nearest level, because a point that is at any of the levels has not changed.
             moved[place] = min(grown, key=abs)

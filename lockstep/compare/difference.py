@@ -76,12 +76,12 @@ class Differences(Sequence[Difference]):
     def __getitem__(self, index: int) -> Difference:  # type: ignore[override]  # no caller takes a slice
         worse, half = float(self.worse[index]), float(self.half[index])
         known = not math.isnan(worse)
-        sure = known and not math.isnan(half)
+        bounded = known and not math.isnan(half)
         return Difference(
             PARTS[self.quantity[index]],
             worse if known else None,
-            worse - half if sure else None,
-            worse + half if sure else None,
+            worse - half if bounded else None,
+            worse + half if bounded else None,
             LOUDEST[self.verdict[index]],
             self.times.get(index),
         )
@@ -182,13 +182,13 @@ def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: 
     """
     least = np.log1p(matters)
     size = np.abs(worse)
-    sure = size > half
+    significant = size > half
     verdict = np.full(len(worse), _UNSURE, dtype=np.uint8)
     verdict[size + half < least] = _SAME
-    verdict[sure & (size >= least)] = LOUDEST.index("faster")
-    verdict[sure & (size >= least) & (worse > 0)] = LOUDEST.index("slower")
+    verdict[significant & (size >= least)] = LOUDEST.index("faster")
+    verdict[significant & (size >= least) & (worse > 0)] = LOUDEST.index("slower")
     if not two_runs:
-        verdict[(verdict == _UNSURE) & (sure | (np.isnan(error) & (worse == 0)))] = _SAME
+        verdict[(verdict == _UNSURE) & (significant | (np.isnan(error) & (worse == 0)))] = _SAME
     return verdict
 
 
@@ -224,8 +224,8 @@ def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scop
         paired = _at(before.columns["baseline"], earlier, "") != ""
     elif scope.quantity == "surest" and "speedup" in after.columns:
         paired = _paired(after) & ((earlier < 0) | _at(_paired(before), earlier, False))
-    found = np.where(valued, _VALUE, np.where(paired, _SPEEDUP, _LATENCY))
-    return found.astype(np.uint8)
+    quantity = np.where(valued, _VALUE, np.where(paired, _SPEEDUP, _LATENCY))
+    return quantity.astype(np.uint8)
 
 
 def _paired(rows: RowTable) -> NDArray[np.bool_]:
@@ -234,18 +234,18 @@ def _paired(rows: RowTable) -> NDArray[np.bool_]:
     A baseline is not among them, because its own speedup is always 1.
     """
     error = rows.column("speedup_error")
-    found: NDArray[np.bool_] = (rows.column("speedup") > 0) & ~np.isnan(error) & (error != 0)
-    return found & ~rows.is_baseline
+    paired: NDArray[np.bool_] = (rows.column("speedup") > 0) & ~np.isnan(error) & (error != 0)
+    return paired & ~rows.is_baseline
 
 
 def _numbers(rows: RowTable, places: Indices, quantity: NDArray[np.uint8]) -> tuple[Floats, Floats]:
     """Return each row's number in the quantity that is compared, and the standard error of the number's logarithm."""
     value, error = np.full(len(places), np.nan), np.full(len(places), np.nan)
     for code, name in enumerate(PARTS):
-        own = quantity == code
-        if name in rows.columns and own.any():
-            value[own] = _at(rows.columns[name], places[own])
-            error[own] = _at(rows.columns[f"{name}_error"], places[own])
+        uses_quantity = quantity == code
+        if name in rows.columns and uses_quantity.any():
+            value[uses_quantity] = _at(rows.columns[name], places[uses_quantity])
+            error[uses_quantity] = _at(rows.columns[f"{name}_error"], places[uses_quantity])
     return value, error
 
 
@@ -259,24 +259,29 @@ def _at(column: NDArray[Any], places: Indices, missing: Any = math.nan) -> NDArr
 def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
     """Return, from the thresholds of each row, the smallest relative change that matters and the confidence."""
     if not thresholds.rules:
-        own = thresholds.default
-        return np.full(len(rows), own.min_effect), np.full(len(rows), own.confidence)
-    each = [thresholds.of(*rows.subject(place)) for place in range(len(rows))]
-    return np.array([one.min_effect for one in each]), np.array([one.confidence for one in each])
+        default = thresholds.default
+        return np.full(len(rows), default.min_effect), np.full(len(rows), default.confidence)
+    row_thresholds = [thresholds.of(*rows.subject(place)) for place in range(len(rows))]
+    return np.array([threshold.min_effect for threshold in row_thresholds]), np.array(
+        [threshold.confidence for threshold in row_thresholds]
+    )
 
 
 def _times(
     before: RowTable, earlier: int, after: RowTable, index: int, noise: Mapping[SeriesKey, float]
 ) -> Times | None:
     """Return the changes of a row's time and of its baseline's time; ``None`` unless both are known."""
-    there, here = before.baseline_of(earlier), after.baseline_of(index)
-    if here >= 0 and after.at("commit", here) != after.at("commit", index):
-        here = -1
-    scale = noise.get(after.key_at(here), math.nan) if here >= 0 else math.nan
-    own, baseline = _time_changed(before, earlier, after, index), _time_changed(before, there, after, here, scale)
-    if math.isnan(own.worse) or math.isnan(baseline.worse):
+    old_baseline, new_baseline = before.baseline_of(earlier), after.baseline_of(index)
+    if new_baseline >= 0 and after.at("commit", new_baseline) != after.at("commit", index):
+        new_baseline = -1
+    scale = noise.get(after.key_at(new_baseline), math.nan) if new_baseline >= 0 else math.nan
+    kernel, baseline = (
+        _time_changed(before, earlier, after, index),
+        _time_changed(before, old_baseline, after, new_baseline, scale),
+    )
+    if math.isnan(kernel.worse) or math.isnan(baseline.worse):
         return None
-    return Times(own.worse, baseline.worse, baseline.error)
+    return Times(kernel.worse, baseline.worse, baseline.error)
 
 
 def _time_changed(before: RowTable, earlier: int, after: RowTable, index: int, noise: float = math.nan) -> Change:
@@ -286,5 +291,5 @@ def _time_changed(before: RowTable, earlier: int, after: RowTable, index: int, n
     old, new = before.number("latency", earlier), after.number("latency", index)
     if old is None or new is None:
         return UNKNOWN
-    within = math.hypot(before.at("latency_error", earlier), after.at("latency_error", index))
-    return Change(math.log(new / old), error_of(within, noise))
+    error = math.hypot(before.at("latency_error", earlier), after.at("latency_error", index))
+    return Change(math.log(new / old), error_of(error, noise))

@@ -70,16 +70,16 @@ def not_new(
     if not len(missing) or first == 0:
         return differences
     key = rows.columns["key"][missing]
-    wanted = dict(zip(key.tolist(), rows.columns["version"][missing].tolist(), strict=True))
+    missing_versions = dict(zip(key.tolist(), rows.columns["version"][missing].tolist(), strict=True))
     index = rows.series_keys
     ranks = np.flatnonzero(np.isin(index.key_at, key)).tolist()
     keys = {index.series[rank]: int(index.key_at[rank]) for rank in ranks}
-    found = set()
+    known_keys = set()
     for trend in results.trends(keys, last=len(results.commits(machine)) - first + _BEFORE):
-        there = (trend.commit < first) & (trend.value > 0)
-        if wanted[keys[trend.series]] in set(trend.version[there].tolist()):
-            found.add(keys[trend.series])
-    known = missing[np.isin(key, list(found))]
+        measured_before = (trend.commit < first) & (trend.value > 0)
+        if missing_versions[keys[trend.series]] in set(trend.version[measured_before].tolist()):
+            known_keys.add(keys[trend.series])
+    known = missing[np.isin(key, list(known_keys))]
     verdict = differences.verdict.copy()
     verdict[known] = _UNSURE
     return replace(differences, verdict=verdict)

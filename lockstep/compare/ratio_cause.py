@@ -31,9 +31,9 @@ class Times:
         time must have changed beyond its noise at this confidence. The kernel's own time must not have changed, in
         either direction, by enough to explain the ratio.
         """
-        sure = Change(self.baseline, self.error).sure(confidence)
+        baseline_changed = Change(self.baseline, self.error).sure(confidence)
         stayed = not explains(math.copysign(self.own, worse), worse)
-        return sure and stayed and explains(-self.baseline, worse)
+        return baseline_changed and stayed and explains(-self.baseline, worse)
 
     @property
     def text(self) -> str:

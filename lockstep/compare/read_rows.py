@@ -38,8 +38,8 @@ def newest_rows(results: Results, machine: str) -> RowTable:
     key, commit = rows.columns["key"], rows.columns["commit"]
     newest = np.full(len(rows.series_keys.keys), -1, dtype=np.int32)
     np.maximum.at(newest, key, commit)
-    own = commit == newest[key]
-    return rows if own.all() else rows.select(own)
+    is_newest = commit == newest[key]
+    return rows if is_newest.all() else rows.select(is_newest)
 
 
 @remembered_few
@@ -49,8 +49,8 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
     if commits and commit == commits[-1].hash:
         # The newest rows include those of the machine's newest commit, so they are not read a second time.
         rows = newest_rows(results, machine)
-        own = rows.columns["commit"] == len(commits) - 1
-        return rows if own.all() else rows.select(own)
+        at_last_commit = rows.columns["commit"] == len(commits) - 1
+        return rows if at_last_commit.all() else rows.select(at_last_commit)
     return _table(results, machine, results.columns(machine, SHARED, commit))
 
 
@@ -78,16 +78,16 @@ def _table(results: Results, machine: str, points: Columns) -> RowTable:
     ratio = part == PARTS.index("speedup")
     row, count = _rows_of_points(key, points["commit"])
     main = np.empty(count, dtype=np.intp)
-    for some in (ratio, ~ratio):
-        main[row[some]] = np.flatnonzero(some)
+    for group in (ratio, ~ratio):
+        main[row[group]] = np.flatnonzero(group)
     shown = [name for name in SHARED if name in points]
     columns = {name: points[name][main] for name in ("rank", "commit", *shown)} | {"key": key[main]}
     for name in TEXTS:
         columns[name] = _interned(columns[name]) if name in columns else _without_text(count)
     for code, name in enumerate(PARTS):
-        own = np.flatnonzero(part == code)
-        if len(own):
-            columns |= _numbers(name, {end: points[end][own] for end in _ENDS}, row[own], count)
+        points_of_part = np.flatnonzero(part == code)
+        if len(points_of_part):
+            columns |= _numbers(name, {end: points[end][points_of_part] for end in _ENDS}, row[points_of_part], count)
     return RowTable(shared, columns)
 
 
@@ -107,12 +107,12 @@ def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str,
     """Return the columns of the number ``part``, its interval and its error, from the points that hold the number."""
     values = points["value"]
     known = ~np.isnan(values) if part == "value" else values > 0
-    found = {}
+    columns = {}
     for name, end in zip(interval_names(part), _ENDS, strict=True):
         column = np.full(count, np.nan)
         column[row] = np.where(known, points[end], np.nan)
-        found[name] = column
-    return found
+        columns[name] = column
+    return columns
 
 
 def _without_text(count: int) -> NDArray[Any]:
@@ -123,6 +123,6 @@ def _without_text(count: int) -> NDArray[Any]:
 
 def _interned(texts: NDArray[Any]) -> NDArray[Any]:
     """Replace equal texts by one object, in place, which saves memory. Return the texts."""
-    seen: dict[str, str] = {}
-    texts[:] = [seen.setdefault(text, text) for text in texts.tolist()]
+    interned: dict[str, str] = {}
+    texts[:] = [interned.setdefault(text, text) for text in texts.tolist()]
     return texts

@@ -48,8 +48,8 @@ class _View(Mapping[str, NDArray[Any]]):
         self.base, self.places = columns, places
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        taken: NDArray[Any] = self.base[name][self.places]
-        return taken
+        column: NDArray[Any] = self.base[name][self.places]
+        return column
 
     def __contains__(self, name: object) -> bool:
         return name in self.base
@@ -127,9 +127,9 @@ class RowTable(Sequence[Row]):
             return factor * value, factor * low, factor * high
         if quantity == RELATIVE:
             timed = ~np.isnan(value)
-            others = (self.column(name) for name in interval_names("value")[:3])
-            own = zip((value, low, high), others, strict=True)
-            value, low, high = (np.where(timed, time, other) for time, other in own)
+            value_columns = (self.column(name) for name in interval_names("value")[:3])
+            column_pairs = zip((value, low, high), value_columns, strict=True)
+            value, low, high = (np.where(timed, time, value_column) for time, value_column in column_pairs)
             first = np.where(value > 0, self._first(value), np.nan)
             return value / first, low / first, high / first
         if quantity == "error":
@@ -168,9 +168,9 @@ class RowTable(Sequence[Row]):
     @cached_property
     def place(self) -> Ints:
         """For each key of the machine, the index of its row; -1 for a key without a row."""
-        found = np.full(len(self._machine.index.keys), -1, dtype=np.int32)
-        found[self.columns["key"]] = np.arange(len(self), dtype=np.int32)
-        return found
+        places = np.full(len(self._machine.index.keys), -1, dtype=np.int32)
+        places[self.columns["key"]] = np.arange(len(self), dtype=np.int32)
+        return places
 
     def find(self, key: SeriesKey) -> int:
         """Return the index of a key's row; -1 if the key has no row."""
@@ -213,7 +213,7 @@ class RowTable(Sequence[Row]):
         """The unit in which the column "value" of each row is shown; "" for rows without a value."""
         if "value" not in self.columns:
             return [""] * len(self)
-        return [_unit(each)[0] if each.part == "value" else "" for each in map(self.benchmark, range(len(self)))]
+        return [_unit(row)[0] if row.part == "value" else "" for row in map(self.benchmark, range(len(self)))]
 
     @property
     def factors(self) -> Floats:
@@ -238,8 +238,8 @@ class RowTable(Sequence[Row]):
     @cached_property
     def is_baseline(self) -> NDArray[np.bool_]:
         """For each row, whether its variant is itself the baseline, so that its speedup is always one."""
-        own = zip(self.keys, self.columns["baseline"].tolist(), strict=True)
-        return np.array([bool(baseline) and key.variant == baseline for key, baseline in own], dtype=bool)
+        baselines = zip(self.keys, self.columns["baseline"].tolist(), strict=True)
+        return np.array([bool(baseline) and key.variant == baseline for key, baseline in baselines], dtype=bool)
 
     def reason(self, index: int) -> str:
         """Return why a row has no number; "" if no reason is known."""

@@ -56,8 +56,8 @@ class Quantity:
 
 
 QUANTITIES: dict[str, Quantity] = {
-    one.name: one
-    for one in (
+    quantity.name: quantity
+    for quantity in (
         Quantity("latency", "Latency", "µs", False),
         Quantity("speedup", "Speedup", "×", True),
         Quantity("floor", "% of floor", "%", True),
@@ -168,21 +168,21 @@ class Row:
 @remembered
 def suites(results: Results) -> frozenset[str]:
     """Return the names of all suites in the results, see ``Benchmark.key_suite``."""
-    return frozenset(each.key_suite for each in results.benchmarks.values())
+    return frozenset(benchmark.key_suite for benchmark in results.benchmarks.values())
 
 
-def alike(results: Results, suite: str) -> Mapping[str, str]:
+def related_suites(results: Results, suite: str) -> Mapping[str, str]:
     """Return the label of each quantity of the Lockstep suite to which ``suite`` belongs, by the name that pages show.
 
     For example, "linear" shows latency and speedup, "linear.host" a cost, and "linear.registers" an exact quantity. {}
     for another project's suite.
     """
-    own = [one for one in results.benchmarks.values() if one.of_suite]
-    named = next((one.suite for one in own if one.key_suite == suite), None)
-    there = {one.key_suite for one in own if one.suite == named}
+    suite_benchmarks = [benchmark for benchmark in results.benchmarks.values() if benchmark.of_suite]
+    named = next((benchmark.suite for benchmark in suite_benchmarks if benchmark.key_suite == suite), None)
+    key_suites = {benchmark.key_suite for benchmark in suite_benchmarks if benchmark.suite == named}
     labels = {named or "": "time"}
     labels |= {benchmark_name(named or "", name): name.replace("_", " ") for name in (*COST_QUANTITIES, *EXACT)}
-    return {key_suite: label for key_suite, label in labels.items() if key_suite in there}
+    return {key_suite: label for key_suite, label in labels.items() if key_suite in key_suites}
 
 
 def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
@@ -195,8 +195,8 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
     if quantity == RELATIVE:
         return Quantity(RELATIVE, "Relative to the first", "×", False)
     row = next((row for row in rows if row.value), None)
-    ours = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
-    label = ours["quantity"].replace("_", " ").capitalize() if ours else "Value"
+    suite_match = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
+    label = suite_match["quantity"].replace("_", " ").capitalize() if suite_match else "Value"
     # Leave out the unit if it repeats the label ("Registers registers").
     unit = "" if row is None or row.unit == label.lower() else row.unit
     return Quantity(VALUE, label, unit, row.higher_is_better if row else False)

@@ -39,7 +39,7 @@ class Status:
     Attributes:
         row: the newest row of the series.
         difference: the difference of ``row`` from the series' row at the earlier commit.
-        found: the changes after the earlier commit that the detector reports, oldest first.
+        changes: the changes after the earlier commit that the detector reports, oldest first.
         stale: whether the series is "not measured", or was not measured at a later commit at which its suite was. False
             if it is absent.
         news: whether the series fails now but did not fail at the earlier commit.
@@ -54,7 +54,7 @@ class Status:
 
     row: Row
     difference: Difference
-    found: tuple[Finding, ...]
+    changes: tuple[Finding, ...]
     stale: bool
     news: bool
     noise: float
@@ -70,13 +70,13 @@ class Statuses(Sequence[Status]):
 
     Attributes:
         rows, differences: the rows and the differences of the series.
-        found: the findings by the index of the series, without series that have none.
+        changes: the findings by the index of the series, without series that have none.
         verdict: the codes of the verdicts, see ``LOUDEST``.
     """
 
     rows: RowTable
     differences: Differences
-    found: Mapping[int, tuple[Finding, ...]]
+    changes: Mapping[int, tuple[Finding, ...]]
     stale: Mask
     news: Mask
     noise: Floats
@@ -101,7 +101,7 @@ class Statuses(Sequence[Status]):
         return Status(
             row=self.rows[index],
             difference=self.differences[index],
-            found=self.found.get(index, ()),
+            changes=self.changes.get(index, ()),
             stale=bool(self.stale[index]),
             news=bool(self.news[index]),
             noise=float(self.noise[index]),
@@ -113,17 +113,17 @@ class Statuses(Sequence[Status]):
 
     def select(self, places: NDArray[np.intp]) -> Statuses:
         """Return the statuses at these indices."""
-        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
         arrays = {name: column[places] for name, column in columns.items() if isinstance(column, np.ndarray)}
-        found = {at: self.found[place] for at, place in enumerate(places.tolist()) if place in self.found}
+        changes = {at: self.changes[place] for at, place in enumerate(places.tolist()) if place in self.changes}
         return Statuses(
-            rows=self.rows.select(places), differences=self.differences.select(places), found=found, **arrays
+            rows=self.rows.select(places), differences=self.differences.select(places), changes=changes, **arrays
         )
 
     def are(self, verdict: Verdict) -> Mask:
         """Return a mask of the series that have this verdict."""
-        found: Mask = self.verdict == LOUDEST.index(verdict)
-        return found
+        mask: Mask = self.verdict == LOUDEST.index(verdict)
+        return mask
 
 
 def reference(results: Results, machine: str, since: str, visit: int = 0) -> Commit | None:
@@ -156,9 +156,12 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
 @remembered
 def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKey]:
     """Return the key of each series, by the name that alerts use for the series."""
-    of = results.benchmarks
+    benchmarks = results.benchmarks
     series = results.series(machine=machine)
-    return {name_of(each, of[each.benchmark]): key_of(each, of[each.benchmark]) for each in series}
+    return {
+        name_of(one_series, benchmarks[one_series.benchmark]): key_of(one_series, benchmarks[one_series.benchmark])
+        for one_series in series
+    }
 
 
 @remembered
@@ -170,12 +173,12 @@ def names_by_key(results: Results, machine: str) -> Mapping[SeriesKey, Sequence[
     return dict(names)
 
 
-def found_of(results: Results, key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
+def reported_changes(results: Results, key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
     """Return the changes of a series that are reported, oldest first."""
     if findings is None or not findings.changed:
         return ()
-    found = [one for name in names_by_key(results, key.machine).get(key, ()) for one in findings.reported(name)]
-    return tuple(sorted(found, key=lambda change: change.last))
+    changes = [change for name in names_by_key(results, key.machine).get(key, ()) for change in findings.reported(name)]
+    return tuple(sorted(changes, key=lambda change: change.last))
 
 
 def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
@@ -184,8 +187,10 @@ def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding
     All cache states share a check."""
     if findings is None:
         return ()
-    names = (one for one in findings.changed if one.checked and (one.suite, one.variant, one.case) == key[1:4])
-    return tuple(sorted((one for name in names for one in findings.reported(name)), key=lambda change: change.last))
+    names = (name for name in findings.changed if name.checked and (name.suite, name.variant, name.case) == key[1:4])
+    return tuple(
+        sorted((change for name in names for change in findings.reported(name)), key=lambda change: change.last)
+    )
 
 
 @remembered
@@ -210,9 +215,9 @@ def statuses(
         thresholds: how large a change must be to matter.
     """
     if since is None:
-        rows, nowhere, unknown = no_rows(), np.empty(0, dtype=np.intp), np.empty(0)
-        differences = compare_rows(rows, nowhere, rows, thresholds, Scope())
-        return _statuses(rows, rows, nowhere, differences, {}, unknown, unknown > 0)
+        rows, no_places, unknown = no_rows(), np.empty(0, dtype=np.intp), np.empty(0)
+        differences = compare_rows(rows, no_places, rows, thresholds, Scope())
+        return _statuses(rows, rows, no_places, differences, {}, unknown, unknown > 0)
     before, rows = rows_at(results, machine, since.hash), newest_rows(results, machine)
     first = next(place for place, commit in enumerate(results.commits(machine)) if commit.hash == since.hash)
     noise = noise_by_key(results, machine, findings)
@@ -222,23 +227,29 @@ def statuses(
     differences = not_new(differences, results, machine, first, rows, earlier)
     scale = np.array([noise.get(key, math.nan) for key in rows.keys]) if noise else np.full(len(rows), np.nan)
     sizes = beyond_noise(results, machine, first, rows, differences, scale, thresholds)
-    found = _later(results, machine, findings, rows, first)
-    return _statuses(rows, before, earlier, differences, found, scale, sizes)
+    changes = _later(results, machine, findings, rows, first)
+    return _statuses(rows, before, earlier, differences, changes, scale, sizes)
 
 
 def _later(
     results: Results, machine: str, findings: MachineFindings | None, rows: RowTable, first: int
 ) -> Mapping[int, tuple[Finding, ...]]:
     """Return the reported changes after the commit at position ``first``, by the index of the row."""
-    later = {name: some for name in findings.changed if (some := findings.reported(name, first))} if findings else {}
+    later = (
+        {name: reported for name in findings.changed if (reported := findings.reported(name, first))}
+        if findings
+        else {}
+    )
     # Make the names only if there are such changes, because they are made for all series of a machine.
     keys = keys_by_name(results, machine) if later else {}
-    found: dict[int, list[Finding]] = defaultdict(list)
-    for name, some in later.items():
+    changes_by_place: dict[int, list[Finding]] = defaultdict(list)
+    for name, reported in later.items():
         place = rows.find(keys[name]) if name in keys else -1
         if place >= 0:
-            found[place] += some
-    return {place: tuple(sorted(some, key=lambda change: change.last)) for place, some in found.items()}
+            changes_by_place[place] += reported
+    return {
+        place: tuple(sorted(reported, key=lambda change: change.last)) for place, reported in changes_by_place.items()
+    }
 
 
 def _statuses(
@@ -246,13 +257,13 @@ def _statuses(
     before: RowTable,
     earlier: NDArray[Any],
     differences: Differences,
-    found: Mapping[int, tuple[Finding, ...]],
+    changes: Mapping[int, tuple[Finding, ...]],
     noise: Floats,
     beyond: Mask,
 ) -> Statuses:
     state = rows.columns["state"]
-    there = earlier >= 0
-    was = np.where(there, before.columns["state"][earlier], -1) if len(before) else np.full(len(rows), -1)
+    measured_before = earlier >= 0
+    was = np.where(measured_before, before.columns["state"][earlier], -1) if len(before) else np.full(len(rows), -1)
     failed, absent = STATES.index("failed"), STATES.index("na")
     code = {verdict: LOUDEST.index(verdict) for verdict in LOUDEST}
     bare = differences.verdict
@@ -263,18 +274,18 @@ def _statuses(
     worse = differences.worse.copy()
     # An exact quantity needs no detector, because any difference is a change.
     exact, changed = rows.exact, np.isin(bare, (code["slower"], code["faster"]))
-    for place, some in found.items():
+    for place, row_changes in changes.items():
         if not exact[place]:
             known[place] = True
-            worse[place] = math.fsum(change.size for change in some)
-    lacking = (state == absent) & ~(there & (was != absent))
+            worse[place] = math.fsum(change.size for change in row_changes)
+    lacking = (state == absent) & ~(measured_before & (was != absent))
     moved = bare == code["baseline moved"]
     verdict = np.where(changed & ~exact, code["unsure"], bare)
     verdict = np.where(known & ~moved, np.where(worse > 0, code["slower"], code["faster"]), verdict)
     return Statuses(
         rows=rows,
         differences=differences,
-        found=found,
+        changes=changes,
         stale=~lacking & ((rows.columns["commit"] < newest[suites]) | (bare == code["not measured"])),
         news=(state == failed) & (was != failed),
         noise=noise,

@@ -178,12 +178,12 @@ class Comparison:
     Attributes:
         pairs: the cases that both sides have. The most urgent verdict comes first, and within a verdict the largest
             change.
-        other_ruler: number of cases whose two sides were measured with different versions of the benchmark.
+        other_version: number of cases whose two sides were measured with different versions of the benchmark.
         one_sided: number of cases that only one side has.
     """
 
     pairs: Pairs
-    other_ruler: int
+    other_version: int
     one_sided: int
 
     def __len__(self) -> int:
@@ -216,23 +216,23 @@ def compare(
     across = bool(base.variant and head.variant)
     tables = [rows_at(results, side.machine, side.commit) for side in (base, head)]
     cases = [_places(table, side.variant, across, suite, l2) for table, side in zip(tables, (base, head), strict=True)]
-    both = cases[0].keys() & cases[1].keys()
+    common_cases = cases[0].keys() & cases[1].keys()
     before, after = tables
     # Use the order of head, because the order of a set may differ from run to run of Python.
-    common = [case for case in cases[1] if case in both]
+    common = [case for case in cases[1] if case in common_cases]
     heads = np.array([cases[1][case] for case in common], dtype=np.intp)
     earlier = np.full(len(after), -1, dtype=np.intp)
     earlier[heads] = [cases[0][case] for case in common]
     # Pass all rows, because the comparison also needs the baselines of the cases.
     differences = compare_rows(before, earlier, after, thresholds, Scope(quantity, two_runs=True))
     same = before.columns["version"][earlier[heads]] == after.columns["version"][heads]
-    own = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
-    chosen = heads[same if quantity == "latency" else same & ~own]
-    listed, found = after.select(chosen), differences.select(chosen)
-    order = loudest_first(found.verdict, found.worse, listed)
+    both_baselines = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
+    chosen = heads[same if quantity == "latency" else same & ~both_baselines]
+    listed, chosen_differences = after.select(chosen), differences.select(chosen)
+    order = loudest_first(chosen_differences.verdict, chosen_differences.worse, listed)
     codes = [_codes(results, side) for side in (base, head)]
-    pairs = Pairs(before.select(earlier[chosen][order]), listed.select(order), found.select(order), codes)
-    return Comparison(pairs, int((~same).sum()), len(cases[0]) + len(cases[1]) - 2 * len(both))
+    pairs = Pairs(before.select(earlier[chosen][order]), listed.select(order), chosen_differences.select(order), codes)
+    return Comparison(pairs, int((~same).sum()), len(cases[0]) + len(cases[1]) - 2 * len(common_cases))
 
 
 def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dict[tuple[str, str, str, str], int]:
@@ -243,13 +243,13 @@ def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dic
     absent, ratio = STATES.index("na"), PARTS.index("speedup")
     part = rows.series_keys.part_at[rows.columns["rank"]]
     # Leave out rows that have only a speedup, because they have no time to show.
-    there = np.flatnonzero((rows.columns["state"] != absent) & (part != ratio)).tolist()
-    found = {}
-    for place in there:
+    measured = np.flatnonzero((rows.columns["state"] != absent) & (part != ratio)).tolist()
+    places = {}
+    for place in measured:
         key = rows.key_at(place)
         if only in ("", key.variant) and suite in ("", key.suite) and l2 in ("", key.l2):
-            found[key.suite, "" if across else key.variant, key.case, key.l2] = place
-    return found
+            places[key.suite, "" if across else key.variant, key.case, key.l2] = place
+    return places
 
 
 def run_of(results: Results, side: Side) -> Run | None:
@@ -259,12 +259,14 @@ def run_of(results: Results, side: Side) -> Run | None:
 
 def differing(base: Run, head: Run) -> list[tuple[str, str, str]]:
     """Return how the conditions of two runs differ, as triples of name, base's value and head's value."""
-    found = []
+    strings = []
     for name in ("machine", "clock_state", "protocol"):
-        found.append((name.replace("_", " "), str(getattr(base, name)), str(getattr(head, name))))
+        strings.append((name.replace("_", " "), str(getattr(base, name)), str(getattr(head, name))))
     for facts in ((base.toolchain, head.toolchain), (base.host, head.host), (base.strings, head.strings)):
-        found += [(name, facts[0].get(name, ""), facts[1].get(name, "")) for name in sorted({*facts[0], *facts[1]})]
-    unique = {name: (name, ours, theirs) for name, ours, theirs in reversed(found) if ours != theirs}
+        strings += [(name, facts[0].get(name, ""), facts[1].get(name, "")) for name in sorted({*facts[0], *facts[1]})]
+    unique = {
+        name: (name, base_text, head_text) for name, base_text, head_text in reversed(strings) if base_text != head_text
+    }
     return list(unique.values())[::-1]
 
 
@@ -278,8 +280,8 @@ def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
     """Return the machine code of a side's series as JSON text, without series whose code is unknown."""
     index = results.keys(side.machine)
     points = results.columns(side.machine, ("code",), side.commit)
-    there = np.flatnonzero(points["code"] != "").tolist() if points else []
-    return {index.keys[index.key_at[points["rank"][place]]]: points["code"][place] for place in there}
+    known = np.flatnonzero(points["code"] != "").tolist() if points else []
+    return {index.keys[index.key_at[points["rank"][place]]]: points["code"][place] for place in known}
 
 
 def _number(rows: RowTable, index: int) -> float | None:
@@ -289,11 +291,11 @@ def _number(rows: RowTable, index: int) -> float | None:
 
 
 def _code(base: str, head: str) -> str:
-    ours, theirs = code_of(base), code_of(head)
-    if not ours or not theirs:
+    base_code, head_code = code_of(base), code_of(head)
+    if not base_code or not head_code:
         return ""
-    if same_code(ours, theirs):
+    if same_code(base_code, head_code):
         return "the same"
-    evidence = "; ".join(each.text for each in code_evidence(ours, theirs))
+    evidence = "; ".join(part.text for part in code_evidence(base_code, head_code))
     # An older record has no fingerprint of the launching code, so only its kernels can be compared.
-    return evidence or ("the kernels are the same" if same_kernels(ours, theirs) else "")
+    return evidence or ("the kernels are the same" if same_kernels(base_code, head_code) else "")

@@ -75,10 +75,10 @@ class Change:
 
 def quantiles(confidence: Floats) -> Floats:
     """Return half the width of a normal distribution's interval, in standard errors, for each confidence."""
-    found = np.empty(len(confidence))
-    for each in np.unique(confidence).tolist():
-        found[confidence == each] = _quantile(each)
-    return found
+    half_widths = np.empty(len(confidence))
+    for level in np.unique(confidence).tolist():
+        half_widths[confidence == level] = _quantile(level)
+    return half_widths
 
 
 @lru_cache(maxsize=64)
@@ -96,8 +96,8 @@ def errors_of(before: Floats, after: Floats, noise: Floats | None = None) -> Flo
     if noise is None:
         return within
     between = np.where((noise > 0) & np.isfinite(noise), math.sqrt(2) * noise, np.nan)
-    found: Floats = np.fmax(within, between)
-    return found
+    errors: Floats = np.fmax(within, between)
+    return errors
 
 
 def error_of(within: float, noise: float) -> float:
@@ -109,7 +109,7 @@ def error_of(within: float, noise: float) -> float:
         noise: run-to-run standard deviation of a point's logarithm, which an interval within a run does not contain;
             NaN if unknown. The larger of the two errors is used.
     """
-    known = (each for each in (within, math.sqrt(2) * noise) if 0 < each < math.inf)
+    known = (error for error in (within, math.sqrt(2) * noise) if 0 < error < math.inf)
     return max(known, default=math.nan)
 
 

@@ -168,11 +168,11 @@ def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
     monkeypatch.setattr(findings_files, "from_json", lambda _: pytest.fail("alerts are read that no page shows"))
     findings = Findings(growing.store.cache, growing.repo).of_machine(results, "slowdown")
     newest = results.commits("slowdown")[-1]
-    assert not statuses(results, "slowdown", newest, findings, Thresholds()).found
+    assert not statuses(results, "slowdown", newest, findings, Thresholds()).changes
     assert findings.changed
     assert made == []
     first = statuses(results, "slowdown", results.commits("slowdown")[0], findings, Thresholds())
-    shown = [change for some in first.found.values() for change in some]
+    shown = [change for some in first.changes.values() for change in some]
     assert [Finding(*values) for values in made] == shown
     assert shown == [one for one in findings.changes if not one.suppressed]
 

@@ -6,7 +6,7 @@ import pytest
 from project import KERNELS, SUITE, make_project
 
 from lockstep.compare.read_rows import newest_rows
-from lockstep.compare.rows import alike
+from lockstep.compare.rows import related_suites
 from lockstep.history.store import Store
 from lockstep.record.file import read_records
 
@@ -56,7 +56,7 @@ def test_costs_that_were_asked_for_once_stay_series(asked):
     assert table["product.behind"]["version"] == table["product.latency"]["version"]
     assert table["product.behind"]["unit"] == "seconds"
     results = Store.open(asked.root / "results", cache=asked.root.parent / "cache").current()
-    assert list(alike(results, "product").values()) == ["time", "behind", "behind speedup"]
+    assert list(related_suites(results, "product").values()) == ["time", "behind", "behind speedup"]
 
 
 def test_each_cost_is_a_benchmark_of_asvs_own(project):
@@ -90,7 +90,9 @@ def test_the_records_hold_them_and_an_earlier_commit_has_none(project):
 def test_the_store_has_a_series_of_each(project):
     results = Store.open(project.root / "results", cache=project.root.parent / "cache").current()
     [machine] = results.machines
-    assert list(alike(results, "product").values()) == ["time", "behind", "behind speedup"], "nothing has a host time"
+    assert list(related_suites(results, "product").values()) == ["time", "behind", "behind speedup"], (
+        "nothing has a host time"
+    )
     rows = {row.key[1:]: row for row in newest_rows(results, machine)}
     twice = rows["product.behind_speedup", "twice", CASE, "warm"]
     assert (twice.unit, twice.higher_is_better, twice.baseline) == ("x", True, "plain")

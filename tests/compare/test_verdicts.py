@@ -121,7 +121,7 @@ def test_two_runs_alone_are_called_the_same_by_the_whole_interval(two):
     found = compare(two.results, Side("runner", FIRST), Side("runner", SECOND), "speedup", Thresholds())
     verdicts = {pair.suite.removeprefix("suite.track_"): pair.verdict for pair in found.pairs}
     assert verdicts == {name: case[7] for name, case in CASES.items() if case[7]}
-    assert found.other_ruler == 1
+    assert found.other_version == 1
     why = {pair.suite.removeprefix("suite.track_"): pair.why for pair in found.pairs}
     assert (why["from_zero"], why["no_width"]) == ("zero has no ratio", "its noise is unknown")
     loud = [pair.verdict for pair in found.pairs]

@@ -127,9 +127,9 @@ def test_a_failure_is_a_verdict_and_says_why(tmp_path, quantity, side):
 
 def test_what_cannot_be_compared_is_counted(tmp_path):
     found = pair(tmp_path, [measured(1.9)], [measured(1.9, version="ruler2")])
-    assert (found.other_ruler, found.one_sided, len(found)) == (1, 0, 0)
+    assert (found.other_version, found.one_sided, len(found)) == (1, 0, 0)
     found = pair(tmp_path / "more", [measured(1.9)], [measured(1.9, case="M=1")])
-    assert (found.other_ruler, found.one_sided, len(found)) == (0, 2, 0)
+    assert (found.other_version, found.one_sided, len(found)) == (0, 2, 0)
 
 
 def test_variants_are_compared_case_by_case(tmp_path):
