@@ -114,9 +114,9 @@ def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>"
     yield '<p><a href="index.html">Benchmarks</a> · <a href="alerts.atom">Feed</a> · <a href="alerts.json">JSON</a></p>'
-    open_ones = [alert for alert in alerts if alert.open]
-    yield f"<p>{len(open_ones) or 'Nothing'} open, {len(alerts) - len(open_ones)} closed, muted or recorded.</p>"
-    for alert in [*open_ones, *(alert for alert in alerts if not alert.open)]:
+    open_alerts = [alert for alert in alerts if alert.open]
+    yield f"<p>{len(open_alerts) or 'Nothing'} open, {len(alerts) - len(open_alerts)} closed, muted or recorded.</p>"
+    for alert in [*open_alerts, *(alert for alert in alerts if not alert.open)]:
         text = html.escape("\n".join(lines(alert.alert, limit=40)))
         state = f'<span class="state">{html.escape(status(alert))}</span>'
         yield f'<h2 id="{alert.id}">{state}{html.escape(headline(alert.alert))}</h2><pre>{text}</pre>'

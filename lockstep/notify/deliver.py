@@ -30,13 +30,13 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
     sent, refused = 0, []
     while queued := outbox.take(receivers, now_ms()):
         receiver = by_key[queued.receiver]
-        accepted, said = _send(receiver, queued)
+        accepted, output = _send(receiver, queued)
         if accepted:
             outbox.mark_sent(queued, now_ms())
             sent += 1
             continue
-        error = _reason(said, receiver.url)
-        if _MAY_HAVE_ARRIVED.search(said):
+        error = _reason(output, receiver.url)
+        if _MAY_HAVE_ARRIVED.search(output):
             outbox.mark_unconfirmed(queued, error, now_ms())
         else:
             outbox.mark_refused(queued, error, now_ms())
@@ -62,11 +62,11 @@ def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
         return bool(accepted), log.getvalue()
 
 
-def _reason(said: str, url: str) -> str:
+def _reason(output: str, url: str) -> str:
     """Return why a message was refused: Apprise's first warning, or a general text if there is no safe warning.
 
     A warning is safe if it quotes no part of the address, because the address may hold a password or a token.
     """
-    line = next((line.partition(" ")[2].strip() for line in said.splitlines() if line.startswith("WARNING")), "")
+    line = next((line.partition(" ")[2].strip() for line in output.splitlines() if line.startswith("WARNING")), "")
     secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
     return line if line and not any(part in line for part in secrets) else "the receiver did not accept the message"

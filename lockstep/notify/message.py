@@ -37,25 +37,25 @@ def alert_message(alert: Tracked, site: str = "") -> Message:
 
 
 def digest_message(
-    open_ones: Sequence[Tracked], closed: Sequence[Tracked], unconfirmed: int, site: str = ""
+    open_alerts: Sequence[Tracked], closed: Sequence[Tracked], unconfirmed: int, site: str = ""
 ) -> Message | None:
     """Return one message about all alerts; ``None`` if there is nothing to report.
 
     Args:
-        open_ones: alerts that require action.
+        open_alerts: alerts that require action.
         closed: alerts that were closed, and improvements that were recorded, since the last digest.
         unconfirmed: number of messages whose delivery is unconfirmed.
         site: address of the dashboard.
     """
-    if not open_ones and not closed and not unconfirmed:
+    if not open_alerts and not closed and not unconfirmed:
         return None
-    body = [f"{len(open_ones)} open:"] if open_ones else ["Nothing is open."]
-    body += [f"- {status(alert)}: {headline(alert.alert)} {link(alert, site)}".rstrip() for alert in open_ones]
+    body = [f"{len(open_alerts)} open:"] if open_alerts else ["Nothing is open."]
+    body += [f"- {status(alert)}: {headline(alert.alert)} {link(alert, site)}".rstrip() for alert in open_alerts]
     if closed:
         body += ["", "Closed or recorded since the last digest:"]
         body += [f"- {status(alert)}: {headline(alert.alert)}" for alert in closed]
     if unconfirmed:
         body += ["", f"{unconfirmed} messages may not have arrived: `lockstep alerts notify` lists them."]
-    slower = sum(1 for alert in open_ones if alert.alert.topic == "slower")
-    title = f"Lockstep: {len(open_ones)} open alerts, {slower} of them worse"
-    return Message(title, "\n".join(body), "warning" if open_ones else "info")
+    slower = sum(1 for alert in open_alerts if alert.alert.topic == "slower")
+    title = f"Lockstep: {len(open_alerts)} open alerts, {slower} of them worse"
+    return Message(title, "\n".join(body), "warning" if open_alerts else "info")

@@ -72,7 +72,7 @@ class Outbox:
 
     def write_alerts(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
         """Write a message to each receiver about each opened or reopened alert. Return the number of messages."""
-        news = (
+        query = (
             select(EVENT.c.id.label("event"), ALERT)
             .join(ALERT, ALERT.c.id == EVENT.c.alert_id)
             .where(EVENT.c.what.in_(["opened", "reopened"]), EVENT.c.state.in_(OPEN), EVENT.c.at >= now - _NEWS_MS)
@@ -81,7 +81,7 @@ class Outbox:
         )
         with self._database.write() as connection:
             # If an alert was opened and reopened before a message was sent, one message reports the last event.
-            rows = {row.id: row for row in connection.execute(news)}
+            rows = {row.id: row for row in connection.execute(query)}
             return sum(
                 _put(connection, receiver, f"event-{row.event}", row.id, alert_message(tracked(row), site), now)
                 for row in rows.values()
@@ -121,8 +121,8 @@ class Outbox:
                 if not _still_open(connection, row.alert_id):
                     connection.execute(update(OUTBOX).where(OUTBOX.c.id == row.id).values(state="dropped", done_at=now))
                     continue
-                taken = {"state": "sending", "attempts": row.attempts + 1, "due_at": now + LEASE_MS}
-                connection.execute(update(OUTBOX).where(OUTBOX.c.id == row.id).values(taken))
+                claim = {"state": "sending", "attempts": row.attempts + 1, "due_at": now + LEASE_MS}
+                connection.execute(update(OUTBOX).where(OUTBOX.c.id == row.id).values(claim))
                 return _queued(connection.execute(select(OUTBOX).where(OUTBOX.c.id == row.id)).one())
         return None
 
@@ -158,8 +158,8 @@ class Outbox:
     def _note(self, queued: QueuedMessage, **values: Any) -> None:
         with self._database.write() as connection:
             # A slow sender may mark a message that already counts as unconfirmed, but must not undo later changes.
-            mine = OUTBOX.c.id == queued.id, OUTBOX.c.state.in_(["sending", "doubt"])
-            connection.execute(update(OUTBOX).where(*mine, OUTBOX.c.attempts == queued.attempts).values(values))
+            own_claim = OUTBOX.c.id == queued.id, OUTBOX.c.state.in_(["sending", "doubt"])
+            connection.execute(update(OUTBOX).where(*own_claim, OUTBOX.c.attempts == queued.attempts).values(values))
 
 
 def _put(connection: Connection, receiver: Receiver, key: str, alert: int | None, message: Message, now: int) -> int:

@@ -49,7 +49,7 @@ def receivers(environment: Mapping[str, str]) -> list[Receiver]:
     Raises:
         ReceiverError: Apprise does not know an address.
     """
-    found: dict[str, Receiver] = {}
+    by_url: dict[str, Receiver] = {}
     for variable in sorted(environment):
         if variable != VARIABLE and not variable.startswith(f"{VARIABLE}_"):
             continue
@@ -58,8 +58,8 @@ def receivers(environment: Mapping[str, str]) -> list[Receiver]:
             name = f"{variable} no. {number}" if len(urls) > 1 else variable
             receiver = Receiver(name, url, variable.startswith(DIGEST))
             _check(receiver)
-            found.setdefault(url, receiver)
-    return list(found.values())
+            by_url.setdefault(url, receiver)
+    return list(by_url.values())
 
 
 def _check(receiver: Receiver) -> None:
