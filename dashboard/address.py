@@ -28,8 +28,8 @@ class FamilyAddress:
 
     def link(self) -> str:
         """Return the page's path, which begins with "/", and its query."""
-        several = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
-        query = [(key, value) for key, values in several for value in values]
+        repeated_keys = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
+        query = [(key, value) for key, values in repeated_keys for value in values]
         query += [(key, text) for key, text in (("l2", self.l2), ("zoom", zoom_text(self.zoom))) if text]
         path = f"/family/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}"
         return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
@@ -53,7 +53,7 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
     )
 
 
-def asked(search: str, *keys: str) -> dict[str, str]:
+def query_values(search: str, *keys: str) -> dict[str, str]:
     """Return, for each of ``keys``, its first value in an address's query; "" if the query lacks the key."""
     query = _query(search)
     return {key: query.get(key, [""])[0] for key in keys}
@@ -61,8 +61,8 @@ def asked(search: str, *keys: str) -> dict[str, str]:
 
 def link(path: str, **query: str) -> str:
     """Return ``path`` with ``query`` as its query string, without the keys whose value is ""."""
-    told = {key: value for key, value in query.items() if value}
-    return f"{path}?{urlencode(told, quote_via=quote)}" if told else path
+    set_values = {key: value for key, value in query.items() if value}
+    return f"{path}?{urlencode(set_values, quote_via=quote)}" if set_values else path
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class CommitAddress:
 
 def parse_overview(search: str) -> OverviewAddress:
     """Parse the query of an overview page. A missing key stands for the page's default."""
-    return OverviewAddress(**asked(search, "machine", "l2", "since", "show", "search"))
+    return OverviewAddress(**query_values(search, "machine", "l2", "since", "show", "search"))
 
 
 def parse_series(path: str, search: str) -> SeriesAddress | None:
@@ -141,8 +141,8 @@ def parse_series(path: str, search: str) -> SeriesAddress | None:
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "series":
         return None
-    chosen = asked(search, "variant", "case", "l2", "quantity")
-    [zoom] = asked(search, "zoom").values()
+    chosen = query_values(search, "variant", "case", "l2", "quantity")
+    [zoom] = query_values(search, "zoom").values()
     return SeriesAddress(unquote(parts[1]), unquote(parts[2]), **chosen, zoom=zoom_of(zoom))
 
 
@@ -151,7 +151,7 @@ def parse_commit(path: str, search: str) -> CommitAddress | None:
     parts = path.strip("/").split("/")
     if len(parts) != 2 or parts[0] != "commit":
         return None
-    return CommitAddress(unquote(parts[1]), asked(search, "machine")["machine"])
+    return CommitAddress(unquote(parts[1]), query_values(search, "machine")["machine"])
 
 
 def zoom_of(text: str) -> tuple[float, ...]:
@@ -169,7 +169,7 @@ def zoom_text(zoom: tuple[float, ...]) -> str:
 
 
 def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
-    texts = {name: zoom_text(one) if name == "zoom" else one for name, one in vars(address).items()}
+    texts = {name: zoom_text(value) if name == "zoom" else value for name, value in vars(address).items()}
     return {name: text for name, text in texts.items() if text}
 
 

@@ -36,10 +36,10 @@ class NotFound(ValueError):
 
 def machines(results: Results) -> list[dict[str, Any]]:
     """Return every machine: name, clock state, environments, number of commits and series, newest commit."""
-    found = []
+    entries = []
     for name, machine in results.machines.items():
         newest = results.commits(name)[-1]
-        found.append(
+        entries.append(
             {
                 **asdict(machine),
                 "commits": len(results.commits(name)),
@@ -47,7 +47,7 @@ def machines(results: Results) -> list[dict[str, Any]]:
                 "newest_commit": newest.hash,
             }
         )
-    return found
+    return entries
 
 
 def commits(results: Results, machine: str) -> Part:
@@ -73,23 +73,23 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
     _known(results, machine)
     if benchmark not in results.benchmarks:
         raise NotFound(f"unknown benchmark {benchmark}: /api/v1/series/{machine} lists the benchmarks")
-    wanted = results.series(machine=machine, benchmark=benchmark, axes=request.args.to_dict())
-    found = []
-    for trend in results.trends(wanted[:MOST_SERIES]):
+    series = results.series(machine=machine, benchmark=benchmark, axes=request.args.to_dict())
+    entries = []
+    for trend in results.trends(series[:MOST_SERIES]):
         numbers = {name: getattr(trend, name).tolist() for name in ("value", "low", "high", "error")}
         numbers |= {"commit": trend.commit.tolist(), "state": [STATES[state] for state in trend.state.tolist()]}
         numbers |= {"version": [results.versions[version] for version in trend.version.tolist()]}
-        found.append({**_named(results, trend.series), **numbers})
-    hashes = [each.hash for each in results.commits(machine)]
-    return {"commits": hashes, "series": found, "left_out": max(len(wanted) - MOST_SERIES, 0)}
+        entries.append({**_named(results, trend.series), **numbers})
+    hashes = [commit.hash for commit in results.commits(machine)]
+    return {"commits": hashes, "series": entries, "left_out": max(len(series) - MOST_SERIES, 0)}
 
 
 def points(results: Results, machine: str, commit: str) -> Part:
     """Return the numbers of a machine at a commit. ``commit`` is a full or shortened hash, or ``latest``."""
-    most, cursor = limit_and_cursor(MOST_ITEMS)
+    limit, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
-    found, total = results.page(machine, _commit(results, machine, commit), start, most)
-    return Part([_point(results, point) for point in found], str(start + most) if start + most < total else "")
+    page_points, total = results.page(machine, _commit(results, machine, commit), start, limit)
+    return Part([_point(results, point) for point in page_points], str(start + limit) if start + limit < total else "")
 
 
 def problems(results: Results) -> Part:
@@ -113,19 +113,21 @@ def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
         Side(chosen[f"{side}m"], _commit(results, chosen[f"{side}m"], chosen[f"{side}c"]), chosen[f"{side}v"])
         for side in "bh"
     )
-    most, cursor = limit_and_cursor(MOST_ITEMS)
+    limit, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     quantity: Quantity = "latency" if chosen["quantity"] == "latency" else "speedup"
-    found = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
+    compared = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
     return {
         "base": asdict(base),
         "head": asdict(head),
-        "geomean": math.exp(found.geomean),
-        "verdicts": dict(found.counts),
-        "other_ruler": found.other_version,
-        "one_sided": found.one_sided,
-        "cases": [asdict(pair) | {"low": pair.low, "high": pair.high} for pair in found.pairs[start : start + most]],
-        "left_out": max(len(found.pairs) - start - most, 0),
+        "geomean": math.exp(compared.geomean),
+        "verdicts": dict(compared.counts),
+        "other_ruler": compared.other_version,
+        "one_sided": compared.one_sided,
+        "cases": [
+            asdict(pair) | {"low": pair.low, "high": pair.high} for pair in compared.pairs[start : start + limit]
+        ],
+        "left_out": max(len(compared.pairs) - start - limit, 0),
     }
 
 
@@ -133,12 +135,12 @@ def alerts(service: AlertService | None) -> Part:
     """Return alerts, newest first; ``?state=new&state=muted&machine=…&family=…&owner=…&search=…`` filters them."""
     states = frozenset(cast("State", state) for state in request.args.getlist("state")) or None
     named = (request.args.get(name, "") for name in ("family", "machine", "owner", "search"))
-    most, cursor = limit_and_cursor(MOST_ALERTS)
+    limit, cursor = limit_and_cursor(MOST_ALERTS)
     if service is None:
         return Part([])
-    found = service.alerts.part(Choice(states, *named), most + 1, cursor)
-    more = str(found[most - 1].id) if len(found) > most else ""
-    return Part(alerts_json(found[:most], service.site), more)
+    tracked_alerts = service.alerts.part(Choice(states, *named), limit + 1, cursor)
+    cursor_after = str(tracked_alerts[limit - 1].id) if len(tracked_alerts) > limit else ""
+    return Part(alerts_json(tracked_alerts[:limit], service.site), cursor_after)
 
 
 def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
@@ -160,14 +162,14 @@ def _known(results: Results, machine: str) -> None:
 def _commit(results: Results, machine: str, commit: str) -> str:
     """Return the full hash of a machine's commit, given by the beginning of the hash or "latest"."""
     _known(results, machine)
-    every = [name.hash for name in results.commits(machine)]
-    found = [name for name in every if commit and name.startswith(commit)]
+    hashes = [name.hash for name in results.commits(machine)]
+    matches = [name for name in hashes if commit and name.startswith(commit)]
     if commit == "latest":
-        return every[-1]
-    if len(found) != 1:
-        what = "has no results of" if not found else "has several commits that begin with"
-        raise NotFound(f"{machine} {what} {commit!r}; /api/v1/commits/{machine} lists the commits with results")
-    return found[0]
+        return hashes[-1]
+    if len(matches) != 1:
+        problem = "has no results of" if not matches else "has several commits that begin with"
+        raise NotFound(f"{machine} {problem} {commit!r}; /api/v1/commits/{machine} lists the commits with results")
+    return matches[0]
 
 
 def _named(results: Results, series: Series) -> dict[str, Any]:
@@ -184,8 +186,8 @@ def _point(results: Results, point: Point) -> dict[str, Any]:
 
 def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> float | None:
     """Return the geometric mean of a variant's speedups, each case at its newest commit; ``None`` without numbers."""
-    wanted = results.series(machine=machine, suite=suite, quantity="speedup", axes={"variant": variant})
-    newest = [trend.value[np.isfinite(trend.value) & (trend.value > 0)][-1:] for trend in results.trends(wanted)]
+    series = results.series(machine=machine, suite=suite, quantity="speedup", axes={"variant": variant})
+    newest = [trend.value[np.isfinite(trend.value) & (trend.value > 0)][-1:] for trend in results.trends(series)]
     values = np.concatenate([np.empty(0), *newest])
     return float(np.exp(np.log(values).mean())) if len(values) else None
 

@@ -34,16 +34,16 @@ class Part:
     @property
     def address(self) -> str:
         """Address of the list's next page: the current request with the cursor ``next``."""
-        others = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
-        return f"{request.path}?{urlencode([*others, ('cursor', self.next)])}"
+        parameters = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
+        return f"{request.path}?{urlencode([*parameters, ('cursor', self.next)])}"
 
 
 def part_of(items: Sequence[T], as_json: Callable[[T], dict[str, Any]]) -> Part:
     """Return the page of ``items`` that the query requests. The cursor is the index of the page's first item."""
-    most, cursor = limit_and_cursor(MOST_ITEMS)
+    limit, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
-    following = str(start + most) if start + most < len(items) else ""
-    return Part([as_json(one) for one in items[start : start + most]], following)
+    following = str(start + limit) if start + limit < len(items) else ""
+    return Part([as_json(item) for item in items[start : start + limit]], following)
 
 
 def limit_and_cursor(usual: int) -> tuple[int, int | None]:

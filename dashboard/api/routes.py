@@ -13,7 +13,7 @@ from flask import Blueprint, Response, jsonify, request
 from flask_limiter import Limiter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from dashboard.address import asked
+from dashboard.address import query_values
 from dashboard.api import answers
 from dashboard.api.badge import Kind, badge
 from dashboard.api.metrics import Health
@@ -101,14 +101,14 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
 
     @api.route("/badge/alerts.svg")
     def alerts_badge() -> Response:
-        chosen = asked(request.query_string.decode("utf-8", "replace"), "machine", "family", "label")
+        chosen = query_values(request.query_string.decode("utf-8", "replace"), "machine", "family", "label")
         choice = Choice(OPEN, chosen["family"], chosen["machine"])
-        found, slower = service.alerts.count(choice) if service else (0, 0)
+        open_count, slower = service.alerts.count(choice) if service else (0, 0)
         label = chosen["label"] or "performance"
-        if not found and runner and not runner.status.succeeded:
+        if not open_count and runner and not runner.status.succeeded:
             return _svg(badge(label, "not analysed", "plain"))
-        value = f"{slower} slower" if slower else f"{found} open" if found else "steady"
-        return _svg(badge(label, value, "bad" if slower else "plain" if found else "good"))
+        value = f"{slower} slower" if slower else f"{open_count} open" if open_count else "steady"
+        return _svg(badge(label, value, "bad" if slower else "plain" if open_count else "good"))
 
     @api.route("/badge/speedup/<machine>/<suite>/<variant>.svg")
     def speedup_badge(machine: str, suite: str, variant: str) -> Response:
@@ -143,9 +143,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 

@@ -46,7 +46,7 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is Any or isinstance(hint, TypeVar):
         return _encodable(value)
     if kind in (Union, types.UnionType):
-        return any(fits(value, one) for one in arguments)
+        return any(fits(value, option) for option in arguments)
     if kind is Literal:
         return isinstance(value, str | int) and value in arguments
     if hint in (None, type(None)):
@@ -63,47 +63,50 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, dict) and all(fits(k, key) and fits(v, item) for k, v in value.items())
     if isinstance(kind, type) and issubclass(kind, Sequence):
         [item, *_] = arguments or (Any,)
-        return isinstance(value, list) and all(fits(one, item) for one in value)
+        return isinstance(value, list) and all(fits(element, item) for element in value)
     return isinstance(value, hint) if isinstance(hint, type) else True
 
 
 def _check(body: dict[str, Any], callback: Mapping[str, Any]) -> None:
-    given = [*_parts(body, "inputs", callback["inputs"]), *_parts(body, "state", callback["state"])]
+    named_values = [*_parts(body, "inputs", callback["inputs"]), *_parts(body, "state", callback["state"])]
     changed = body.get("changedPropIds", [])
     if not fits(changed, list[str]) or not fits(body.get("outputs", []), dict[str, Any] | list[Any]):
         raise BadRequest(_UNDECLARED)
     function = inspect.unwrap(callback["callback"])
-    for (name, value), hint in zip(given, _hints(function), strict=False):
+    for (name, value), hint in zip(named_values, _hints(function), strict=False):
         if not fits(value, hint):
             raise BadRequest(f"The value of {name} has the wrong type.")
 
 
-def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+def _parts(body: dict[str, Any], kind: str, declared: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
     """Return names and values of a request's "inputs" or "state", as ``kind`` says.
 
     Raises:
-        BadRequest: the names differ from those that the callback declares in ``wanted``.
+        BadRequest: the names differ from those that the callback declares in ``declared``.
     """
     parts = body.get(kind, [])
-    if not isinstance(parts, list) or len(parts) != len(wanted):
+    if not isinstance(parts, list) or len(parts) != len(declared):
         raise BadRequest(_UNDECLARED)
-    found = []
-    for part, one in zip(parts, wanted, strict=True):
-        if not isinstance(part, dict) or (part.get("id"), part.get("property")) != (one["id"], one["property"]):
+    named_values = []
+    for part, declaration in zip(parts, declared, strict=True):
+        if not isinstance(part, dict) or (part.get("id"), part.get("property")) != (
+            declaration["id"],
+            declaration["property"],
+        ):
             raise BadRequest(_UNDECLARED)
-        found.append((f"{one['id']}.{one['property']}", part.get("value")))
-    return found
+        named_values.append((f"{declaration['id']}.{declaration['property']}", part.get("value")))
+    return named_values
 
 
 @cache
 def _hints(function: Any) -> tuple[Any, ...]:
     """Return the types of a callback's positional parameters. The type of ``*args`` stands for 64 parameters."""
     hints = get_type_hints(function)
-    found: list[Any] = []
+    expanded: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():
         hint = hints.get(name, Any)
-        found += [hint] * (64 if parameter.kind is parameter.VAR_POSITIONAL else 1)
-    return tuple(found)
+        expanded += [hint] * (64 if parameter.kind is parameter.VAR_POSITIONAL else 1)
+    return tuple(expanded)
 
 
 def _encodable(value: Any) -> bool:
@@ -113,7 +116,7 @@ def _encodable(value: Any) -> bool:
         except UnicodeEncodeError:
             return False
     elif isinstance(value, dict):
-        return all(_encodable(key) and _encodable(one) for key, one in value.items())
+        return all(_encodable(key) and _encodable(item) for key, item in value.items())
     elif isinstance(value, list):
         return all(map(_encodable, value))
     return True

@@ -58,10 +58,10 @@ class Access:
     def is_proxy(self, address: str | None) -> bool:
         """Return whether an address lies in the networks of the trusted proxies."""
         try:
-            asking = ipaddress.ip_address(address or "")
+            client = ipaddress.ip_address(address or "")
         except ValueError:
             return False
-        return any(asking in network for network in self.proxies)
+        return any(client in network for network in self.proxies)
 
     def client(self, address: str | None, headers: Mapping[str, str]) -> str:
         """Return the address at which a request began: the last address in ``X-Forwarded-For`` that is not a proxy's.
@@ -70,24 +70,24 @@ class Access:
             address: the address of the connection; unless it is a proxy's, the header is ignored.
             headers: the headers of the request, looked up regardless of case.
         """
-        found = address or "unknown"
+        client = address or "unknown"
         # Each proxy appends the address of its client. Earlier addresses may be forged.
         for hop in reversed(headers.get("X-Forwarded-For", "").split(",")):
-            if not self.is_proxy(found):
+            if not self.is_proxy(client):
                 break
             try:
-                found = str(ipaddress.ip_address(hop.strip()))
+                client = str(ipaddress.ip_address(hop.strip()))
             except ValueError:
                 break
-        return found
+        return client
 
     def holder(self, token: str) -> str:
         """Return the name of the token's holder, "" for an unknown token. The search takes as long for a near miss."""
-        given, found = token.encode(), ""
+        token_bytes, owner = token.encode(), ""
         for known, name in self.tokens.items():
-            if hmac.compare_digest(known.encode(), given):
-                found = name
-        return found
+            if hmac.compare_digest(known.encode(), token_bytes):
+                owner = name
+        return owner
 
 
 def read_networks(texts: list[str]) -> tuple[Network, ...]:
@@ -164,8 +164,8 @@ def access_of(args: argparse.Namespace) -> Access:
     Raises:
         AccessError: an option is wrong.
     """
-    own = ("localhost", "127.0.0.1", "[::1]")
+    loopback = ("localhost", "127.0.0.1", "[::1]")
     named = tuple(args.allow_host)
-    hosts = (*own, *named) if named or args.host in ("localhost", "127.0.0.1", "::1") else ()
+    hosts = (*loopback, *named) if named or args.host in ("localhost", "127.0.0.1", "::1") else ()
     tokens = read_tokens(args.tokens) if args.tokens else {}
     return Access(read_networks(args.proxy), args.user_header, tokens, hosts)

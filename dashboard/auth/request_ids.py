@@ -31,8 +31,8 @@ def add_request_ids(server: Flask, access: Access) -> None:
 
     @server.before_request
     def begin() -> None:
-        given = request.headers.get(HEADER, "") if access.is_proxy(request.remote_addr) else ""
-        g.request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        requested_id = request.headers.get(HEADER, "") if access.is_proxy(request.remote_addr) else ""
+        g.request_id = requested_id if _ID.fullmatch(requested_id) else secrets.token_hex(8)
 
     @server.after_request
     def name(response: Response) -> Response:

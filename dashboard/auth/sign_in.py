@@ -66,9 +66,11 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
         address: returns the address of the client.
     """
 
-    def page(title: str, said: str = "", status: int = 200) -> Response:
+    def page(title: str, message: str = "", status: int = 200) -> Response:
         field = _TOKEN if title == "Sign in" else ""
-        return Response(_PAGE.format(title=title, field=field, csrf=escape(generate_csrf()), said=escape(said)), status)
+        return Response(
+            _PAGE.format(title=title, field=field, csrf=escape(generate_csrf()), said=escape(message)), status
+        )
 
     @server.route("/sign-in", methods=["GET", "POST"])
     def sign_in() -> Response:

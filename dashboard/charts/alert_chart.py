@@ -26,8 +26,8 @@ _MOST, _BEFORE, _LEVEL = 6, 60, 5
 
 def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
     """Return words for the level that the chart shows as 0 %, for the chart's caption."""
-    drawn = alert.members[:_MOST]
-    if all(one.series in levels for one in drawn):
+    shown_members = alert.members[:_MOST]
+    if all(member.series in levels for member in shown_members):
         return "the level before the change"
     return f"the median of the last {_LEVEL} points before the range"
 
@@ -51,12 +51,12 @@ def member_chart(
     measured = [place[commit] for commit in alert.commits if commit in place]
     if not alert.members or not measured:
         return None
-    wanted = [member.series for member in alert.members[:_MOST]]
-    trends = _trends(results, alert.machine, wanted)
+    names = [member.series for member in alert.members[:_MOST]]
+    trends = _trends(results, alert.machine, names)
     starts = [int(trend.commit[np.isfinite(worse_log(trend))].min(initial=len(commits) - 1)) for _, trend in trends]
     begin = max(measured[0] - _BEFORE, min(starts, default=0))
-    known = all(name in levels for name in wanted)
-    drawn = styles([name.label for name in wanted], set())
+    known = all(name in levels for name in names)
+    style_of = styles([name.label for name in names], set())
     data: list[Figure] = []
     for name, trend in trends:
         log = worse_log(trend)
@@ -64,10 +64,10 @@ def member_chart(
         shown = (trend.commit >= begin) & np.isfinite(log)
         if not (known or len(before)) or not shown.any():
             continue
-        style = drawn[name.label]
+        style = style_of[name.label]
         percent = 100 * np.expm1(log[shown] - (levels[name].before if known else float(np.median(before))))
         drawn_commits = [commits[at] for at in trend.commit[shown].tolist()]
-        hover = [f"{one.short}<br>{escape(one.subject[:80])}" for one in drawn_commits]
+        hover = [f"{commit.short}<br>{escape(commit.subject[:80])}" for commit in drawn_commits]
         colour = style.colour(scheme)
         data.append(
             {
@@ -90,7 +90,7 @@ def member_chart(
     at = list(range(last, begin - 1, -step))[::-1]
     layout["xaxis"] |= {
         "tickvals": at,
-        "ticktext": [commits[one].short[:7] for one in at],
+        "ticktext": [commits[index].short[:7] for index in at],
         "showgrid": False,
         "range": [begin - 0.5, last + max(0.5, 0.035 * (last - begin))],
     }
@@ -103,9 +103,11 @@ def member_chart(
     return {"data": data, "layout": layout}
 
 
-def _trends(results: Results, machine: str, wanted: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:
-    """Return pairs of a wanted series and its trend, in the order of ``wanted``, without series that have no points."""
-    names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=machine)}
-    series = {names[name]: name for name in wanted if name in names}
-    found = {series[trend.series]: trend for trend in results.trends(series)}
-    return [(name, found[name]) for name in wanted if name in found]
+def _trends(results: Results, machine: str, requested: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:
+    """Return pairs of series and trend, in the order of ``requested``, without series that have no points."""
+    names = {
+        name_of(series, results.benchmarks[series.benchmark]): series for series in results.series(machine=machine)
+    }
+    series = {names[name]: name for name in requested if name in names}
+    trends = {series[trend.series]: trend for trend in results.trends(series)}
+    return [(name, trends[name]) for name in requested if name in trends]

@@ -17,7 +17,7 @@ LEAST_RANGE = 0.10
 LOG_FROM = 2.5
 
 
-def within(index: int, zoom: tuple[float, ...]) -> bool:
+def in_zoom(index: int, zoom: tuple[float, ...]) -> bool:
     """Return whether the commit with this index lies in the visible range ``zoom``; () includes all commits."""
     return not zoom or zoom[0] <= index <= zoom[1]
 

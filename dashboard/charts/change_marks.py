@@ -23,13 +23,15 @@ def marks(
     The colour is that of the first change's cause. ``positions`` has the index in ``commits`` of each hash.
     """
     gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
-    for variant, one in changes:
-        if one.commit in positions:
-            gathered[positions[one.commit], sign(one.size)].append((variant, one))
-    found = []
-    for (at, glyph), some in sorted(gathered.items()):
-        lines = [f"{glyph} <b>{escape(variant)}</b> {amount(one)} · {one.kind}" for variant, one in some]
-        first = some[0][1]
+    for variant, finding in changes:
+        if finding.commit in positions:
+            gathered[positions[finding.commit], sign(finding.size)].append((variant, finding))
+    chart_marks = []
+    for (at, glyph), labelled in sorted(gathered.items()):
+        lines = [
+            f"{glyph} <b>{escape(variant)}</b> {amount(finding)} · {finding.kind}" for variant, finding in labelled
+        ]
+        first = labelled[0][1]
         lines += [commit_line(commits[at]) if first.exact else f"in {first.range}", wrapped(first.sentence)]
-        found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
-    return found
+        chart_marks.append(Mark(at, glyph, cause_colour(labelled[0][1].kind, scheme), "<br>".join(lines)))
+    return chart_marks

@@ -13,7 +13,7 @@ from lockstep.compare.rows import QUANTITIES, VALUE, Quantity, Row
 
 
 def against(
-    pairs: Sequence[tuple[Row, Row]], quantity: Quantity, drawn: Mapping[str, Style], scheme: Scheme
+    pairs: Sequence[tuple[Row, Row]], quantity: Quantity, style_of: Mapping[str, Style], scheme: Scheme
 ) -> Figure | None:
     """Return a log-log chart of a quantity over the latency of the same cases; ``None`` if no case has both numbers.
 
@@ -22,15 +22,15 @@ def against(
     Args:
         pairs: for each series, a row with the quantity and a row with the latency.
         quantity: the quantity to draw.
-        drawn: the style of each variant to draw.
+        style_of: the style of each variant to draw.
         scheme: "light" or "dark".
     """
     latency = QUANTITIES["latency"]
     points = [
-        (own, value.value, time.value)
-        for own, timed in pairs
-        if own.variant in drawn
-        and (value := own.measured(VALUE))
+        (row, value.value, time.value)
+        for row, timed in pairs
+        if row.variant in style_of
+        and (value := row.measured(VALUE))
         and (time := timed.measured("latency"))
         and min(value.value, time.value) > 0
     ]
@@ -43,18 +43,18 @@ def against(
         data.append(
             {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": [low, high], "y": [low, high]}
         )
-    for variant, style in drawn.items():
-        mine = [point for point in points if point[0].variant == variant]
-        if mine:
+    for variant, style in style_of.items():
+        own_points = [point for point in points if point[0].variant == variant]
+        if own_points:
             data.append(
                 {
                     "type": "scatter",
                     "mode": "markers",
                     "name": escape(variant),
                     "marker": {"color": style.colour(scheme), "size": 7, "symbol": style.marker},
-                    "x": [x for *_, x in mine],
-                    "y": [y for _, y, _ in mine],
-                    "text": [_hover(row, y, x, quantity) for row, y, x in mine],
+                    "x": [x for *_, x in own_points],
+                    "y": [y for _, y, _ in own_points],
+                    "text": [_hover(row, y, x, quantity) for row, y, x in own_points],
                     "hovertemplate": "%{text}<extra></extra>",
                 }
             )

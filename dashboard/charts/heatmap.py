@@ -64,7 +64,7 @@ def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
         show: the value in the cells, see ``SHOWN``.
         scheme: "light" or "dark".
     """
-    cells = {(one.row.suite, one.row.case): one for one in _chosen(_loudest(statuses), show)}
+    cells = {(status.row.suite, status.row.case): status for status in _chosen(_loudest(statuses), show)}
     order: dict[str, list[str]] = defaultdict(list)
     for suite, case in sorted(cells, key=lambda cell: (cell[0], natural(cell[1]))):
         order[suite].append(case)
@@ -75,10 +75,10 @@ def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
     for suite in suites:
         chosen = [cells[suite, case] for case in order[suite]]
         blank = wide - len(chosen)
-        z.append([_colour(one, show) for one in chosen] + [None] * blank)
-        text.append([_text(one, show, wide) for one in chosen] + [""] * blank)
-        hover.append([_hover(one, show) for one in chosen] + [""] * blank)
-        link.append([SeriesAddress(*one.row.key).link() for one in chosen] + [""] * blank)
+        z.append([_colour(status, show) for status in chosen] + [None] * blank)
+        text.append([_text(status, show, wide) for status in chosen] + [""] * blank)
+        hover.append([_hover(status, show) for status in chosen] + [""] * blank)
+        link.append([SeriesAddress(*status.row.key).link() for status in chosen] + [""] * blank)
     end = _CLIP.get(show, 100.0)
     trace = {
         "type": "heatmap",
@@ -110,17 +110,17 @@ def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
     return {"data": [trace], "layout": layout}
 
 
-def _loudest(every: Statuses) -> Statuses:
+def _loudest(statuses: Statuses) -> Statuses:
     """Return the series of the suites and shapes with the gravest verdicts, as many as fit into the heatmap."""
-    every = every.select(np.flatnonzero(every.rows.columns["state"] != STATES.index("na")))
-    index, key = every.rows.series_keys, every.rows.columns["key"]
+    statuses = statuses.select(np.flatnonzero(statuses.rows.columns["state"] != STATES.index("na")))
+    index, key = statuses.rows.series_keys, statuses.rows.columns["key"]
     suites, suite = np.unique(index.suite[key], return_inverse=True)
     # A shape has one column for all of its cache states.
     shapes, shape = np.unique(np.stack([suite, index.case[key]]), axis=1, return_inverse=True)
     loud = np.full(shapes.shape[1], len(LOUDEST))
-    np.minimum.at(loud, shape, _LOUDNESS[every.verdict])
+    np.minimum.at(loud, shape, _LOUDNESS[statuses.verdict])
     size = np.zeros(shapes.shape[1])
-    np.maximum.at(size, shape, np.where(every.beyond_noise & ~np.isnan(every.worse), np.abs(every.worse), 0.0))
+    np.maximum.at(size, shape, np.where(statuses.beyond_noise & ~np.isnan(statuses.worse), np.abs(statuses.worse), 0.0))
     # Shapes by suite, the loudest first. The first shape of a suite gives the suite's loudness.
     order = np.lexsort((np.arange(len(loud)), -size, loud, shapes[0]))
     start = np.searchsorted(shapes[0][order], np.arange(len(suites)))
@@ -128,7 +128,7 @@ def _loudest(every: Statuses) -> Statuses:
     rank[order] = np.arange(len(loud)) - start[shapes[0][order]]
     loudest = order[start]
     chosen = np.lexsort((np.arange(len(suites)), -size[loudest], loud[loudest]))[:MOST_SUITES]
-    return every.select(np.flatnonzero(np.isin(suite, chosen) & (rank[shape] < MOST_SHAPES)))
+    return statuses.select(np.flatnonzero(np.isin(suite, chosen) & (rank[shape] < MOST_SHAPES)))
 
 
 def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,8 +166,8 @@ def _colour(status: Status, show: str) -> float | None:
         return None
     if show != "speedup":
         return measured.value
-    sure = measured.low is not None and measured.high is not None and not measured.low <= 1 <= measured.high
-    return math.log2(measured.value) if sure else 0.0
+    significant = measured.low is not None and measured.high is not None and not measured.low <= 1 <= measured.high
+    return math.log2(measured.value) if significant else 0.0
 
 
 def _text(status: Status, show: str, wide: int) -> str:
@@ -194,16 +194,16 @@ def _hover(status: Status, show: str) -> str:
         number = (
             "no number to compare" if status.worse is None else change(status.worse) + ("" if row.value else " time")
         )
-        lines.append(f"<b>{number}</b> · {word(status.verdict, status.row.unit)}{_doubt(status)}")
+        lines.append(f"<b>{number}</b> · {word(status.verdict, status.row.unit)}{_uncertainty(status)}")
     else:
-        found = _number(status, show)
+        value = _number(status, show)
         lines.append(
-            "–" if found is None else f"<b>{found:.2f} ×</b>" if show == "speedup" else f"<b>{found:.1f} %</b>"
+            "–" if value is None else f"<b>{value:.2f} ×</b>" if show == "speedup" else f"<b>{value:.1f} %</b>"
         )
     return "<br>".join(line for line in lines if line)
 
 
-def _doubt(status: Status) -> str:
+def _uncertainty(status: Status) -> str:
     if status.verdict == "not measured":
         return f" since {status.row.commit[:8]}"
     if status.verdict != "unsure" or status.worse is None:

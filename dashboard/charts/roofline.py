@@ -19,17 +19,17 @@ from lockstep.history.model import Control
 
 
 def roofline(
-    rows: Sequence[Row], controls: Mapping[str, Control], drawn: Mapping[str, Style], scheme: Scheme
+    rows: Sequence[Row], controls: Mapping[str, Control], style_of: Mapping[str, Style], scheme: Scheme
 ) -> dict[str, Any] | None:
     """Return a log-log chart of TFLOP/s against FLOP per byte; ``None`` if costs or the controls' rates are unknown.
 
     Args:
         rows: the rows of one machine at one commit.
         controls: the controls of the run at that commit, by name: "copy" and "matmul".
-        drawn: the style of each variant to draw.
+        style_of: the style of each variant to draw.
         scheme: "light" or "dark".
     """
-    known = [row for row in rows if row.variant in drawn and row.flops > 0 and row.bytes > 0 and row.latency]
+    known = [row for row in rows if row.variant in style_of and row.flops > 0 and row.bytes > 0 and row.latency]
     copy, matmul = (controls[name].rate if name in controls else None for name in ("copy", "matmul"))
     if not known or not copy or not matmul:
         return None
@@ -47,10 +47,10 @@ def roofline(
             "y": [low * copy / 1e12, matmul / 1e12, matmul / 1e12],
         }
     ]
-    for variant, style in drawn.items():
-        own = [row for row in known if row.variant == variant]
-        if own:
-            data.append(_points(own, variant, style, scheme))
+    for variant, style in style_of.items():
+        variant_rows = [row for row in known if row.variant == variant]
+        if variant_rows:
+            data.append(_points(variant_rows, variant, style, scheme))
     layout = chart_layout(scheme)
     small = {"size": 11, "color": neutral(scheme)}
     heights = [rate for trace in data for rate in trace["y"]]
@@ -59,8 +59,8 @@ def roofline(
     return {"data": data, "layout": layout}
 
 
-def _points(own: Sequence[Row], variant: str, style: Style, scheme: Scheme) -> dict[str, Any]:
-    reached = [(row, row.flops / row.latency.value / 1e12) for row in own if row.latency]
+def _points(rows: Sequence[Row], variant: str, style: Style, scheme: Scheme) -> dict[str, Any]:
+    reached = [(row, row.flops / row.latency.value / 1e12) for row in rows if row.latency]
     text = [
         f"<b>{escape(variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br><b>{significant(rate, 4)} TFLOP/s</b> at "
         f"{significant(row.flops / row.bytes, 3)} FLOP/B" + (f"<br>bound by {row.bound}" if row.bound else "")

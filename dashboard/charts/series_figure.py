@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.charts.axes import commit_axis, scientific, value_axis, within
+from dashboard.charts.axes import commit_axis, in_zoom, scientific, value_axis
 from dashboard.charts.cause_colours import cause_colour
-from dashboard.charts.telemetry import beside
+from dashboard.charts.telemetry import telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import commit_line, wrapped
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding
@@ -36,7 +36,7 @@ def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
     commits: Sequence[Commit],
     quantity: Quantity,
-    found: Sequence[Finding],
+    changes: Sequence[Finding],
     analysis: Behaviour | None,
     style: Style,
     scheme: Scheme,
@@ -48,7 +48,7 @@ def series_figure(
         points: the points of one series, oldest first, each with its number in the unit of ``quantity``.
         commits: the commits of the machine, which are the x axis.
         quantity: the quantity to draw.
-        found: changes to mark.
+        changes: changes to mark.
         analysis: the detector's levels of these numbers; ``None`` if the detector follows another quantity.
         style: the style of the line.
         scheme: "light" or "dark".
@@ -59,8 +59,8 @@ def series_figure(
     layout["xaxis"] |= commit_axis(commits, zoom, _first(points))
     layout["yaxis"]["fixedrange"] = True
     data = _main(shown, commits, quantity, style, scheme)
-    in_view = [one for point, one in shown if within(point.commit, zoom)]
-    values = [end for one in in_view for end in (one.low or one.value, one.high or one.value)]
+    in_view = [measured for point, measured in shown if in_zoom(point.commit, zoom)]
+    values = [end for measured in in_view for end in (measured.low or measured.value, measured.high or measured.value)]
     positive = [value for value in values if value > 0]
     if positive and len(positive) == len(values):
         layout["yaxis"] |= value_axis(min(positive), max(positive), quantity.unit if quantity.unit in "×%" else "")
@@ -71,7 +71,7 @@ def series_figure(
     layout["yaxis"]["title"] = {"text": escape(title), "font": small}
     if analysis is not None:
         data += _levels(analysis, shown, scheme)
-    below = beside(points, scheme)
+    below = telemetry_panels(points, scheme)
     tops = _domains(len(below))
     layout["yaxis"]["domain"] = tops[0]
     for place, (title, traces) in enumerate(below, 2):
@@ -80,7 +80,7 @@ def series_figure(
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
-    marks = [*_toolchain(points, scheme), *_changes(found, commits, scheme)]
+    marks = [*_toolchain(points, scheme), *_changes(changes, commits, scheme)]
     layout |= _marked(marks, layout["xaxis"]["range"])
     data += _failures(points, commits, scheme, layout)
     layout["margin"] = {"l": 62, "r": 24, "t": 26, "b": 30}
@@ -89,7 +89,7 @@ def series_figure(
 
 def _first(points: Sequence[tuple[Point, Measured | None]]) -> int:
     """Return the commit index of the first drawn point, which is a number or a failure; 0 if there is none."""
-    return next((point.commit for point, one in points if one is not None or point.state == "failed"), 0)
+    return next((point.commit for point, measured in points if measured is not None or point.state == "failed"), 0)
 
 
 def figure_height(figure: Mapping[str, Any]) -> int:
@@ -148,17 +148,17 @@ def packed(values: Sequence[float]) -> Any:
 
 
 def _places(at: Sequence[int]) -> Figure:
-    whole = len(at) > 1 and at[-1] - at[0] == len(at) - 1
-    return {"x0": at[0], "dx": 1} if whole else {"x": list(at)}
+    contiguous = len(at) > 1 and at[-1] - at[0] == len(at) - 1
+    return {"x0": at[0], "dx": 1} if contiguous else {"x": list(at)}
 
 
 def _runs(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Measured]]]:
     """Split the points where the benchmark version changes, because points of different versions do not compare."""
     runs: list[list[tuple[Point, Measured]]] = []
-    for place, one in enumerate(shown):
-        if not place or one[0].version != shown[place - 1][0].version:
+    for place, entry in enumerate(shown):
+        if not place or entry[0].version != shown[place - 1][0].version:
             runs.append([])
-        runs[-1].append(one)
+        runs[-1].append(entry)
     return runs
 
 
@@ -170,8 +170,8 @@ def _samples(point: Point, number: Measured) -> list[float]:
 
 
 def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
-    own = _analysed(analysis, shown)
-    if not own:
+    commits_analysed = _analysed(analysis, shown)
+    if not commits_analysed:
         return []
     factor = next((number.value / point.value for point, number in shown if point.value), 1.0)
     line = {"color": neutral(scheme), "width": 1.25, "dash": "dash"}
@@ -181,7 +181,7 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
             "mode": "lines",
             "line": line,
             "hoverinfo": "skip",
-            "x": [own[level.start] - 0.5, own[level.stop - 1] + 0.5],
+            "x": [commits_analysed[level.start] - 0.5, commits_analysed[level.stop - 1] + 0.5],
             "y": [value * factor] * 2,
         }
         for level in analysis.levels
@@ -200,8 +200,8 @@ def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Fi
 
 def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
     """Return the commit index of each point of the analysis; [] if the analysis belongs to other points than shown."""
-    own = [point.commit for point, _ in _last_ruler(shown)]
-    return own if analysis.levels and analysis.levels[-1].stop == len(own) else []
+    measured_commits = [point.commit for point, _ in _last_ruler(shown)]
+    return measured_commits if analysis.levels and analysis.levels[-1].stop == len(measured_commits) else []
 
 
 def _last_ruler(shown: Sequence[tuple[Point, Measured]]) -> Sequence[tuple[Point, Measured]]:
@@ -226,16 +226,16 @@ def toolchain_change(before: Point, after: Point) -> list[str]:
     return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
 
 
-def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+def _changes(changes: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
     place = {commit.hash: at for at, commit in enumerate(commits)}
     marks = []
-    for one in found:
-        at = place.get(one.commit)
+    for change in changes:
+        at = place.get(change.commit)
         if at is not None:
-            where = escape(commits[at].subject[:48]) if one.exact else one.range
-            size = f"{sign(one.size)} {amount(one)}"
-            text = " · ".join(part for part in (size, one.kind, where) if part)
-            marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid"))
+            source = escape(commits[at].subject[:48]) if change.exact else change.range
+            size = f"{sign(change.size)} {amount(change)}"
+            text = " · ".join(part for part in (size, change.kind, source) if part)
+            marks.append(_upright(at - 0.5, text, cause_colour(change.kind, scheme), "solid"))
     return marks
 
 
@@ -260,9 +260,9 @@ def _failures(
     layout["yaxis9"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
     marker = {"symbol": "x-thin", "size": 8, "line": {"width": 1.75, "color": cause_colour("own commit", scheme)}}
     text = [f"failed: {wrapped(point.reason)}<br>{commit_line(commits[point.commit])}" for point in failed]
-    where = {"x": [point.commit for point in failed], "y": [0.04] * len(failed), "yaxis": "y9"}
+    coordinates = {"x": [point.commit for point in failed], "y": [0.04] * len(failed), "yaxis": "y9"}
     hover = {"text": text, "hovertemplate": "%{text}<extra></extra>"}
-    return [{"type": "scatter", "mode": "markers", "marker": marker, **where, **hover}]
+    return [{"type": "scatter", "mode": "markers", "marker": marker, **coordinates, **hover}]
 
 
 def _hover(point: Point, number: Measured, quantity: Quantity, commit: Commit) -> str:
@@ -276,10 +276,10 @@ def _hover(point: Point, number: Measured, quantity: Quantity, commit: Commit) -
 
 def _domains(below: int) -> list[list[float]]:
     """Return bottom and top of each part as shares of the height: the main part, then ``below`` parts under it."""
-    whole = _MAIN + below * (_BELOW + _GAP)
-    tops, top = [[1 - _MAIN / whole, 1.0]], 1 - _MAIN / whole
+    total = _MAIN + below * (_BELOW + _GAP)
+    tops, top = [[1 - _MAIN / total, 1.0]], 1 - _MAIN / total
     for _ in range(below):
-        top -= _GAP / whole
-        tops.append([max(top - _BELOW / whole, 0.0), top])
-        top -= _BELOW / whole
+        top -= _GAP / total
+        tops.append([max(top - _BELOW / total, 0.0), top])
+        top -= _BELOW / total
     return tops

@@ -16,7 +16,7 @@ from lockstep.compare.rows import QUANTITIES, Row, axes_of
 _MOST_LABELS = 8
 
 
-def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
+def sweep(rows: Sequence[Row], axis: str, style_of: Mapping[str, Style], scheme: Scheme) -> Figure:
     """Return a log-log chart of latency in µs over a numeric axis of the case, with a line for each variant.
 
     A dotted line shows the floor: the lowest latency that the costs of a case allow.
@@ -30,10 +30,10 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
         hover = f"floor<br>{escape(axis)} = %{{x}}<br><b>%{{y:,.4r}} µs</b><extra></extra>"
         points = {"x": [x for x, _ in floors], "y": [y for _, y in floors]}
         data.append({"type": "scatter", "mode": "lines", "line": line, "hovertemplate": hover, **points})
-    for variant, style in drawn.items():
-        own = sorted((row for row in rows if row.variant == variant), key=lambda row: at[row.case])
-        found = [(at[row.case], row, row.measured("latency")) for row in own]
-        shown = [(x, row, value) for x, row, value in found if value]
+    for variant, style in style_of.items():
+        variant_rows = sorted((row for row in rows if row.variant == variant), key=lambda row: at[row.case])
+        case_points = [(at[row.case], row, row.measured("latency")) for row in variant_rows]
+        shown = [(x, row, value) for x, row, value in case_points if value]
         if shown:
             data.append(
                 {
@@ -70,14 +70,14 @@ def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | Non
 
     The cases equal ``chosen`` in all other axes, and there are at least two such cases.
     """
-    wanted = axes_of(chosen)
-    for axis, value in wanted.items():
+    chosen_axes = axes_of(chosen)
+    for axis, value in chosen_axes.items():
         if not _is_positive_number(value):
             continue
-        rest = {name: other for name, other in wanted.items() if name != axis}
-        alike = [case for case in cases if _without(case, axis) == rest]
-        if len(alike) > 1:
-            return axis, alike
+        other_axes = {name: axis_value for name, axis_value in chosen_axes.items() if name != axis}
+        similar = [case for case in cases if _without(case, axis) == other_axes]
+        if len(similar) > 1:
+            return axis, similar
     return None
 
 

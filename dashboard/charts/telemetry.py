@@ -16,10 +16,10 @@ from lockstep.history.model import Point
 Points = Sequence[tuple[Point, Measured | None]]
 
 
-def beside(points: Points, scheme: Scheme) -> list[tuple[str, list[Figure]]]:
+def telemetry_panels(points: Points, scheme: Scheme) -> list[tuple[str, list[Figure]]]:
     """Return title and lines of each chart to draw below a series, from the top, without charts that have no data."""
-    every = (_clock(points, scheme), _heat(points, scheme), _code(points, scheme))
-    return [part for part in every if part]
+    panels = (_clock(points, scheme), _heat(points, scheme), _code(points, scheme))
+    return [part for part in panels if part]
 
 
 def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
@@ -53,10 +53,10 @@ def _heat(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
 
 def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
     known = [(point.commit, kernels) for point, _ in points if (kernels := kernels_of(point))]
-    counted = [(x, some, max(k.get("registers") or 0 for k in some)) for x, some in known]
+    counted = [(x, kernels, max(k.get("registers") or 0 for k in kernels)) for x, kernels in known]
     if not any(registers for _, _, registers in counted):
         return None
-    hashes = [tuple(str(kernel.get("code")) for kernel in some) for _, some, _ in counted]
+    hashes = [tuple(str(kernel.get("code")) for kernel in kernels) for _, kernels, _ in counted]
     fresh = [place == 0 or hashes[place] != hashes[place - 1] for place in range(len(hashes))]
     trace = _line(
         [x for x, _, _ in counted],
@@ -65,7 +65,8 @@ def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
         ["diamond" if new else "line-ew-open" for new in fresh],
     )
     text = [
-        code_words(some) + ("<br>code changed" if new else "") for (_, some, _), new in zip(counted, fresh, strict=True)
+        code_words(kernels) + ("<br>code changed" if new else "")
+        for (_, kernels, _), new in zip(counted, fresh, strict=True)
     ]
     trace["line"] |= {"shape": "hv"}
     return "registers", [trace | {"text": text, "hovertemplate": "%{text}<extra></extra>"}]
@@ -74,7 +75,7 @@ def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
 def kernels_of(point: Point) -> list[Mapping[str, Any]]:
     """Return the kernels that the point's machine code record lists; [] if the point has no such record."""
     kernels = (code_of(point.code) or {}).get("kernels")
-    return [one for one in kernels if isinstance(one, dict)] if isinstance(kernels, list) else []
+    return [kernel for kernel in kernels if isinstance(kernel, dict)] if isinstance(kernels, list) else []
 
 
 def code_words(kernels: Sequence[Mapping[str, Any]]) -> str:

@@ -94,7 +94,7 @@ def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
     line of another variant.
     """
     coloured = sorted({*variants} - baselines, key=lambda variant: (variant != BEST, variant))
-    drawn = {
+    styled = {
         variant: Style(
             _LINES["light"][place],
             _LINES["dark"][place],
@@ -108,7 +108,7 @@ def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
         )
     }
     neutral = Style(_NEUTRAL["light"], _NEUTRAL["dark"], "circle-open", "○", "dash")
-    return {variant: drawn.get(variant, neutral) for variant in variants}
+    return {variant: styled.get(variant, neutral) for variant in variants}
 
 
 def neutral(scheme: Scheme) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64] | NDArray[np.int32]
 
 
-def telling_points(x: Numbers, y: Numbers, width: float) -> NDArray[np.intp]:
+def outline_points(x: Numbers, y: Numbers, width: float) -> NDArray[np.intp]:
     """Return the indices of the points to keep: the first, the last, and each column's lowest and highest.
 
     Args:

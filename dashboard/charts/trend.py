@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dashboard.charts.axes import commit_axis, scientific, value_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
-from dashboard.charts.thinning import envelope, telling_points
+from dashboard.charts.thinning import envelope, outline_points
 from lockstep.compare.number_format import THIN, decimals
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.rows import STATE_LABELS, Measured, Quantity, Row
@@ -48,7 +48,7 @@ def trend(
     rows: RowTable,
     commits: Sequence[Commit],
     quantity: Quantity,
-    drawn: Mapping[str, Style],
+    style_of: Mapping[str, Style],
     scheme: Scheme,
     marks: Sequence[Mark] = (),
     zoom: tuple[float, ...] = (),
@@ -64,7 +64,7 @@ def trend(
         rows: the rows of one machine, suite, case and cache state.
         commits: the x axis, oldest first.
         quantity: the quantity to draw.
-        drawn: the style of each variant to draw, in order.
+        style_of: the style of each variant to draw, in order.
         scheme: "light" or "dark".
         marks: changes to mark.
         zoom: visible range of the x axis, () for all. The y axis fits the visible points.
@@ -78,22 +78,22 @@ def trend(
     ends: list[float] = []
     failed: list[tuple[int, str]] = []
     variants = np.array([key.variant for key in rows.keys], dtype=object)
-    for variant, style in drawn.items():
-        own = rows.select(np.flatnonzero(variants == variant))
-        own = own.select(np.argsort(own.columns["commit"], kind="stable"))
-        x, (y, low, high) = own.columns["commit"], own.interval(quantity.name)
-        for run in _runs(y, own.columns["version"]):
-            seen = run[(x[run] >= first) & (x[run] <= last)] if zoom else run
-            ends += [*np.fmin(y[seen], low[seen]).tolist(), *np.fmax(y[seen], high[seen]).tolist()]
+    for variant, style in style_of.items():
+        variant_rows = rows.select(np.flatnonzero(variants == variant))
+        variant_rows = variant_rows.select(np.argsort(variant_rows.columns["commit"], kind="stable"))
+        x, (y, low, high) = variant_rows.columns["commit"], variant_rows.interval(quantity.name)
+        for run in _runs(y, variant_rows.columns["version"]):
+            visible = run[(x[run] >= first) & (x[run] <= last)] if zoom else run
+            ends += [*np.fmin(y[visible], low[visible]).tolist(), *np.fmax(y[visible], high[visible]).tolist()]
             if thinned:
-                run = thinned.near(x, run)
+                run = thinned.nearby(x, run)
             known = run[~np.isnan(low[run]) & ~np.isnan(high[run])]
             if len(run):
                 bands.append(_band(x[known], low[known], high[known], style, scheme, thinned))
                 shape = stroke(style, scheme) | {"name": escape(variant)}
-                lines.append(_line(own, run, x, y, quantity, commits, shape, thinned))
-        for place in np.flatnonzero(own.columns["state"] == STATES.index("failed")).tolist():
-            failed.append((int(x[place]), _failed_text(own[place], commits[x[place]])))
+                lines.append(_line(variant_rows, run, x, y, quantity, commits, shape, thinned))
+        for place in np.flatnonzero(variant_rows.columns["state"] == STATES.index("failed")).tolist():
+            failed.append((int(x[place]), _failed_text(variant_rows[place], commits[x[place]])))
     extent = (min(ends), max(ends)) if ends else None
     return finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom)
 
@@ -106,10 +106,10 @@ class _Thinned:
     last: float
     width: float
 
-    def near(self, x: Ints, run: Places) -> Places:
+    def nearby(self, x: Ints, run: Places) -> Places:
         """Return the points of ``run`` in the visible range, and as far to its left and right as a drag can move."""
-        near = (x[run] >= 2 * self.first - self.last) & (x[run] <= 2 * self.last - self.first)
-        return run[near]
+        nearby = (x[run] >= 2 * self.first - self.last) & (x[run] <= 2 * self.last - self.first)
+        return run[nearby]
 
 
 def finished(
@@ -214,7 +214,7 @@ def _line(
     thinned: _Thinned | None,
 ) -> Figure:
     if thinned:
-        run = run[telling_points(x[run], y[run], thinned.width)]
+        run = run[outline_points(x[run], y[run], thinned.width)]
         name, unit = shape["name"], escape(quantity.unit)
         hover = f"<b>{name}</b><br><b>%{{y:,.4r}} {unit}</b><br>%{{text}}<extra></extra>"
         texts = [commits[at].short for at in x[run].tolist()]
@@ -260,14 +260,14 @@ def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:
     return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
 
 
-def hover_text(row: Row, value: Measured, quantity: Quantity, where: str) -> str:
-    """Return the hover text of a point. ``where`` says which commit or case the point belongs to, escaped for HTML."""
+def hover_text(row: Row, value: Measured, quantity: Quantity, place: str) -> str:
+    """Return the hover text of a point. ``place`` says which commit or case the point belongs to, escaped for HTML."""
     digits = decimals(value.value, 4) if value.value else 0
     interval = f" [{value.low:,.{digits}f} … {value.high:,.{digits}f}]" if value.low and value.high else ""
     number = f"<b>{value.value:,.{digits}f} {quantity.unit}</b>{interval}".replace(",", THIN)
     if quantity.name == "error":
         number = f"<b>{value.value:.3e}</b>"
-    lines = [f"<b>{escape(row.variant or row.suite)}</b>", number, where]
+    lines = [f"<b>{escape(row.variant or row.suite)}</b>", number, place]
     if row.sm_mhz:
         reasons = f", {', '.join(map(escape, row.clock_reasons))}" if row.clock_reasons else ""
         lines.append(f"SM {row.sm_mhz:.0f} MHz{reasons}")

@@ -14,7 +14,7 @@ from dashboard.address import CommitAddress, SeriesAddress, link
 from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
-from dashboard.pages.alert_actions import DOINGS, do, form
+from dashboard.pages.alert_actions import ACTIONS, do, form
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from dashboard.pages.reproduce import alert_commands
@@ -39,18 +39,18 @@ _HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause"
 
 def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:
     """Return the page of an alert. ``number`` is the alert's number as text, from the address."""
-    back = html.P(dcc.Link("Alerts", href="/alerts", className="link"))
+    back_line = html.P(dcc.Link("Alerts", href="/alerts", className="link"))
     if service is None or not number.isdecimal() or len(number) > 9:
-        return notice("There is no such alert", back)
+        return notice("There is no such alert", back_line)
     try:
-        one = service.alerts.alert(int(number))
+        tracked = service.alerts.alert(int(number))
     except NoSuchAlert:
-        return notice(f"There is no alert {number}", back)
-    crumbs = [dcc.Link("Alerts", href="/alerts", className="link"), html.Span("/"), html.Span(f"No. {one.id}")]
+        return notice(f"There is no alert {number}", back_line)
+    crumbs = [dcc.Link("Alerts", href="/alerts", className="link"), html.Span("/"), html.Span(f"No. {tracked.id}")]
     return html.Main(
         [
             html.Div(crumbs, className="crumbs"),
-            dcc.Store(id="alert-number", data=one.id),
+            dcc.Store(id="alert-number", data=tracked.id),
             dcc.Store(id="alert-version"),
             dcc.Interval(id="alert-tick", interval=1000 * POLL),
             html.Div(id="alert-body"),
@@ -68,52 +68,52 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         Output("alert-body", "children"),
         Output("alert-log", "children"),
         Output("alert-version", "data"),
-        *[Output(f"alert-{name}", "disabled") for name in DOINGS],
+        *[Output(f"alert-{name}", "disabled") for name in ACTIONS],
         Input("alert-tick", "n_intervals"),
         Input("alert-said", "children"),
         Input("colours", "data"),
         State("alert-number", "data"),
         State("alert-version", "data"),
     )
-    def fill(_tick: int | None, _said: str, scheme: Scheme | None, number: int, seen: str | None) -> Any:
+    def fill(_tick: int | None, _message: str, scheme: Scheme | None, number: int, shown_version: str | None) -> Any:
         results = store.current()
         service.request_analysis(results)
-        one, events = service.alerts.alert(number), service.alerts.log(number)
-        version = f"{scheme} {one.changed_at} {len(events)} {findings.version(results)}"
-        if scheme is None or version == seen:
-            return (no_update,) * (3 + len(DOINGS))
-        can = possible(one.state) | ({"intended"} if "resolve" in possible(one.state) else set())
-        silent = one.alert.topic == "silent"
-        archived = service.alerts.archived_on(one.alert.machine, MOST_SERIES) if silent else []
-        levels = member_levels(results, one.alert, findings.of_machine(results, one.alert.machine), MOST_SERIES)
+        tracked, events = service.alerts.alert(number), service.alerts.log(number)
+        version = f"{scheme} {tracked.changed_at} {len(events)} {findings.version(results)}"
+        if scheme is None or version == shown_version:
+            return (no_update,) * (3 + len(ACTIONS))
+        can = possible(tracked.state) | ({"intended"} if "resolve" in possible(tracked.state) else set())
+        silent = tracked.alert.topic == "silent"
+        archived = service.alerts.archived_on(tracked.alert.machine, MOST_SERIES) if silent else []
+        levels = member_levels(results, tracked.alert, findings.of_machine(results, tracked.alert.machine), MOST_SERIES)
         return (
-            body(one, results, scheme, archived, levels),
+            body(tracked, results, scheme, archived, levels),
             history(events),
             version,
-            *(name not in can for name in DOINGS),
+            *(name not in can for name in ACTIONS),
         )
 
     @app.callback(
         Output("alert-said", "children"),
         Output("alert-because", "value"),
-        *[Input(f"alert-{name}", "n_clicks") for name in (*DOINGS, "comment")],
+        *[Input(f"alert-{name}", "n_clicks") for name in (*ACTIONS, "comment")],
         State("alert-because", "value"),
         State("alert-until", "value"),
         State("alert-number", "data"),
         prevent_initial_call=True,
     )
-    def act(*given: Any) -> Any:
-        because, until, number = given[-3:]
-        doing = str(ctx.triggered_id).removeprefix("alert-")
+    def act(*arguments: Any) -> Any:
+        because, until, number = arguments[-3:]
+        action = str(ctx.triggered_id).removeprefix("alert-")
         try:
-            return do(store.current(), service, security.writer(), number, doing, because or "", until or ""), ""
+            return do(store.current(), service, security.writer(), number, action, because or "", until or ""), ""
         except (LifecycleError, NoSuchAlert, WriteError) as error:
             # The rest of the message describes the command line.
             return str(error).partition(": --")[0], no_update
 
 
 def body(
-    one: Tracked,
+    tracked: Tracked,
     results: Results,
     scheme: Scheme,
     archived: Sequence[Tracked] = (),
@@ -122,16 +122,16 @@ def body(
     """Return the part of an alert's page that shows measurements: facts, chart, evidence, series and commits.
 
     Args:
-        one: the alert.
+        tracked: the alert.
         results: the current results.
         scheme: "light" or "dark".
         archived: alerts of a machine without new results, which wait until the machine reports again.
         levels: the level of each series before the change and now, see ``member_levels``.
     """
-    alert = one.alert
+    alert = tracked.alert
     subjects = {commit.hash: commit for commit in results.commits()}
     facts: list[tuple[str, Any]] = [
-        ("State", html.Span(status(one), className="strong" if one.open else "")),
+        ("State", html.Span(status(tracked), className="strong" if tracked.open else "")),
         ("Cause", [html.Span(alert.cause.kind, className="strong"), f": {alert.cause.sentence}"]),
         ("Range", _range(alert)),
         ("Now", returned(alert, levels)),
@@ -140,12 +140,15 @@ def body(
         ("Since", day(alert.since) if alert.since else ""),
         ("Excused", alert.waiver.because if alert.waiver else ""),
     ]
-    listed = [part for name, said in facts if said for part in (html.Dt(name), html.Dd(said))]
+    listed = [part for name, content in facts if content for part in (html.Dt(name), html.Dd(content))]
     parts: list[Any] = [html.H1(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
     figure = member_chart(results, alert, scheme, levels)
     if figure:
-        said = (f"Time against {zero(alert, levels)}, % (up is slower)", "the worst series; the range is shaded")
-        caption = html.Figcaption([html.Span(one) for one in said])
+        caption_texts = (
+            f"Time against {zero(alert, levels)}, % (up is slower)",
+            "the worst series; the range is shaded",
+        )
+        caption = html.Figcaption([html.Span(text) for text in caption_texts])
         chart = graph(figure, "The worst series over the commits")
         parts.append(html.Figure([caption, chart], className="card tall"))
     if alert.cause.evidence:
@@ -165,14 +168,18 @@ def body(
         ]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     if alert.commits:
-        what = count(len(alert.commits), "commit") + " in the range"
-        parts += [html.H2(what if alert.known else "Measured commits"), _commits(alert, subjects)]
-    parts += alert_commands(one, results)
+        heading = count(len(alert.commits), "commit") + " in the range"
+        parts += [html.H2(heading if alert.known else "Measured commits"), _commits(alert, subjects)]
+    parts += alert_commands(tracked, results)
     if archived:
-        others = [
-            html.Tr([html.Td(str(other.id), className="number dim"), html.Td(alert_link(other))]) for other in archived
+        archived_rows = [
+            html.Tr([html.Td(str(archived_alert.id), className="number dim"), html.Td(alert_link(archived_alert))])
+            for archived_alert in archived
         ]
-        parts += [html.H2("Archived until the machine reports again"), table(("No.", "What"), others, "Archived")]
+        parts += [
+            html.H2("Archived until the machine reports again"),
+            table(("No.", "What"), archived_rows, "Archived"),
+        ]
     return parts
 
 
@@ -203,11 +210,11 @@ def history(events: list[Event]) -> list[Any]:
 def _range(alert: Alert) -> list[Any]:
     if not alert.commits:
         return []
-    said: list[Any] = [culprits(alert)]
+    parts: list[Any] = [culprits(alert)]
     if alert.before:
         href = link("/compare", bm=alert.machine, bc=alert.before, hm=alert.machine, hc=alert.after)
-        said += [" · ", dcc.Link("compare the ends", href=href, className="link")]
-    return said
+        parts += [" · ", dcc.Link("compare the ends", href=href, className="link")]
+    return parts
 
 
 def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey | None:
@@ -225,7 +232,7 @@ def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Se
         if key
         else mono(name.label)
     )
-    other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
+    cause = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
         html.Td(label, className="shape"),
         html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size, numbers(member)),
@@ -233,7 +240,7 @@ def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Se
         html.Td("–" if member.old == 0 else change(member.left), className="number"),
         html.Td(change(level.newest) if level else "–", className="number"),
         html.Td(_sure(member.confidence), className="number dim"),
-        html.Td(other or member.cause.kind, className="dim"),
+        html.Td(cause or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),
     ]
     return html.Tr(cells)
@@ -249,11 +256,11 @@ def _commits(alert: Alert, known: Mapping[str, Commit]) -> Any:
     # Of an unknown range only measured commits are known, so the last one before the range is listed with them.
     listed = alert.commits if alert.known or not alert.before else (alert.before, *alert.commits)
     for commit in listed[-MOST_COMMITS:][::-1]:
-        told = known.get(commit)
+        known_commit = known.get(commit)
         address = CommitAddress(commit, alert.machine)
         text: list[Any] = [dcc.Link(mono(commit[:8]), href=address.link(), className="link")]
-        if told:
-            text += [" ", html.Span(day(told.date), className="dim"), " ", told.subject]
+        if known_commit:
+            text += [" ", html.Span(day(known_commit.date), className="dim"), " ", known_commit.subject]
         if commit in suspects:
             text.append(html.Span(" touches the packages under test", className="slower"))
         if not alert.known and commit == alert.before:

@@ -18,7 +18,7 @@ from lockstep.history.snapshot import Results
 #: Default number of days of a mute.
 MUTE_DAYS = 14
 
-DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
+ACTIONS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
 _HINTS = {
     "ack": "Say that somebody works on the alert (key a)",
     "mute": "Send no messages about the alert until a day; needs a reason",
@@ -29,7 +29,7 @@ _HINTS = {
 }
 
 
-def do(results: Results, service: AlertService, who: str, number: int, doing: str, because: str, until: str) -> str:
+def do(results: Results, service: AlertService, person: str, number: int, action: str, because: str, until: str) -> str:
     """Do the action of a button on alert ``number``, and return a confirmation for the alert's page.
 
     Raises:
@@ -37,42 +37,42 @@ def do(results: Results, service: AlertService, who: str, number: int, doing: st
         NoSuchAlert: no alert has this number.
     """
     because = because.strip()[:2000]
-    if doing == "comment":
+    if action == "comment":
         if not because:
             raise LifecycleError("the comment is empty: write the comment first")
-        service.alerts.note(number, "comment", because, who)
+        service.alerts.note(number, "comment", because, person)
         return "Comment added."
-    if doing not in DOINGS:
-        raise LifecycleError(f"{doing!r} is not an action on alerts")
+    if action not in ACTIONS:
+        raise LifecycleError(f"{action!r} is not an action on alerts")
     try:
-        last = datetime.date.fromisoformat(until.strip()) if doing == "mute" else None
+        last = datetime.date.fromisoformat(until.strip()) if action == "mute" else None
     except ValueError as error:
         raise LifecycleError(f"{until!r} is not a date; write a day such as 2027-01-31") from error
     commits = results.commits(service.alerts.alert(number).alert.machine)
-    intended = doing == "intended"
-    wanted = Act(
-        "resolve" if intended else doing,  # type: ignore[arg-type]
-        who,
+    intended = action == "intended"
+    act = Act(
+        "resolve" if intended else action,  # type: ignore[arg-type]
+        person,
         because,
         last,
-        "intended" if intended else "fixed" if doing == "resolve" else None,
+        "intended" if intended else "fixed" if action == "resolve" else None,
     )
-    one = service.alerts.act(number, wanted, commits[-1].hash if commits else "")
-    return f"Alert {one.id} is {status(one)}."
+    alert = service.alerts.act(number, act, commits[-1].hash if commits else "")
+    return f"Alert {alert.id} is {status(alert)}."
 
 
 def form(security: RequestSecurity) -> Any:
     """Return the form with a signed-in person's actions. Other people see how to sign in; their form is only hidden,
     because callbacks need the elements of the form.
     """
-    who = security.who
-    way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
+    person = security.who
+    sign_in: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
     if not security.can_sign_in:
-        way = ["To act on this alert, ", security.sign_in_hint, "."]
-    doings = {**DOINGS, "comment": "Comment"}
+        sign_in = ["To act on this alert, ", security.sign_in_hint, "."]
+    labels = {**ACTIONS, "comment": "Comment"}
     buttons = [
         dmc.Button(text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0)
-        for name, text in doings.items()
+        for name, text in labels.items()
     ]
     form = [
         dmc.TextInput(id="alert-because", label="Reason or comment", className="because"),
@@ -83,17 +83,18 @@ def form(security: RequestSecurity) -> Any:
             className="until",
         ),
         html.Div(
-            [html.Span(one, title=_HINTS[name]) for name, one in zip(doings, buttons, strict=True)], className="acts"
+            [html.Span(button, title=_HINTS[name]) for name, button in zip(labels, buttons, strict=True)],
+            className="acts",
         ),
     ]
     alive: Any = {"aria-live": "polite"}
     return html.Div(
         className="act",
         children=[
-            html.Div(form, className="controls", hidden=not who),
-            html.P(way, className="dim", hidden=bool(who)),
+            html.Div(form, className="controls", hidden=not person),
+            html.P(sign_in, className="dim", hidden=bool(person)),
             html.P("", id="alert-said", className="said", **alive),
-            html.P(_you(security), className="dim", hidden=not who),
+            html.P(_you(security), className="dim", hidden=not person),
         ],
     )
 

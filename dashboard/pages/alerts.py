@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
-from dashboard.address import asked
+from dashboard.address import query_values
 from dashboard.pages.parts import age, change_cell, count, in_browser, labelled, loading, notice, table
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
@@ -43,17 +43,17 @@ def layout(service: AlertService | None, search: str) -> Any:
     """Return the page of all alerts for an address's query. The callbacks of ``register`` fill the table."""
     if service is None:
         return notice("This server has no alerts", html.P(["Start it with ", html.Code("lockstep dashboard"), "."]))
-    chosen = asked(search, *KEYS)
+    chosen = query_values(search, *KEYS)
     names = service.alerts.names()
 
     def select(name: str, values: Sequence[str]) -> Any:
         shown = sorted({*values, chosen[name]} - {""})
-        given = chosen[name] or None
+        selected = chosen[name] or None
         return dmc.Select(
             id=f"alerts-{name}",
             label=name.capitalize(),
             data=shown,
-            value=given,
+            value=selected,
             clearable=True,
             searchable=True,
             limit=200,
@@ -65,7 +65,7 @@ def layout(service: AlertService | None, search: str) -> Any:
             "State",
             dmc.SegmentedControl(
                 id="alerts-state",
-                data=[{"value": one, "label": one.capitalize()} for one in _STATES],
+                data=[{"value": state, "label": state.capitalize()} for state in _STATES],
                 value=chosen["state"] if chosen["state"] in _STATES else "open",
             ),
         ),
@@ -120,9 +120,9 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         State("alerts-version", "data"),
         prevent_initial_call=True,
     )
-    def poll(_tick: int | None, seen: str | None) -> Any:
+    def poll(_tick: int | None, shown_version: str | None) -> Any:
         now = version(service, service.request_analysis(store.current()))
-        return no_update if now == seen else now
+        return no_update if now == shown_version else now
 
     @app.callback(
         Output("alerts-list", "children"),
@@ -145,7 +145,7 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
         order = cast("Order", sort if sort in get_args(Order) else "urgent")
         # Another choice starts at its first page. A change of the address or of the alerts keeps the page.
-        moved = {one["prop_id"].partition(".")[0] for one in ctx.triggered} - {""}
+        moved = {trigger["prop_id"].partition(".")[0] for trigger in ctx.triggered} - {""}
         chose = len(moved) == 1 and not moved & {"alerts-page", "alerts-version"}
         start = 0 if chose else max(at or 1, 1) - 1
         page = service.alerts.page(choice, order, MOST * start, MOST)
@@ -154,17 +154,17 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
             start = pages - 1
             page = service.alerts.page(choice, order, MOST * start, MOST)
         everything = page.total or service.alerts.count(Choice())[0]
-        said = service.request_analysis(store.current())
+        message = service.request_analysis(store.current())
         archived = service.alerts.archived()
-        return listed(page, order, state, start, everything, said, now_ms(), archived), pages, start + 1, pages == 1
+        return listed(page, order, state, start, everything, message, now_ms(), archived), pages, start + 1, pages == 1
 
     path = State("alerts-path", "data")
     in_browser(app, "address", Output("alerts-path", "modified_timestamp"), *chosen, path)
 
 
-def version(service: AlertService, said: str) -> str:
-    """Return a text that changes with the alerts or the notice ``said``, so that the page is filled again."""
-    digest = blake2b(said.encode("utf-8", "replace"), digest_size=4).hexdigest() if said else ""
+def version(service: AlertService, message: str) -> str:
+    """Return a text that changes with the alerts or the notice ``message``, so that the page is filled again."""
+    digest = blake2b(message.encode("utf-8", "replace"), digest_size=4).hexdigest() if message else ""
     return f"{service.alerts.version()}.{digest}"
 
 
@@ -183,7 +183,7 @@ def listed(
     state: str,
     start: int,
     everything: int,
-    said: str,
+    message: str,
     now: int,
     archived: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Any]:
@@ -195,29 +195,36 @@ def listed(
         state: the selected state: "open", "muted", "resolved" or "all".
         start: index of the page, from 0.
         everything: number of all alerts, without filters.
-        said: a notice if the analysis is pending or fails, otherwise "".
+        message: a notice if the analysis is pending or fails, otherwise "".
         now: the time in ms since 1970, for the ages.
         archived: number of archived alerts by machine.
     """
     counted = f"{count(page.total, 'alert')}, {page.slower} of them worse" if page.total else ""
     if page.total > MOST:
         counted += f"; number {MOST * start + 1} to {MOST * start + len(page.alerts)}"
-    parts: list[Any] = [html.P(" ".join(part for part in (counted and f"{counted}.", said) if part), className="said")]
+    parts: list[Any] = [
+        html.P(" ".join(part for part in (counted and f"{counted}.", message) if part), className="said")
+    ]
     if not page.total:
-        kept = f"{count(everything, 'alert')} outside these filters." if everything else ""
-        what = "Nothing is open." if state == "open" else "No alert matches the filters."
-        if said and not everything:
-            what = "Nothing is known yet."
+        outside = f"{count(everything, 'alert')} outside these filters." if everything else ""
+        statement = "Nothing is open." if state == "open" else "No alert matches the filters."
+        if message and not everything:
+            statement = "Nothing is known yet."
         none = "An alert appears when a series has changed. To find a change takes results of three commits."
-        hint = "" if everything or said else none
-        return [*parts, html.Div([html.P(what, className="strong"), html.P(kept or hint)], className="card empty")]
+        hint = "" if everything or message else none
+        return [
+            *parts,
+            html.Div([html.P(statement, className="strong"), html.P(outside or hint)], className="card empty"),
+        ]
     rows: list[Any] = []
     if order == "family":
-        for (family, machine), some in groupby(page.alerts, lambda one: (one.alert.family, one.alert.machine)):
+        for (family, machine), group in groupby(
+            page.alerts, lambda tracked: (tracked.alert.family, tracked.alert.machine)
+        ):
             rows.append(html.Tr(html.Th(f"{family} on {machine}" if family else machine, colSpan=len(_HEAD))))
-            rows += [_row(one, now, archived) for one in some]
+            rows += [_row(tracked, now, archived) for tracked in group]
     else:
-        rows = [_row(one, now, archived) for one in page.alerts]
+        rows = [_row(tracked, now, archived) for tracked in page.alerts]
     parts.append(table(_HEAD, rows, "Alerts"))
     return parts
 
@@ -226,10 +233,10 @@ def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
     alert = tracked.alert
     worst = alert.members[0] if alert.members else None
     text = summary(tracked) + archive(tracked, archived)
-    what = dcc.Link(text, href=f"/alert/{tracked.id}", className="link row", title=headline(alert))
+    link = dcc.Link(text, href=f"/alert/{tracked.id}", className="link row", title=headline(alert))
     cells = [
         html.Td(str(tracked.id), className="number dim"),
-        html.Td(what, className="what"),
+        html.Td(link, className="what"),
         change_cell(worst.size, numbers(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(str(len(alert.members) or "–"), className="number"),
         html.Td(alert.range if alert.after else "–", className="mono"),

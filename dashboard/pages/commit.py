@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages.infinite_rows import Values, block, key_values, percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
-from dashboard.pages.series_grid import BY_SHAPE, connect, drawn, grid, number, text
+from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
@@ -37,8 +37,8 @@ def layout(results: Results, address: CommitAddress) -> Any:
     commit = find(results, address.commit)
     if commit is None:
         return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
-    there = [name for name in results.machines if commit in results.commits(name)]
-    machine = address.machine if address.machine in there else there[0]
+    machines = [name for name in results.machines if commit in results.commits(name)]
+    machine = address.machine if address.machine in machines else machines[0]
     commits = results.commits(machine)
     place = commits.index(commit)
     steps: list[Any] = []
@@ -54,7 +54,8 @@ def layout(results: Results, address: CommitAddress) -> Any:
                 className="said",
             ),
             html.P(
-                ["on ", *_machines(commit, machine, there), html.Span(" · ", className="dim"), *steps], className="said"
+                ["on ", *_machines(commit, machine, machines), html.Span(" · ", className="dim"), *steps],
+                className="said",
             ),
             dcc.Store(id="commit-told"),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
@@ -91,16 +92,16 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("version", "data"),
         State("commit-grid", "rowModelType"),
     )
-    def fill(kept: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str]:
-        found = compared(kept)
+    def fill(stored: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str]:
+        comparison = compared(stored)
         # The grid requests the rows of a long table, and must request them again.
-        rows = no_update if model == "infinite" else [_cells(one) for one in found]
-        return families(found), rows, f"{kept['commit']} {version}"
+        rows = no_update if model == "infinite" else [_cells(compared_row) for compared_row in comparison]
+        return families(comparison), rows, f"{stored['commit']} {version}"
 
-    def compared(kept: dict[str, str]) -> CommitComparison:
+    def compared(stored: dict[str, str]) -> CommitComparison:
         results = store.current()
-        picture = findings.of_machine(results, kept["machine"])
-        return compare_commit(results, kept["machine"], kept["commit"], picture, findings.thresholds)
+        machine_findings = findings.of_machine(results, stored["machine"])
+        return compare_commit(results, stored["machine"], stored["commit"], machine_findings, findings.thresholds)
 
     @app.callback(
         Output("commit-grid", "getRowsResponse"),
@@ -109,10 +110,16 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         State("commit-search", "value"),
         prevent_initial_call=True,
     )
-    def serve(request: dict[str, Any] | None, kept: dict[str, str], search: str | None) -> Any:
+    def serve(request: dict[str, Any] | None, stored: dict[str, str], search: str | None) -> Any:
         if request is None:
             return no_update
-        return block(compared(kept), VALUES, request, lambda some: [_cells(one) for one in some], search or "")
+        return block(
+            compared(stored),
+            VALUES,
+            request,
+            lambda rows: [_cells(compared_row) for compared_row in rows],
+            search or "",
+        )
 
     connect(app, "commit")
 
@@ -121,38 +128,38 @@ def find(results: Results, text: str) -> Commit | None:
     """Return the commit whose hash begins with ``text``, at least seven digits; ``None`` if there is none."""
     if len(text) < 7:
         return None
-    return next((one for one in results.commits() if one.hash.startswith(text)), None)
+    return next((commit for commit in results.commits() if commit.hash.startswith(text)), None)
 
 
-def families(found: CommitComparison) -> list[Any]:
+def families(comparison: CommitComparison) -> list[Any]:
     """Return a card for each suite: its overall change, and the number of series with each verdict.
 
     Of more than ``MOST_FAMILIES`` suites, only those with the gravest verdicts have a card. All others are
     only counted.
     """
-    rank = found.rows.series_keys.suite[found.rows.columns["key"]]
+    rank = comparison.rows.series_keys.suite[comparison.rows.columns["key"]]
     suites, first = np.unique(rank, return_index=True)
     # The series are sorted by gravity of their verdicts, so a suite's first series gives the suite's gravity.
     loudest = np.sort(first[np.argsort(first)[:MOST_FAMILIES]])
-    shown = sorted(loudest.tolist(), key=lambda place: found.rows.key_at(place).suite)
-    cards = [_family(found, np.flatnonzero(rank == rank[place])) for place in shown]
+    shown = sorted(loudest.tolist(), key=lambda place: comparison.rows.key_at(place).suite)
+    cards = [_family(comparison, np.flatnonzero(rank == rank[place])) for place in shown]
     if len(suites) > MOST_FAMILIES:
-        others = f"and {whole(len(suites) - MOST_FAMILIES)} more families: the table below has all series"
-        cards.append(html.Div(html.Span(others, className="card-note dim"), className="count-card"))
+        omitted = f"and {whole(len(suites) - MOST_FAMILIES)} more families: the table below has all series"
+        cards.append(html.Div(html.Span(omitted, className="card-note dim"), className="count-card"))
     return cards
 
 
-def _family(found: CommitComparison, places: NDArray[np.intp]) -> Any:
-    own = found.differences.select(places)
-    mean = geomean(own.worse)
-    counts = Counter(own.verdict.tolist())
+def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> Any:
+    differences = comparison.differences.select(places)
+    mean = geomean(differences.worse)
+    counts = Counter(differences.verdict.tolist())
     texts: list[Any] = []
     for code, verdict in enumerate(LOUDEST):
         if counts[code]:
-            text = f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, found.rows[int(places[0])].unit)}"
+            text = f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, comparison.rows[int(places[0])].unit)}"
             texts += [" · " if texts else "", html.Span(text, className="nowrap")]
-    key = found.rows.key_at(int(places[0]))
-    earlier = found.earlier.get(key.suite)
+    key = comparison.rows.key_at(int(places[0]))
+    earlier = comparison.earlier.get(key.suite)
     against: list[Any] = ["against ", commit_link(earlier, key.machine)] if earlier else ["measured first"]
     number = "–" if math.isnan(mean) else f"{math.exp(-mean):.3f}×"
     return html.Div(
@@ -168,8 +175,10 @@ def _family(found: CommitComparison, places: NDArray[np.intp]) -> Any:
 
 def _cells(compared: Compared) -> dict[str, Any]:
     row, difference = compared.row, compared.difference
-    what = described([row], difference.quantity)
-    now, then = (each.measured(difference.quantity) if each else None for each in (row, compared.before))
+    quantity = described([row], difference.quantity)
+    now, before = (
+        row_of_side.measured(difference.quantity) if row_of_side else None for row_of_side in (row, compared.before)
+    )
 
     def percent(log: float | None) -> float | None:
         return None if log is None else 100 * math.expm1(log)
@@ -183,8 +192,8 @@ def _cells(compared: Compared) -> dict[str, Any]:
         "variant": row.variant,
         "case": row.case,
         "l2": row.l2,
-        "quantity": f"{what.label} {what.unit}".strip(),
-        "before": then.value if then else None,
+        "quantity": f"{quantity.label} {quantity.unit}".strip(),
+        "before": before.value if before else None,
         "now": now.value if now else None,
         "change": difference.percent,
         "change_low": percent(low),
@@ -206,32 +215,32 @@ def _run_facts(run: Run) -> Any:
     texts = [[html.Span(f"{name} ", className="dim"), mono(text)] for name, text in facts.items() if text]
     if run.measured_at:
         texts.insert(0, [html.Span(f"measured {day(run.measured_at)}", className="dim")])
-    parts = [part for one in texts for part in (html.Span(" · ", className="dim"), *one)]
+    parts = [part for text in texts for part in (html.Span(" · ", className="dim"), *text)]
     return html.P(parts[1:], className="said")
 
 
-def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
+def _machines(commit: Commit, chosen: str, machines: Sequence[str]) -> list[Any]:
     parts: list[Any] = [mono(chosen)]
-    others = [name for name in there if name != chosen]
-    if others:
-        parts.append(html.Span(f"; {count(len(others), 'other machine')}:", className="dim"))
-    for name in others:
+    other_machines = [name for name in machines if name != chosen]
+    if other_machines:
+        parts.append(html.Span(f"; {count(len(other_machines), 'other machine')}:", className="dim"))
+    for name in other_machines:
         parts += [" ", dcc.Link(name, href=CommitAddress(commit.hash, name).link(), className="link mono")]
     return parts
 
 
 def _of_cells(name: str) -> Callable[[CommitComparison], list[Any]]:
-    return lambda found: [_cells(one)[name] for one in found]
+    return lambda comparison: [_cells(compared_row)[name] for compared_row in comparison]
 
 
 #: Values of the columns, for a table that the server searches, filters and sorts.
 VALUES: Values[CommitComparison] = {
     **key_values(),
     **{name: _of_cells(name) for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change")},
-    "change": lambda found: percents(found.differences.worse),
-    "verdict": lambda found: [
+    "change": lambda comparison: percents(comparison.differences.worse),
+    "verdict": lambda comparison: [
         word(LOUDEST[code], unit)
-        for code, unit in zip(found.differences.verdict.tolist(), found.rows.units, strict=True)
+        for code, unit in zip(comparison.differences.verdict.tolist(), comparison.rows.units, strict=True)
     ],
 }
 
@@ -242,12 +251,12 @@ _COLUMNS = [
     text("case", "Case", 226, flex=1, minWidth=226, **BY_SHAPE),
     text("l2", "L2", 58),
     text("quantity", "Of", 96, cellClass="dim"),
-    number("before", "Before", 86, valueFormatter=drawn("general")),
-    number("now", "Now", 80, valueFormatter=drawn("general")),
+    number("before", "Before", 86, valueFormatter=grid_function("general")),
+    number("now", "Now", 80, valueFormatter=grid_function("general")),
     text("interval", "Interval %", 122, cellClass="number dim"),
     text("verdict", "Verdict", 126),
     # Shows whether a ratio moved because of its kernel or its baseline.
-    number("own_change", "Own time %", 106, valueFormatter=drawn("signed"), cellClass="number dim"),
-    number("baseline_change", "Baseline %", 98, valueFormatter=drawn("signed"), cellClass="number dim"),
+    number("own_change", "Own time %", 106, valueFormatter=grid_function("signed"), cellClass="number dim"),
+    number("baseline_change", "Baseline %", 98, valueFormatter=grid_function("signed"), cellClass="number dim"),
     text("state", "State", 84, cellRenderer="State", tooltipField="why"),
 ]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import asked
+from dashboard.address import query_values
 from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
@@ -41,16 +41,18 @@ def layout(results: Results, search: str) -> Any:
     if not results.machines:
         run = html.P(["Measure two commits with ", html.Code("lockstep run HEAD~2..HEAD"), " and reload this page."])
         return notice("Nothing to compare yet", run)
-    chosen = asked(search, *KEYS)
+    chosen = query_values(search, *KEYS)
     newest = max(results.machines.values(), key=lambda machine: machine.last_date).name
     machines = {side: chosen[f"{side}m"] if chosen[f"{side}m"] in results.machines else newest for side in "bh"}
     suites = suites_like(results, chosen["suite"])
-    caches = sorted({one.axis("l2") for machine in set(machines.values()) for one in results.series(machine)} - {""})
+    caches = sorted(
+        {series.axis("l2") for machine in set(machines.values()) for series in results.series(machine)} - {""}
+    )
     controls = [
         *_side(results, "b", "Base", machines["b"], chosen),
         *_side(results, "h", "Head", machines["h"], chosen),
     ]
-    what = [
+    filters = [
         _segmented("quantity", "Compare", _QUANTITIES, chosen["quantity"] or "speedup"),
         dmc.Select(
             id="compare-suite",
@@ -62,14 +64,14 @@ def layout(results: Results, search: str) -> Any:
             placeholder="all",
             className="filter",
         ),
-        _segmented("l2", "L2", {"": "all", **{one: one for one in caches}}, chosen["l2"], hidden=not caches),
+        _segmented("l2", "L2", {"": "all", **{cache: cache for cache in caches}}, chosen["l2"], hidden=not caches),
     ]
     return html.Main(
         [
             html.Div([html.H1("Compare")], className="crumbs"),
             dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
             html.Div(controls, className="controls sides"),
-            html.Div(what, className="controls"),
+            html.Div(filters, className="controls"),
             loading(html.Div(id="compare-body")),
         ]
     )
@@ -95,8 +97,8 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         def options(machine: str, toolchain: str | None, _: str | None, commit: str | None) -> Any:
             results = store.current()
             commits = commit_options(results, machine, toolchain or "")
-            there = any(one["value"] == commit for one in commits)
-            value = commit if there else commits[0]["value"] if commits else None
+            listed = any(option["value"] == commit for option in commits)
+            value = commit if listed else commits[0]["value"] if commits else None
             return commits, value, toolchains(results, machine), variants(results, machine)
 
     @app.callback(
@@ -105,19 +107,19 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         State("compare-suite", "value"),
         prevent_initial_call=True,
     )
-    def offer(typed: str | None, suite: str | None) -> Any:
+    def matching_suites(typed: str | None, suite: str | None) -> Any:
         results = store.current()
         # With few suites the browser holds all of them.
-        few = len(suites(results)) <= OFFERED
-        return no_update if few else suites_like(results, suite or "", typed or "")
+        all_offered = len(suites(results)) <= OFFERED
+        return no_update if all_offered else suites_like(results, suite or "", typed or "")
 
     @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
-    def fill(*given: str | None) -> Any:
-        *values, scheme, _ = given
+    def fill(*arguments: str | None) -> Any:
+        *values, scheme, _ = arguments
         if scheme not in ("light", "dark"):
             return no_update
-        asks = dict(zip(KEYS, (one or "" for one in values), strict=True))
-        return body(store.current(), asks, cast("Scheme", scheme), findings.thresholds)
+        choices = dict(zip(KEYS, (value or "" for value in values), strict=True))
+        return body(store.current(), choices, cast("Scheme", scheme), findings.thresholds)
 
     path = State("compare-path", "data")
     in_browser(app, "address", Output("compare-path", "modified_timestamp"), *chosen, path)
@@ -132,60 +134,65 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
         scheme: "light" or "dark".
         thresholds: the change from which a case counts as slower or faster.
     """
-    base, head = (Side(chosen[f"{one}m"], chosen[f"{one}c"], chosen[f"{one}v"]) for one in "bh")
-    ours, theirs = run_of(results, base), run_of(results, head)
-    if ours is None or theirs is None:
-        which = base if ours is None else head
+    base, head = (Side(chosen[f"{side}m"], chosen[f"{side}c"], chosen[f"{side}v"]) for side in "bh")
+    base_run, head_run = run_of(results, base), run_of(results, head)
+    if base_run is None or head_run is None:
+        missing = base if base_run is None else head
         return [
-            html.P(f"{which.machine} has no results of commit {which.commit[:8] or '(none chosen)'}.", className="dim")
+            html.P(
+                f"{missing.machine} has no results of commit {missing.commit[:8] or '(none chosen)'}.", className="dim"
+            )
         ]
     quantity = cast("Quantity", chosen["quantity"] if chosen["quantity"] in _QUANTITIES else "speedup")
-    found = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
-    parts: list[Any] = [html.P(_said(found), className="said")]
+    comparison = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
+    parts: list[Any] = [html.P(_summary(comparison), className="said")]
     rows = [
-        html.Tr([html.Td(name), *(html.Td(one or "–", className="mono") for one in both)])
-        for name, *both in differing(ours, theirs)
+        html.Tr([html.Td(name), *(html.Td(text or "–", className="mono") for text in texts)])
+        for name, *texts in differing(base_run, head_run)
     ]
     if rows:
         summary = html.Summary(f"{count(len(rows), 'other difference')} between base and head")
         parts.append(
             html.Details([summary, table(("What", "Base", "Head"), rows, "What differs")], className="differs")
         )
-    if not found.pairs:
+    if not comparison.pairs:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured at both base and head. ", hint], className="card empty")]
-    timed = found.pairs.timed
+    timed = comparison.pairs.timed
     if len(timed):
         right = "against base's latency, µs"
         if len(timed) > MOST_POINTS:
             right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
         caption = [html.Span("Change of time, % (up: head is slower)"), html.Span(right)]
-        figure = scatter([found.pairs[place] for place in timed[:MOST_POINTS].tolist()], scheme)
+        figure = scatter([comparison.pairs[place] for place in timed[:MOST_POINTS].tolist()], scheme)
         # New results keep the reader's zoom.
         figure["layout"]["uirevision"] = str(chosen)
         chart = graph(figure, "Change of every case against its latency")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Cases, the loudest first"))
-    parts.append(compare_table(found.pairs[:MOST], head))
-    if len(found.pairs) > MOST:
-        parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more cases: choose a suite.", className="dim"))
+    parts.append(compare_table(comparison.pairs[:MOST], head))
+    if len(comparison.pairs) > MOST:
+        parts.append(html.P(f"and {whole(len(comparison.pairs) - MOST)} more cases: choose a suite.", className="dim"))
     return parts
 
 
 def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
     """Return the menu of suites: at most ``OFFERED`` whose name contains the typed text, and the selected suite."""
     names = suites(results)
-    found = heapq.nsmallest(OFFERED, (name for name in names if typed.lower() in name.lower()))
-    return sorted({*found, *([chosen] if chosen in names else [])})
+    matches = heapq.nsmallest(OFFERED, (name for name in names if typed.lower() in name.lower()))
+    return sorted({*matches, *([chosen] if chosen in names else [])})
 
 
 def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:
     """Return a machine's commits for a menu, the newest first, restricted to a toolchain ("" for any)."""
     runs = {run.commit: run for run in results.runs_of(machine)}
     return [
-        {"value": one.hash, "label": " ".join(part for part in (one.short, day(one.date), one.subject[:60]) if part)}
-        for one in reversed(results.commits(machine))
-        if toolchain in ("", toolchain_text(runs[one.hash]))
+        {
+            "value": commit.hash,
+            "label": " ".join(part for part in (commit.short, day(commit.date), commit.subject[:60]) if part),
+        }
+        for commit in reversed(results.commits(machine))
+        if toolchain in ("", toolchain_text(runs[commit.hash]))
     ]
 
 
@@ -196,34 +203,36 @@ def toolchains(results: Results, machine: str) -> list[str]:
 
 def variants(results: Results, machine: str) -> list[str]:
     """Return the variants that a machine has measured."""
-    return sorted({one.axis("variant") for one in results.series(machine=machine)} - {""}, key=natural)
+    return sorted({series.axis("variant") for series in results.series(machine=machine)} - {""}, key=natural)
 
 
-def _said(found: Comparison) -> str:
-    counts, units = found.counts, found.pairs.units
+def _summary(comparison: Comparison) -> str:
+    counts, units = comparison.counts, comparison.pairs.units
     # Only exact quantities have words of their own, such as "more". A mean over several units means nothing.
-    exact = len(found) > 0 and found.pairs.exact
-    said = [
-        f"{SIGNS[one]} {whole(counts[one])} {word(one, units[0]) if exact else one}" for one in LOUDEST if counts[one]
+    exact = len(comparison) > 0 and comparison.pairs.exact
+    parts = [
+        f"{SIGNS[verdict]} {whole(counts[verdict])} {word(verdict, units[0]) if exact else verdict}"
+        for verdict in LOUDEST
+        if counts[verdict]
     ]
-    if math.isfinite(found.geomean) and not (exact and len(units) > 1):
-        what = units[0] if exact else "time"
-        said.append(minus(f"geometric mean of the {what} {100 * math.expm1(found.geomean):+z.2f} %"))
-    if found.other_version:
-        said.append(f"{whole(found.other_version)} of another benchmark version, not compared")
-    if found.one_sided:
-        said.append(f"{whole(found.one_sided)} measured only at base or only at head")
-    return " · ".join(said) or "Base and head have no case in common."
+    if math.isfinite(comparison.geomean) and not (exact and len(units) > 1):
+        unit = units[0] if exact else "time"
+        parts.append(minus(f"geometric mean of the {unit} {100 * math.expm1(comparison.geomean):+z.2f} %"))
+    if comparison.other_version:
+        parts.append(f"{whole(comparison.other_version)} of another benchmark version, not compared")
+    if comparison.one_sided:
+        parts.append(f"{whole(comparison.one_sided)} measured only at base or only at head")
+    return " · ".join(parts) or "Base and head have no case in common."
 
 
 def _side(results: Results, side: str, label: str, machine: str, chosen: dict[str, str]) -> list[Any]:
     toolchain = chosen[f"{side}t"]
     commits = commit_options(results, machine, toolchain)
-    values = [one["value"] for one in commits]
+    values = [commit["value"] for commit in commits]
     first = values[min(1, len(values) - 1)] if side == "b" and values else values[0] if values else None
     # People type and paste short hashes.
-    given = next((value for value in values if chosen[f"{side}c"] and value.startswith(chosen[f"{side}c"])), first)
-    tools, own = toolchains(results, machine), variants(results, machine)
+    commit = next((value for value in values if chosen[f"{side}c"] and value.startswith(chosen[f"{side}c"])), first)
+    tools, own_variants = toolchains(results, machine), variants(results, machine)
     common: dict[str, Any] = {"searchable": True, "limit": 100}
     return [
         html.Span(label, className="side"),
@@ -238,11 +247,11 @@ def _side(results: Results, side: str, label: str, machine: str, chosen: dict[st
             clearable=True,
             placeholder="any",
         ),
-        dmc.Select(id=f"compare-{side}c", label="Commit", data=commits, value=given, allowDeselect=False, **common),
+        dmc.Select(id=f"compare-{side}c", label="Commit", data=commits, value=commit, allowDeselect=False, **common),
         dmc.Select(
             id=f"compare-{side}v",
             label="Variant",
-            data=own,
+            data=own_variants,
             value=chosen[f"{side}v"] or None,
             clearable=True,
             placeholder="each",

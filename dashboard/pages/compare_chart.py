@@ -32,11 +32,11 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     """Return a chart of each timed case's change in per cent against its latency at base. Markers show verdicts."""
     data: list[Figure] = []
     for verdict in LOUDEST:
-        own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
-        if not own:
+        plotted = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
+        if not plotted:
             continue
         colour = _COLOURS[scheme].get(verdict, neutral(scheme))
-        known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in own]
+        known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in plotted]
         # A ratio's interval is longer upwards. If it were drawn equally long downwards, it would end below -100 %.
         up = [100 * (math.expm1(p.high) - math.expm1(p.log)) for p in known]
         down = [100 * (math.expm1(p.log) - math.expm1(p.low)) for p in known]
@@ -45,11 +45,11 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": f"{verdict} {len(own)}",
-                "x": [1e6 * p.base for p in own if p.base],
-                "y": [100 * math.expm1(p.log) for p in own],
+                "name": f"{verdict} {len(plotted)}",
+                "x": [1e6 * p.base for p in plotted if p.base],
+                "y": [100 * math.expm1(p.log) for p in plotted],
                 "error_y": bars,
-                "text": [_hover(p) for p in own],
+                "text": [_hover(p) for p in plotted],
                 "hovertemplate": "%{text}<extra></extra>",
                 "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS.get(verdict, "x")},
             }
@@ -72,7 +72,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
 
 def _hover(pair: Pair) -> str:
     name = " ".join(part for part in (pair.suite, pair.head_variant, pair.case, pair.l2) if part)
-    base, head = (f"{significant(1e6 * one, 4)} µs" if one else "–" for one in (pair.base, pair.head))
+    base, head = (f"{significant(1e6 * latency, 4)} µs" if latency else "–" for latency in (pair.base, pair.head))
     lines = [f"<b>{escape(name)}</b>", f"<b>{change(pair.log)}</b> · {base} → {head}"]
     if pair.verdict == "baseline moved" and pair.times:
         lines.append(pair.times.text)

@@ -46,8 +46,8 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
     unit = SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0]
     behind = f" {unit}" if with_unit else ""
     numbers = [
-        html.Td("–" if one is None else f"{_number(one, pair.unit)}{behind}", className="number")
-        for one in (pair.base, pair.head)
+        html.Td("–" if value is None else f"{_number(value, pair.unit)}{behind}", className="number")
+        for value in (pair.base, pair.head)
     ]
     cells = [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),

@@ -23,7 +23,7 @@ FIRST_CASES = 2
 
 
 @remembered
-def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str], ...]:
+def informative_cases(results: Results, machine: str, suite: str) -> tuple[tuple[str, str], ...]:
     """Return pairs of case and cache state of a suite, the most informative first, without cases that have no numbers.
 
     The case whose best-measured variant has more numbers at recent commits is more informative. Of cases with equally
@@ -35,7 +35,7 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
         *_, case, l2 = key_of(trend.series, trend.benchmark)
         known_cases[case, l2] = max(known_cases[case, l2], _history(trend))
     known = [(length, moved, place) for place, (length, moved) in known_cases.items() if length]
-    return tuple(place for *_, place in sorted(known, key=lambda one: (-one[0], -one[1], one[2])))
+    return tuple(place for *_, place in sorted(known, key=lambda ranked: (-ranked[0], -ranked[1], ranked[2])))
 
 
 def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str], caches: Sequence[str]) -> str:
@@ -44,9 +44,9 @@ def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str]
     ``cases`` are the requested cases. If none of them has numbers, all cases count. Without any numbers, the page
     selects the first of ``caches``.
     """
-    known_cases = telling(results, machine, suite)
-    asked = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
-    return asked[0] if asked else caches[0]
+    known_cases = informative_cases(results, machine, suite)
+    cache_states = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
+    return cache_states[0] if cache_states else caches[0]
 
 
 def first_cases(results: Results, machine: str, suite: str, l2: str, cases: Sequence[str]) -> list[str]:
@@ -54,7 +54,7 @@ def first_cases(results: Results, machine: str, suite: str, l2: str, cases: Sequ
 
     A machine without numbers in this cache state gets the first of ``cases``.
     """
-    known_cases = [case for case, state in telling(results, machine, suite) if case and state == l2]
+    known_cases = [case for case, state in informative_cases(results, machine, suite) if case and state == l2]
     return sorted(known_cases[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
 
 

@@ -52,12 +52,12 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     keys = keys_of(results, address.suite)
     machines = sorted({machine for machine, *_ in keys})
     if address.machine not in machines:
-        elsewhere = [
+        links = [
             html.Li(dcc.Link(machine, href=FamilyAddress(machine, address.suite).link(), className="link mono"))
             for machine in machines
         ]
-        there = [html.P("Machines that measured this family:"), html.Ul(elsewhere)] if machines else []
-        return notice(f"{address.suite} has no results on {address.machine}", *there, html.P(back_link()))
+        other_machines = [html.P("Machines that measured this family:"), html.Ul(links)] if machines else []
+        return notice(f"{address.suite} has no results on {address.machine}", *other_machines, html.P(back_link()))
     cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
     caches = sorted({l2 for *_, l2 in keys})
     l2 = (
@@ -65,7 +65,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         if address.l2 in caches
         else first_cache(results, address.machine, address.suite, address.cases, caches)
     )
-    drawn = suite_styles(results, address.suite)
+    style_of = suite_styles(results, address.suite)
     quantities = quantities_of(results, address.suite)
     controls = [
         dmc.Select(
@@ -91,7 +91,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             [
                 html.Span("Quantity", className="label"),
                 dmc.ChipGroup(
-                    [dmc.Chip(described((), one, address.suite).label, value=one) for one in quantities],
+                    [dmc.Chip(described((), quantity, address.suite).label, value=quantity) for quantity in quantities],
                     id="family-quantities",
                     multiple=True,
                     value=_existing(address.quantities, quantities) or _usual(results, address.suite),
@@ -105,11 +105,11 @@ def layout(results: Results, address: FamilyAddress) -> Any:
                 dmc.ChipGroup(
                     [
                         dmc.Chip([swatch(style), variant or address.suite], value=variant, className="mono")
-                        for variant, style in drawn.items()
+                        for variant, style in style_of.items()
                     ],
                     id="family-variants",
                     multiple=True,
-                    value=_existing(address.variants, list(drawn)) or list(drawn),
+                    value=_existing(address.variants, list(style_of)) or list(style_of),
                 ),
             ],
             className="chips variants",
@@ -138,9 +138,9 @@ def layout(results: Results, address: FamilyAddress) -> Any:
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that draw a family's trends and newest numbers, and write the choices into the address."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
-    drawn = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
+    inputs = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
 
-    @app.callback(Output("family-trend", "children"), *drawn, State("family-suite", "data"))
+    @app.callback(Output("family-trend", "children"), *inputs, State("family-suite", "data"))
     def draw(
         machine: str,
         cases: list[str] | None,
@@ -160,7 +160,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     # A separate callback, because a zoom and a choice of quantities do not change the newest numbers.
     @app.callback(
         Output("family-latest", "children"),
-        *(one for one in chosen if one.component_id != "family-quantities"),
+        *(argument for argument in chosen if argument.component_id != "family-quantities"),
         Input("colours", "data"),
         Input("version", "data"),
         State("family-suite", "data"),
@@ -205,15 +205,15 @@ def _address(
 
 
 def trends(
-    results: Results, address: FamilyAddress, scheme: Scheme, picture: MachineFindings | None = None
+    results: Results, address: FamilyAddress, scheme: Scheme, machine_findings: MachineFindings | None = None
 ) -> list[Any]:
     """Return a chart for each selected case and quantity, with the detected changes."""
-    keys, drawn = _chosen(results, address)
+    keys, style_of = _chosen(results, address)
     commits = results.commits(address.machine)
-    if not drawn or not address.quantities:
+    if not style_of or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
-    shown = [key for key in keys if key[3] in cases and key[2] in drawn]
+    shown = [key for key in keys if key[3] in cases and key[2] in style_of]
     long = len(shown) * len(commits) > LONG
     rows = rows_over(results, address.machine, shown, texts=not long)
     case_of = np.array([key.case for key in rows.keys], dtype=object)
@@ -221,24 +221,28 @@ def trends(
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     charts: list[Any] = []
     for case in cases:
-        own = rows.select(np.flatnonzero(case_of == case))
-        own_keys = [key for key in keys if key.case == case and key.variant in drawn]
-        changes = [(key.variant, one) for key in own_keys for one in reported_changes(results, key, picture)]
+        case_rows = rows.select(np.flatnonzero(case_of == case))
+        own_keys = [key for key in keys if key.case == case and key.variant in style_of]
+        changes = [
+            (key.variant, change) for key in own_keys for change in reported_changes(results, key, machine_findings)
+        ]
         marked = marks(changes, commits, place, scheme)
-        checks = [(key.variant, one) for key in own_keys for one in checks_of(key, picture)]
+        checks = [(key.variant, change) for key in own_keys for change in checks_of(key, machine_findings)]
         checked = marks(checks, commits, place, scheme)
         for name in address.quantities:
-            measured = own.select(np.flatnonzero(~np.isnan(own.measured(name))))
-            what = described(measured[:1], name)
-            heading = [mono(case), f"{what.label} {what.unit}".replace("% of floor %", "% of floor")]
+            measured = case_rows.select(np.flatnonzero(~np.isnan(case_rows.measured(name))))
+            quantity = described(measured[:1], name)
+            heading = [mono(case), f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")]
             figure = None
             if len(measured):
-                of = marked if name != "error" else checked
-                figure = trend(own, commits, what, drawn, scheme, of, address.zoom, columns if long else 0)
+                shown_changes = marked if name != "error" else checked
+                figure = trend(
+                    case_rows, commits, quantity, style_of, scheme, shown_changes, address.zoom, columns if long else 0
+                )
             chart: Any
             if figure is not None:
                 identity = {"type": "family-chart", "at": len(charts)}
-                chart = graph(figure, f"{what.label} of {case} over the commits", id=identity)
+                chart = graph(figure, f"{quantity.label} of {case} over the commits", id=identity)
             else:
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
@@ -250,68 +254,75 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
 
     The charts show all shapes: latency, a cost against latency, the roofline. The table shows the selected cases.
     """
-    keys, drawn = _chosen(results, address)
+    keys, style_of = _chosen(results, address)
     commit = _newest(results, address.machine, keys)
-    if commit is None or not drawn:
+    if commit is None or not style_of:
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
-    there = rows_at(results, address.machine, commit.hash)
-    now = [row for row in map(there.get, keys) if row is not None]
+    commit_rows = rows_at(results, address.machine, commit.hash)
+    now = [row for row in map(commit_rows.get, keys) if row is not None]
     cases = _cases(address, keys)
     parts: list[Any] = [html.P(commit_words(commit), className="said")]
     timed = [row for row in now if row.latency]
-    found = sweep_axis(sorted({row.case for row in timed}, key=natural), cases[0]) if cases else None
-    if found:
-        axis, alike = found
-        chart = sweep([row for row in timed if row.case in alike], axis, drawn, scheme)
-        rest = ",".join(part for part in cases[0].split(",") if not part.startswith(f"{axis}="))
+    swept = sweep_axis(sorted({row.case for row in timed}, key=natural), cases[0]) if cases else None
+    if swept:
+        axis, swept_cases = swept
+        chart = sweep([row for row in timed if row.case in swept_cases], axis, style_of, scheme)
+        other_axes = ",".join(part for part in cases[0].split(",") if not part.startswith(f"{axis}="))
         heading = [
-            mono(rest),
+            mono(other_axes),
             html.Span(f"Latency µs against {axis}" + (", and the floor" if chart["layout"].get("annotations") else "")),
         ]
         label = f"Latency against {axis} at the newest commit"
         parts.append(html.Figure([html.Figcaption(heading), graph(chart, label)], className="card tall"))
-    parts += _against_latency(results, address.suite, there, now, drawn, scheme)
+    parts += _against_latency(results, address.suite, commit_rows, now, style_of, scheme)
     run = next(run for run in results.runs_of(address.machine) if run.commit == commit.hash)
-    roof = roofline(now, run.controls, drawn, scheme)
+    roof = roofline(now, run.controls, style_of, scheme)
     if roof:
         words = "TFLOP/s of every shape against its FLOP per byte; the roof is what this machine's controls reached"
         box = graph(roof, "Roofline at the newest commit")
         parts.append(html.Figure([html.Figcaption([mono("roofline"), html.Span(words)]), box], className="card tall"))
-    parts.append(family_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
+    parts.append(
+        family_table([row for row in now if row.case in cases and row.variant in style_of], cases, list(style_of))
+    )
     return parts
 
 
 def _against_latency(
-    results: Results, suite: str, there: RowTable, now: Sequence[Row], drawn: Mapping[str, Style], scheme: Scheme
+    results: Results,
+    suite: str,
+    commit_rows: RowTable,
+    now: Sequence[Row],
+    style_of: Mapping[str, Style],
+    scheme: Scheme,
 ) -> list[Any]:
     """Return the chart of a cost (such as energy) over the latency of the same cases; [] for a suite of latencies."""
     benchmark = results.benchmarks.get(suite)
     if benchmark is None or not benchmark.cost:
         return []
-    timed = ((row, there.get(row.key._replace(suite=benchmark.suite))) for row in now)
-    what = described(now, VALUE, suite)
-    chart = against([(row, time) for row, time in timed if time is not None], what, drawn, scheme)
+    timed = ((row, commit_rows.get(row.key._replace(suite=benchmark.suite))) for row in now)
+    quantity = described(now, VALUE, suite)
+    chart = against([(row, time) for row, time in timed if time is not None], quantity, style_of, scheme)
     if chart is None:
         return []
-    words = f"{what.label} {what.unit} of every shape against its latency"
-    words += "; dotted is where the two are equal" if what.unit == "µs" else ""
-    box = graph(chart, f"{what.label} against latency at the newest commit")
-    return [html.Figure([html.Figcaption([mono(what.label), html.Span(words)]), box], className="card tall")]
+    words = f"{quantity.label} {quantity.unit} of every shape against its latency"
+    words += "; dotted is where the two are equal" if quantity.unit == "µs" else ""
+    box = graph(chart, f"{quantity.label} against latency at the newest commit")
+    return [html.Figure([html.Figcaption([mono(quantity.label), html.Span(words)]), box], className="card tall")]
 
 
 def _chosen(results: Results, address: FamilyAddress) -> tuple[list[SeriesKey], dict[str, Style]]:
     """Return the keys of the machine, suite and cache state, and the styles of the selected variants."""
-    drawn = {
+    style_of = {
         variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
     }
-    return [key for key in keys_of(results, address.suite, address.machine) if key.l2 == address.l2], drawn
+    return [key for key in keys_of(results, address.suite, address.machine) if key.l2 == address.l2], style_of
 
 
 def _newest(results: Results, machine: str, keys: Iterable[SeriesKey]) -> Commit | None:
     """Return the newest commit at which one of these series has a point."""
     rows = newest_rows(results, machine)
-    found = [row for key in keys if (row := rows.find(key)) >= 0]
-    places = rows.columns["commit"][found].tolist()
+    row_places = [row for key in keys if (row := rows.find(key)) >= 0]
+    places = rows.columns["commit"][row_places].tolist()
     return results.commits(machine)[max(places)] if places else None
 
 
@@ -326,5 +337,5 @@ def _usual(results: Results, suite: str) -> list[str]:
     return ["latency", "speedup"] if "speedup" in quantities else list(quantities[:1])
 
 
-def _existing(requested: Sequence[str], there: Sequence[str]) -> list[str]:
-    return [one for one in requested if one in there]
+def _existing(requested: Sequence[str], existing: Sequence[str]) -> list[str]:
+    return [name for name in requested if name in existing]

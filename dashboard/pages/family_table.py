@@ -46,7 +46,7 @@ def _value_table(rows: Sequence[Row]) -> Any:
 
 def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
     caption = html.Caption(count(len(body), "series"), className="visually-hidden")
-    titles = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
+    titles = html.Thead(html.Tr([html.Th(title, scope="col") for title in head]))
     return html.Div(html.Table([caption, titles, html.Tbody(body)]), className="card table", tabIndex=0)
 
 

@@ -57,20 +57,20 @@ def percents(logs: Floats) -> list[float | None]:
 MOST_ROWS = 1000
 
 _TEXT: dict[str, Callable[[str, str], bool]] = {
-    "contains": lambda value, wanted: wanted in value,
-    "notContains": lambda value, wanted: wanted not in value,
-    "equals": lambda value, wanted: value == wanted,
-    "notEqual": lambda value, wanted: value != wanted,
-    "startsWith": lambda value, wanted: value.startswith(wanted),
-    "endsWith": lambda value, wanted: value.endswith(wanted),
+    "contains": lambda value, operand: operand in value,
+    "notContains": lambda value, operand: operand not in value,
+    "equals": lambda value, operand: value == operand,
+    "notEqual": lambda value, operand: value != operand,
+    "startsWith": lambda value, operand: value.startswith(operand),
+    "endsWith": lambda value, operand: value.endswith(operand),
 }
 _NUMBER: dict[str, Callable[[float, float], bool]] = {
-    "equals": lambda value, wanted: value == wanted,
-    "notEqual": lambda value, wanted: value != wanted,
-    "lessThan": lambda value, wanted: value < wanted,
-    "lessThanOrEqual": lambda value, wanted: value <= wanted,
-    "greaterThan": lambda value, wanted: value > wanted,
-    "greaterThanOrEqual": lambda value, wanted: value >= wanted,
+    "equals": lambda value, operand: value == operand,
+    "notEqual": lambda value, operand: value != operand,
+    "lessThan": lambda value, operand: value < operand,
+    "lessThanOrEqual": lambda value, operand: value <= operand,
+    "greaterThan": lambda value, operand: value > operand,
+    "greaterThanOrEqual": lambda value, operand: value >= operand,
 }
 
 
@@ -83,24 +83,24 @@ def chosen_rows(items: T, values: Values[T], request: Mapping[str, Any], search:
         request: AG Grid's ``filterModel`` and ``sortModel``; an unknown filter has no effect.
         search: words, each of which at least one column must contain, in any letter case.
     """
-    found: Sequence[int] = range(len(items))
+    places: Sequence[int] = range(len(items))
     words = search.lower().split()
     if words:
-        every = (value(items) for value in values.values())
-        texts = [column for column in every if column and isinstance(column[0], str)]
-        found = [place for place in found if _mentions(place, texts, words)]
+        columns = (value(items) for value in values.values())
+        texts = [column for column in columns if column and isinstance(column[0], str)]
+        places = [place for place in places if _mentions(place, texts, words)]
     models = request.get("filterModel")
     for name, model in models.items() if isinstance(models, Mapping) else ():
         if name in values and isinstance(model, Mapping):
             column = values[name](items)
-            found = [place for place in found if _passes(column[place], model)]
+            places = [place for place in places if _passes(column[place], model)]
     # The last criterion is applied first, because sorting keeps the order of equals.
     order = request.get("sortModel")
     for part in reversed(order) if isinstance(order, list) else ():
         name = part.get("colId") if isinstance(part, Mapping) else None
         if isinstance(name, str) and name in values:
-            found = _sorted(found, values[name](items), part.get("sort") == "desc")
-    return found
+            places = _sorted(places, values[name](items), part.get("sort") == "desc")
+    return places
 
 
 def block(
@@ -116,11 +116,11 @@ def block(
         items, values, request, search: see ``chosen_rows``.
         cells: converts items to the rows of the grid, each a mapping from column to value.
     """
-    found = chosen_rows(items, values, request, search)
-    start, end = (one if isinstance(one, int) else 0 for one in (request.get("startRow"), request.get("endRow")))
+    places = chosen_rows(items, values, request, search)
+    start, end = (bound if isinstance(bound, int) else 0 for bound in (request.get("startRow"), request.get("endRow")))
     start = max(start, 0)
     end = max(min(end, start + MOST_ROWS), start)
-    return {"rowData": cells([items[place] for place in found[start:end]]), "rowCount": len(found)}
+    return {"rowData": cells([items[place] for place in places[start:end]]), "rowCount": len(places)}
 
 
 def _mentions(index: int, texts: Sequence[Sequence[str]], words: Sequence[str]) -> bool:
@@ -131,37 +131,37 @@ def _mentions(index: int, texts: Sequence[Sequence[str]], words: Sequence[str]) 
 def _passes(value: Any, model: Mapping[str, Any]) -> bool:
     parts = model.get("conditions")
     if isinstance(parts, list) and parts:
-        some = [_passes(value, part) for part in parts if isinstance(part, Mapping) and "conditions" not in part]
-        return any(some) if model.get("operator") == "OR" else all(some)
+        results = [_passes(value, part) for part in parts if isinstance(part, Mapping) and "conditions" not in part]
+        return any(results) if model.get("operator") == "OR" else all(results)
     kind = str(model.get("type", ""))
-    wanted = model.get("filter")
+    operand = model.get("filter")
     if kind in ("blank", "notBlank"):
         return bool(value is None or value == "") == (kind == "blank")
     if model.get("filterType") == "number":
-        return wanted is None or _passes_number(value, kind, wanted, model.get("filterTo"))
+        return operand is None or _passes_number(value, kind, operand, model.get("filterTo"))
     test = _TEXT.get(kind)
-    return test is None or test(str(value or "").lower(), str(wanted or "").lower())
+    return test is None or test(str(value or "").lower(), str(operand or "").lower())
 
 
-def _passes_number(value: Any, kind: str, wanted: Any, end: Any) -> bool:
-    if not all(isinstance(one, int | float) for one in (wanted, 0 if end is None else end)):
+def _passes_number(value: Any, kind: str, operand: Any, end: Any) -> bool:
+    if not all(isinstance(bound, int | float) for bound in (operand, 0 if end is None else end)):
         return True
     if not isinstance(value, int | float):
         return False
     if kind == "inRange":
-        return end is None or wanted < value < end
+        return end is None or operand < value < end
     test = _NUMBER.get(kind)
-    return test is None or test(value, wanted)
+    return test is None or test(value, operand)
 
 
 def _sorted(places: Sequence[int], column: Sequence[Any], down: bool) -> list[int]:
     """Sort row indices by a column: numbers by size, text with digits compared as numbers, missing values last."""
-    there = [place for place in places if not _missing(column[place])]
-    if all(isinstance(column[place], int | float) for place in there):
-        there.sort(key=lambda place: column[place], reverse=down)
+    present = [place for place in places if not _missing(column[place])]
+    if all(isinstance(column[place], int | float) for place in present):
+        present.sort(key=lambda place: column[place], reverse=down)
     else:
-        there.sort(key=lambda place: natural(str(column[place])), reverse=down)
-    return there + [place for place in places if _missing(column[place])]
+        present.sort(key=lambda place: natural(str(column[place])), reverse=down)
+    return present + [place for place in places if _missing(column[place])]
 
 
 def _missing(key: Any) -> bool:

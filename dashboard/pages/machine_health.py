@@ -27,7 +27,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class MachineHealth:
     """The state of a machine apart from its kernels' numbers.
 
     Attributes:
@@ -67,18 +67,21 @@ class Upkeep:
 
 
 @remembered
-def upkeep(results: Results, machine: str) -> Upkeep:
+def health_of(results: Results, machine: str) -> MachineHealth:
     """Return the state of a known machine, computed once per snapshot of the results."""
     runs, commits = results.runs_of(machine), results.commits(machine)
     rows = rows_at(results, machine, commits[-1].hash)
     # The costs of a record repeat its clocks.
-    own = rows.select(np.array([not rows.benchmark(place).cost for place in range(len(rows))], dtype=bool))
-    clocked = own.select(own.column("sm_mhz") > 0)
+    latency_rows = rows.select(np.array([not rows.benchmark(place).cost for place in range(len(rows))], dtype=bool))
+    clocked = latency_rows.select(latency_rows.column("sm_mhz") > 0)
     texts = (text.split("\n") for text in clocked.columns["clock_reasons"].tolist())
-    reasons = [[reason for reason in some if reason in THROTTLING] for some in texts]
+    reasons = [[reason for reason in row_reasons if reason in THROTTLING] for row_reasons in texts]
     # A row has an error of its latency or of its value.
-    error, mde = np.fmax(own.column("latency_error"), own.column("value_error")), own.column("mde")
-    return Upkeep(
+    error, mde = (
+        np.fmax(latency_rows.column("latency_error"), latency_rows.column("value_error")),
+        latency_rows.column("mde"),
+    )
+    return MachineHealth(
         machine=machine,
         run=runs[-1],
         commit=commits[-1],
@@ -87,8 +90,8 @@ def upkeep(results: Results, machine: str) -> Upkeep:
         failed=int((rows.columns["state"] == STATES.index("failed")).sum()),
         reported_at=max(run.measured_at for run in runs),
         records=len(clocked),
-        throttled=sum(bool(one) for one in reasons),
-        reasons=tuple(Counter(reason for one in reasons for reason in one).most_common()),
+        throttled=sum(bool(row_reasons) for row_reasons in reasons),
+        reasons=tuple(Counter(reason for row_reasons in reasons for reason in row_reasons).most_common()),
         sm_mhz=_median(clocked.column("sm_mhz")),
         noise=_median(error[error > 0]),
         mde=_median(mde[mde > 0]),
@@ -102,12 +105,12 @@ def _median(values: Floats) -> float | None:
 
 
 def _controls(runs: tuple[Run, ...]) -> dict[str, tuple[tuple[int, float], ...]]:
-    found: dict[str, list[tuple[int, float]]] = {}
+    rates: dict[str, list[tuple[int, float]]] = {}
     for at, run in list(enumerate(runs))[-TREND:]:
         for name, control in run.controls.items():
             if control.seconds:
-                found.setdefault(name, []).append((at, 1 / control.seconds))
-    return {name: tuple(values) for name, values in sorted(found.items())}
+                rates.setdefault(name, []).append((at, 1 / control.seconds))
+    return {name: tuple(values) for name, values in sorted(rates.items())}
 
 
 def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ...]:

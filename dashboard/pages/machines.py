@@ -9,7 +9,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.charts.theme import Scheme, chart_layout, styles
 from dashboard.charts.trend import Figure
-from dashboard.pages.machine_health import Upkeep, upkeep
+from dashboard.pages.machine_health import MachineHealth, health_of
 from dashboard.pages.parts import (
     age,
     commit_line,
@@ -83,36 +83,36 @@ def register(app: Dash, store: Store) -> None:
         Input("machines-tick", "n_intervals"),
         State("machines-version", "data"),
     )
-    def fill(scheme: Scheme | None, _tick: int | None, seen: str | None) -> Any:
+    def fill(scheme: Scheme | None, _tick: int | None, shown_version: str | None) -> Any:
         results = store.current()
         version = f"{scheme} {id(results)}"
-        if scheme is None or version == seen:
+        if scheme is None or version == shown_version:
             return no_update, no_update
         return body(results, scheme, now_ms()), version
 
 
 def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     """Return a table of all machines, a section on the controls and toolchains of each, and the unreadable files."""
-    every = [upkeep(results, machine) for machine in results.machines]
-    every.sort(key=lambda one: -one.reported_at)
-    parts: list[Any] = [table(_HEAD, [_row(one, now) for one in every], "Machines")]
-    sections = [html.Section(_section(one, results.commits(one.machine), scheme)) for one in every]
+    all_health = [health_of(results, machine) for machine in results.machines]
+    all_health.sort(key=lambda health: -health.reported_at)
+    parts: list[Any] = [table(_HEAD, [_row(health, now) for health in all_health], "Machines")]
+    sections = [html.Section(_section(health, results.commits(health.machine), scheme)) for health in all_health]
     parts.append(html.Div(sections, className="charts sections"))
     if results.problems:
-        found = html.H2([count(len(results.problems), "problem"), " reading the results"], id="problems")
-        parts += [found, *(html.P(f"{sentence}.") for sentence in tally(results).sentences())]
+        heading = html.H2([count(len(results.problems), "problem"), " reading the results"], id="problems")
+        parts += [heading, *(html.P(f"{sentence}.") for sentence in tally(results).sentences())]
         parts.append(problem_list(results.problems))
     return parts
 
 
-def controls_chart(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
+def controls_chart(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
     """Return a chart of each control's rate over the commits, in per cent of its median; down is a slower machine."""
-    drawn = styles(list(upkeep.controls), set())
+    style_of = styles(list(health.controls), set())
     data: list[dict[str, Any]] = []
-    for name, points in upkeep.controls.items():
+    for name, points in health.controls.items():
         rates = sorted(rate for _, rate in points)
         middle = rates[len(rates) // 2]
-        style = drawn[name]
+        style = style_of[name]
         data.append(
             {
                 "type": "scatter",
@@ -127,7 +127,7 @@ def controls_chart(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) 
             }
         )
     figure = chart_layout(scheme)
-    shown = sorted({at for points in upkeep.controls.values() for at, _ in points})
+    shown = sorted({at for points in health.controls.values() for at, _ in points})
     step = max(1, -(-len(shown) // 4))
     ticks = shown[::-1][::step]
     figure["xaxis"] |= {
@@ -145,55 +145,55 @@ def controls_chart(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) 
     return {"data": data, "layout": figure}
 
 
-def _row(upkeep: Upkeep, now: int) -> Any:
-    silent = upkeep.reported_at < now - SILENT * 86_400_000
+def _row(health: MachineHealth, now: int) -> Any:
+    silent = health.reported_at < now - SILENT * 86_400_000
     reported = "unknown"
-    if upkeep.reported_at:
-        reported = f"{day(upkeep.reported_at)}, {age(upkeep.reported_at, now)}" + (" ◌ silent" if silent else "")
+    if health.reported_at:
+        reported = f"{day(health.reported_at)}, {age(health.reported_at, now)}" + (" ◌ silent" if silent else "")
     throttled = "–"
-    if upkeep.records:
-        share = f"{100 * upkeep.throttled / upkeep.records:.0f} %"
-        throttled = " ".join([share, ", ".join(reason for reason, _ in upkeep.reasons)]).strip()
+    if health.records:
+        share = f"{100 * health.throttled / health.records:.0f} %"
+        throttled = " ".join([share, ", ".join(reason for reason, _ in health.reasons)]).strip()
     cells = [
-        html.Td(html.A(upkeep.machine, href=f"#{_anchor(upkeep)}", className="link mono row")),
-        html.Td(upkeep.run.host.get("gpu") or upkeep.run.strings.get("gpu") or upkeep.run.strings.get("cpu") or "–"),
+        html.Td(html.A(health.machine, href=f"#{_anchor(health)}", className="link mono row")),
+        html.Td(health.run.host.get("gpu") or health.run.strings.get("gpu") or health.run.strings.get("cpu") or "–"),
         html.Td(reported, className="slower nowrap" if silent else "nowrap"),
         html.Td(
             [
-                commit_link(upkeep.commit, upkeep.machine),
+                commit_link(health.commit, health.machine),
                 " ",
-                html.Span(day(upkeep.commit.date), className="dim nowrap"),
+                html.Span(day(health.commit.date), className="dim nowrap"),
             ]
         ),
-        html.Td(upkeep.run.clock_state or "–", className="mono"),
-        html.Td("–" if upkeep.sm_mhz is None else whole(upkeep.sm_mhz), className="number"),
-        html.Td(throttled, className="slower" if upkeep.throttled else "dim"),
-        html.Td("–" if upkeep.noise is None else f"{100 * upkeep.noise:.2f} %", className="number"),
-        html.Td("–" if upkeep.mde is None else f"{100 * upkeep.mde:.2f} %", className="number"),
-        html.Td(str(upkeep.failed or "–"), className="failed" if upkeep.failed else "dim"),
-        html.Td(toolchain_text(upkeep.run), className="dim wide"),
+        html.Td(health.run.clock_state or "–", className="mono"),
+        html.Td("–" if health.sm_mhz is None else whole(health.sm_mhz), className="number"),
+        html.Td(throttled, className="slower" if health.throttled else "dim"),
+        html.Td("–" if health.noise is None else f"{100 * health.noise:.2f} %", className="number"),
+        html.Td("–" if health.mde is None else f"{100 * health.mde:.2f} %", className="number"),
+        html.Td(str(health.failed or "–"), className="failed" if health.failed else "dim"),
+        html.Td(toolchain_text(health.run), className="dim wide"),
     ]
     return html.Tr(cells)
 
 
-def _section(upkeep: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:
-    counted = f"{count(upkeep.commits, 'commit')}, {count(upkeep.series, 'series')}"
+def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:
+    counted = f"{count(health.commits, 'commit')}, {count(health.series, 'series')}"
     parts: list[Any] = [
-        html.H2([mono(upkeep.machine), html.Span(f" {counted}", className="dim")], id=_anchor(upkeep)),
+        html.H2([mono(health.machine), html.Span(f" {counted}", className="dim")], id=_anchor(health)),
     ]
-    if upkeep.controls:
+    if health.controls:
         caption = [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
-        chart = graph(controls_chart(upkeep, commits, scheme), f"Controls of {upkeep.machine} over the commits")
+        chart = graph(controls_chart(health, commits, scheme), f"Controls of {health.machine} over the commits")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card"))
-    if upkeep.turns:
+    if health.turns:
         rows = [
             html.Tr([html.Td(commit_line(turn.commit)), html.Td(name), html.Td(old or "–"), html.Td(new or "–")])
-            for turn in upkeep.turns[:MOST_TURNS]
+            for turn in health.turns[:MOST_TURNS]
             for name, old, new in turn.changes
         ]
-        parts.append(table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain of {upkeep.machine}"))
+        parts.append(table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain of {health.machine}"))
     else:
-        parts.append(html.P(_unchanged(upkeep.run), className="dim"))
+        parts.append(html.P(_unchanged(health.run), className="dim"))
     return parts
 
 
@@ -205,6 +205,6 @@ def _unchanged(run: Run) -> str:
     return f"One toolchain at every commit, as far as recorded: {toolchain_text(run)}.{lacking}"
 
 
-def _anchor(upkeep: Upkeep) -> str:
+def _anchor(health: MachineHealth) -> str:
     # Machine names may contain characters that must not occur in an address.
-    return "machine-" + "".join(letter if letter.isalnum() else "-" for letter in upkeep.machine)
+    return "machine-" + "".join(letter if letter.isalnum() else "-" for letter in health.machine)

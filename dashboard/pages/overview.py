@@ -55,12 +55,12 @@ def layout(results: Results, address: OverviewAddress) -> Any:
     """Return the overview page of an address. A choice that the address leaves out gets its default."""
     if not results.machines:
         return _nothing(results)
-    asked = address.machine in results.machines
-    machine = address.machine if asked else opening_machine(results)
+    requested = address.machine in results.machines
+    machine = address.machine if requested else opening_machine(results)
     caches = sorted({key.l2 for name in results.machines for key in results.keys(name).keys} - {""})
     l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
-    ours = any(one.ours for one in results.benchmarks.values())
-    shown = [{"value": name, "label": label} for name, label in SHOWN.items() if ours or name == "change"]
+    has_lockstep = any(benchmark.ours for benchmark in results.benchmarks.values())
+    shown = [{"value": name, "label": label} for name, label in SHOWN.items() if has_lockstep or name == "change"]
     controls = [
         dmc.Select(
             id="overview-machine",
@@ -115,7 +115,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         [
             html.H1("Overview", className="visually-hidden"),
             _loaded(results),
-            machine_line(results, machine, asked),
+            machine_line(results, machine, requested),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
             loading(html.Div(id="overview-cards")),
@@ -158,23 +158,23 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     ) -> tuple[Any, ...]:
         results = store.current()
         machine_findings = findings.of_machine(results, machine)
-        every = statuses_of(results, machine, l2, since, visit or 0, findings)
+        all_statuses = statuses_of(results, machine, l2, since, visit or 0, findings)
         open_alerts = news_of(machine_findings, service.alerts.open_on(machine, MOST_NEWS) if service else None)
         compared = reference(results, machine, since, visit or 0)
-        drawn, heat, suites = _drawn(
+        cards, heat, suites = _drawn(
             results, machine, l2, compared, machine_findings, findings.thresholds, show, scheme or "light"
         )
         return (
             # The grid requests the rows of a long table, and must request them again.
-            no_update if model == "infinite" else table(results, machine, every),
+            no_update if model == "infinite" else table(results, machine, all_statuses),
             f"{machine} {l2} {since} {version}",
             [
                 *_trouble(findings),
-                *said(results, machine, since, visit or 0, every),
+                *overview_line(results, machine, since, visit or 0, all_statuses),
                 *scatter_line(machine, machine_findings),
             ],
             [
-                html.Div([alerts_card(machine, machine_findings, open_alerts), *drawn], className="cards"),
+                html.Div([alerts_card(machine, machine_findings, open_alerts), *cards], className="cards"),
                 *news(results, open_alerts),
             ],
             heat,
@@ -188,7 +188,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         Input("overview-machine", "value"),
         prevent_initial_call=True,
     )
-    def offer(machine: str) -> tuple[list[Any], list[Any]]:
+    def choices(machine: str) -> tuple[list[Any], list[Any]]:
         results = store.current()
         if machine not in results.machines:
             raise PreventUpdate
@@ -223,9 +223,9 @@ def _drawn(
     scheme: Scheme,
 ) -> tuple[list[Any], dict[str, Any], int]:
     """Return what is computed from all series: the cards that count series, the heatmap, and the number of families."""
-    every = of_cache(results, machine, l2, since, machine_findings, thresholds)
-    suites = np.unique(every.rows.series_keys.suite[every.rows.columns["key"]])
-    return counted(every, machine_findings), heatmap(every, show, scheme), len(suites)
+    all_statuses = of_cache(results, machine, l2, since, machine_findings, thresholds)
+    suites = np.unique(all_statuses.rows.series_keys.suite[all_statuses.rows.columns["key"]])
+    return counted(all_statuses, machine_findings), heatmap(all_statuses, show, scheme), len(suites)
 
 
 def _most(results: Results) -> int:
@@ -239,12 +239,12 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
         return l2s[0]
     rows = newest_rows(results, machine)
     measured = np.flatnonzero(~np.isnan(rows.column("latency")) | ~np.isnan(rows.column("value")))
-    there = {key.l2 for key in rows.select(measured).keys}
-    return next((l2 for l2 in l2s if l2 in there), l2s[0])
+    cache_states = {key.l2 for key in rows.select(measured).keys}
+    return next((l2 for l2 in l2s if l2 in cache_states), l2s[0])
 
 
-def said(
-    results: Results, machine: str, since: str = "all", visit: int = 0, every: Statuses | None = None
+def overview_line(
+    results: Results, machine: str, since: str = "all", visit: int = 0, all_statuses: Statuses | None = None
 ) -> list[Any]:
     """Return the line above the overview's table.
 
@@ -266,11 +266,11 @@ def said(
         line.append(html.Span(f" {day(compared.date)}{first}", className="dim"))
     elif compared:
         line.append(html.Span(" · nothing measured since", className="dim"))
-    if every is None:
+    if all_statuses is None:
         return line
-    absent, ended = int(every.absent.sum()), every.are("not measured")
+    absent, ended = int(all_statuses.absent.sum()), all_statuses.are("not measured")
     if ended.any() and compared:
-        latest = commits[int(every.rows.columns["commit"][ended].max())].short
+        latest = commits[int(all_statuses.rows.columns["commit"][ended].max())].short
         text = f" · {int(ended.sum())} series are not measured since, the last of them at {latest}"
         line.append(html.Span(text, className="dim"))
     if absent:
@@ -301,7 +301,7 @@ def _heat_words(show: str, suites: int) -> list[Any]:
 def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
     commits = results.commits(machine)[:-1][: -MOST_COMMITS - 1 : -1]
     fixed = {"visit": "your last visit, or 7 days", "7d": "7 days before the newest", "all": "the first commit"}
-    named = {one.hash: f"{one.short} {day(one.date)} {one.subject}".strip() for one in commits}
+    named = {commit.hash: f"{commit.short} {day(commit.date)} {commit.subject}".strip() for commit in commits}
     return [{"value": value, "label": label} for value, label in (fixed | named).items()]
 
 
@@ -323,7 +323,7 @@ def _loaded(results: Results) -> Any:
 def _nothing(results: Results) -> Any:
     folder = html.P(["Looked in ", mono(str(results.root)), "."])
     if any(problem.what != "the folder does not exist" for problem in results.problems):
-        said = [html.P(f"{sentence}.") for sentence in tally(results).sentences()]
-        return notice("None of the results can be read", folder, *said, problem_list(results.problems))
+        sentences = [html.P(f"{sentence}.") for sentence in tally(results).sentences()]
+        return notice("None of the results can be read", folder, *sentences, problem_list(results.problems))
     run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])
     return notice("Nothing measured yet", run, folder)

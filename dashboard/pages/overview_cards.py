@@ -64,10 +64,14 @@ def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None)
         tracked: the open alerts of the alert database with their states.
     """
     if tracked and (tracked.states or tracked.elsewhere):
-        first = tuple(ListedAlert(one.alert, one.state, one.id) for one in tracked.first)
+        first = tuple(
+            ListedAlert(tracked_alert.alert, tracked_alert.state, tracked_alert.id) for tracked_alert in tracked.first
+        )
         return News(first, tracked.states, tracked.elsewhere)
-    found = sorted(findings.alerts if findings else (), key=lambda one: (one.topic != "slower", -one.since))
-    return News(tuple(ListedAlert(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
+    alerts = sorted(findings.alerts if findings else (), key=lambda alert: (alert.topic != "slower", -alert.since))
+    return News(
+        tuple(ListedAlert(alert, "new") for alert in alerts[:MOST_NEWS]), {"new": len(alerts)} if alerts else {}
+    )
 
 
 def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: News | None) -> Any:
@@ -85,7 +89,7 @@ def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: New
 def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
     """Return the cards that count slower, faster, failed and stale series, and the card with the geometric mean."""
     failed, stale, ended = (
-        int(some.sum()) for some in (statuses.are("failed"), statuses.stale, statuses.are("not measured"))
+        int(mask.sum()) for mask in (statuses.are("failed"), statuses.stale, statuses.are("not measured"))
     )
     late = f"{stale - ended} behind their family" if stale > ended else "" if ended else "behind their family"
     stale_note = ", ".join(part for part in (late, f"{ended} not measured since" if ended else "") if part)
@@ -100,32 +104,32 @@ def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
 
 def news(results: Results, open_alerts: News) -> list[Any]:
     """Return the open alerts of the machine, one line each, and the counts on other machines."""
-    lines = [_line(results, one) for one in open_alerts.first]
+    lines = [_line(results, alert) for alert in open_alerts.first]
     if open_alerts.total > len(open_alerts.first):
-        more = dcc.Link(
+        link_to_more = dcc.Link(
             f"{whole(open_alerts.total - len(open_alerts.first))} more", href="/alerts?state=open", className="link"
         )
-        lines.append(html.Li(["and ", more], className="dim"))
+        lines.append(html.Li(["and ", link_to_more], className="dim"))
     if open_alerts.elsewhere:
         links: list[Any] = []
-        for name, number in sorted(open_alerts.elsewhere.items(), key=lambda one: (-one[1], one[0])):
+        for name, number in sorted(open_alerts.elsewhere.items(), key=lambda entry: (-entry[1], entry[0])):
             links += [", " if links else "", f"{whole(number)} on "]
             links.append(dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"))
         lines.append(html.Li([f"{'Also open' if open_alerts.total else 'Open elsewhere'}: ", *links], className="dim"))
     return [html.Ul(lines, className="news")] if lines else []
 
 
-def _line(results: Results, one: ListedAlert) -> Any:
-    alert = one.alert
+def _line(results: Results, listed: ListedAlert) -> Any:
+    alert = listed.alert
     # If several commits may have caused the change, the headline names the range.
     named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
-    commit = next((some for some in results.commits(alert.machine) if some.hash == named), None)
+    commit = next((commit for commit in results.commits(alert.machine) if commit.hash == named), None)
     sign = html.Span(f"{SIGNS['slower']} " if alert.topic == "slower" else "◌ ", className="slower")
     text: Any = headline(alert)
-    if one.number:
-        text = dcc.Link(text, href=f"/alert/{one.number}", className="link plain-link")
-    words: list[Any] = [sign, html.Span(text, className="dim" if one.state == "acknowledged" else "strong")]
-    if one.state == "acknowledged":
+    if listed.number:
+        text = dcc.Link(text, href=f"/alert/{listed.number}", className="link plain-link")
+    words: list[Any] = [sign, html.Span(text, className="dim" if listed.state == "acknowledged" else "strong")]
+    if listed.state == "acknowledged":
         words.append(html.Span(" · acknowledged", className="dim"))
     if alert.members:
         words.append(html.Span(f" · {alert.cause.kind}: {alert.cause.sentence}", className="dim"))
@@ -136,21 +140,21 @@ def _line(results: Results, one: ListedAlert) -> Any:
 
 def _changed(statuses: Statuses, verdict: Verdict, findings: MachineFindings | None) -> Any:
     """Return the card of the slower or faster series: their number, the largest change, and unconfirmed changes."""
-    found = np.flatnonzero(statuses.are(verdict))
+    places = np.flatnonzero(statuses.are(verdict))
     bare = statuses.differences.verdict == LOUDEST.index(verdict)
-    maybe = int((statuses.are("unsure") & statuses.beyond_noise & bare).sum())
+    unconfirmed = int((statuses.are("unsure") & statuses.beyond_noise & bare).sum())
     notes = []
-    if len(found):
+    if len(places):
         # A change from or to zero has no size.
-        largest = statuses[int(found[np.argmax(np.nan_to_num(np.abs(statuses.worse[found])))])]
+        largest = statuses[int(places[np.argmax(np.nan_to_num(np.abs(statuses.worse[places])))])]
         row, size = largest.row, largest.worse
         if size is not None:
             notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
-    if maybe:
-        notes.append(f"{maybe}{' more' if len(found) else ''} beyond the noise, not confirmed")
+    if unconfirmed:
+        notes.append(f"{unconfirmed}{' more' if len(places) else ''} beyond the noise, not confirmed")
     note = "; ".join(notes) if notes and findings else _nothing(statuses, findings)
     name = word(verdict, "value" if len(statuses) and statuses.rows.exact.all() else "").capitalize()
-    return _card(name, str(len(found)), note, verdict, SIGNS[verdict] if len(found) else "")
+    return _card(name, str(len(places)), note, verdict, SIGNS[verdict] if len(places) else "")
 
 
 def _nothing(statuses: Statuses, findings: MachineFindings | None) -> str:
@@ -185,16 +189,16 @@ def _mean(statuses: Statuses, findings: MachineFindings | None) -> tuple[str, st
 
     A change within the noise counts as no change.
     """
-    both = ~np.isnan(statuses.worse)
-    changed = both & statuses.beyond_noise
+    comparable = ~np.isnan(statuses.worse)
+    changed = comparable & statuses.beyond_noise
     if not changed.any():
         return "–", _nothing(statuses, findings)
-    mean = geomean(np.where(changed, statuses.worse, 0.0)[both])
-    number, part = count(int(both.sum()), "series"), int(changed.sum())
+    mean = geomean(np.where(changed, statuses.worse, 0.0)[comparable])
+    number, part = count(int(comparable.sum()), "series"), int(changed.sum())
     return f"{math.exp(-mean):.3f}×", f"as fast, over {number}, {part} changed"
 
 
 def _states(states: Mapping[State, int]) -> str:
     """Return the counts of open alerts by state as text, such as ``2 new, 1 acknowledged``."""
-    wanted: tuple[State, ...] = ("new", "reopened", "acknowledged")
-    return ", ".join(f"{whole(states[one])} {one}" for one in wanted if states.get(one))
+    active: tuple[State, ...] = ("new", "reopened", "acknowledged")
+    return ", ".join(f"{whole(states[state])} {state}" for state in active if states.get(state))

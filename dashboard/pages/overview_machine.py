@@ -31,37 +31,41 @@ def opening_machine(results: Results) -> str:
     """
     measured = [name for name in results.machines if _is_measured(results, name)] or list(results.machines)
     numbers = {machine: _numbers(results, machine) for machine in measured}
-    many = max(numbers.values()) / 2
-    return max((one for one in numbers if numbers[one] >= many), key=lambda one: (_measured_at(results, one), one))
+    threshold = max(numbers.values()) / 2
+    return max(
+        (name for name in numbers if numbers[name] >= threshold), key=lambda name: (_measured_at(results, name), name)
+    )
 
 
 def _is_measured(results: Results, machine: str) -> bool:
-    return not all(results.benchmarks[one.benchmark].exact for one in results.series(machine=machine))
+    return not all(results.benchmarks[series.benchmark].exact for series in results.series(machine=machine))
 
 
-def machine_line(results: Results, machine: str, asked: bool) -> Any:
+def machine_line(results: Results, machine: str, requested: bool) -> Any:
     """Return the line that says why this machine is shown and links to other machines; ``None`` for a single machine.
 
     Args:
         results: the results of all machines.
         machine: the machine that is shown.
-        asked: whether the address names the machine.
+        requested: whether the address names the machine.
     """
-    others = [one for one in results.machines if one != machine]
-    if not others:
+    other_machines = [name for name in results.machines if name != machine]
+    if not other_machines:
         return None
-    others.sort(key=lambda one: -_measured_at(results, one))
-    why = "Other machines: " if asked else f"Opened on {machine}: most numbers at its last {RECENT} commits. Others: "
-    parts: list[Any] = [why]
-    for one in others[:MOST_LINKS]:
-        commits = count(len(results.commits(one)), "commit")
+    other_machines.sort(key=lambda name: -_measured_at(results, name))
+    introduction = (
+        "Other machines: " if requested else f"Opened on {machine}: most numbers at its last {RECENT} commits. Others: "
+    )
+    parts: list[Any] = [introduction]
+    for name in other_machines[:MOST_LINKS]:
+        commits = count(len(results.commits(name)), "commit")
         parts += [
             ", " if len(parts) > 1 else "",
-            dcc.Link(one, href=OverviewAddress(one).link(), className="link mono"),
+            dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"),
         ]
-        parts.append(f" ({commits}, {day(_measured_at(results, one))})")
-    if len(others) > MOST_LINKS:
-        parts.append(f" and {len(others) - MOST_LINKS} more in the menu")
+        parts.append(f" ({commits}, {day(_measured_at(results, name))})")
+    if len(other_machines) > MOST_LINKS:
+        parts.append(f" and {len(other_machines) - MOST_LINKS} more in the menu")
     return html.P(parts, className="said dim")
 
 

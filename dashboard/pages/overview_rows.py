@@ -25,12 +25,12 @@ from lockstep.suite.thresholds import Thresholds
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that send the rows of a long table, and that save the table as CSV or parquet."""
-    asked = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "search")]
+    choices = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "search")]
 
     @app.callback(
         Output("overview-grid", "getRowsResponse"),
         Input("overview-grid", "getRowsRequest"),
-        *asked,
+        *choices,
         State("visit", "data"),
         prevent_initial_call=True,
     )
@@ -40,8 +40,8 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         if request is None:
             return no_update
         results = store.current()
-        every = ordered(results, machine, l2, since, visit or 0, findings)
-        return block(every, VALUES, request, partial(cells_of, results, machine), search or "")
+        all_statuses = ordered(results, machine, l2, since, visit or 0, findings)
+        return block(all_statuses, VALUES, request, partial(cells_of, results, machine), search or "")
 
     @app.callback(
         Output("overview-file", "data"),
@@ -50,7 +50,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         State("overview-grid", "virtualRowData"),
         State("overview-grid", "rowModelType"),
         State("overview-grid", "getRowsRequest"),
-        *asked,
+        *choices,
         State("visit", "data"),
         prevent_initial_call=True,
     )
@@ -68,9 +68,9 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> Any:
         if model == "infinite":
             results = store.current()
-            every = ordered(results, machine, l2, since, visit or 0, findings)
-            chosen = chosen_rows(every, VALUES, request or {}, search or "")
-            rows = cells_of(results, machine, [every[place] for place in chosen])
+            all_statuses = ordered(results, machine, l2, since, visit or 0, findings)
+            chosen = chosen_rows(all_statuses, VALUES, request or {}, search or "")
+            rows = cells_of(results, machine, [all_statuses[place] for place in chosen])
         if ctx.triggered_id == "overview-csv":
             return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
         content = base64.b64encode(parquet_bytes(rows or [])).decode()
@@ -104,10 +104,12 @@ def of_cache(
     thresholds: Thresholds,
 ) -> Statuses:
     """Return the status of each series of a machine in the cache state ``l2``, or in every cache state for "all"."""
-    every = statuses(results, machine, since, findings, thresholds)
+    all_statuses = statuses(results, machine, since, findings, thresholds)
     if l2 == "all":
-        return every
-    return every.select(np.array([at for at, key in enumerate(every.rows.keys) if key.l2 in ("", l2)], dtype=np.intp))
+        return all_statuses
+    return all_statuses.select(
+        np.array([at for at, key in enumerate(all_statuses.rows.keys) if key.l2 in ("", l2)], dtype=np.intp)
+    )
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dashboard.address import SeriesAddress
 from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
-from dashboard.pages.series_grid import BY_SHAPE, Column, drawn, number, text
+from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE
 from lockstep.compare.series_status import Status, Statuses
@@ -53,21 +53,21 @@ def table(results: Results, machine: str, statuses: Statuses) -> list[dict[str, 
     return cells_of(results, machine, in_order(statuses))
 
 
-def in_order(every: Statuses) -> Statuses:
+def in_order(statuses: Statuses) -> Statuses:
     """Sort the statuses for the table, see ``table``, and leave out series that the machine cannot measure."""
-    every = every.select(np.flatnonzero(~every.absent))
-    rows = every.rows
+    statuses = statuses.select(np.flatnonzero(~statuses.absent))
+    rows = statuses.rows
     key = rows.columns["key"]
     shape = rows.series_keys.shape[key]
     # Shapes in which every series is n/a come last; of these, shapes that were measured before come first.
-    there, known = (np.zeros(int(shape.max(initial=-1)) + 1, dtype=bool) for _ in range(2))
-    there[shape[rows.columns["state"] != STATES.index("na")]] = True
-    known[shape[~np.isnan(every.worse)]] = True
-    bare = np.where(every.beyond_noise, _LOUDNESS[every.differences.verdict], 4)
-    loud = np.where(every.news, 0, np.minimum(_LOUDNESS[every.verdict], 4))
+    measurable, known = (np.zeros(int(shape.max(initial=-1)) + 1, dtype=bool) for _ in range(2))
+    measurable[shape[rows.columns["state"] != STATES.index("na")]] = True
+    known[shape[~np.isnan(statuses.worse)]] = True
+    bare = np.where(statuses.beyond_noise, _LOUDNESS[statuses.differences.verdict], 4)
+    loud = np.where(statuses.news, 0, np.minimum(_LOUDNESS[statuses.verdict], 4))
     loud = np.where(loud == 4, 3 + bare, loud)
     first = loud < 7
-    size = np.where(np.isnan(every.worse), 0.0, np.abs(every.worse))
+    size = np.where(np.isnan(statuses.worse), 0.0, np.abs(statuses.worse))
     latency = rows.column("latency")
     order = np.lexsort(
         (
@@ -76,25 +76,25 @@ def in_order(every: Statuses) -> Statuses:
             _STATE_ORDER[rows.columns["state"]],
             shape,
             np.where(first, -size, ~known[shape]),
-            np.where(first, loud, ~there[shape]),
+            np.where(first, loud, ~measurable[shape]),
             ~first,
         )
     )
-    return every.select(order)
+    return statuses.select(order)
 
 
 _LOUDNESS = np.array([_LOUD.get(verdict, 4) for verdict in LOUDEST])
 _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
-def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dict[str, Any]]:
+def cells_of(results: Results, machine: str, statuses: Sequence[Status]) -> list[dict[str, Any]]:
     """Return the table's rows for these statuses: one mapping from column to value each, with the sparkline."""
-    some = list(some)  # makes a status from its columns once, instead of each time that it is read
+    statuses = list(statuses)  # makes a status from its columns once, instead of each time that it is read
     # For a long table only the visible trends are read.
     long = results.count(machine) > MANY_SERIES
     keys = results.keys(machine)
-    past = _past_of(results, keys.series_of(one.row.key for one in some)) if long else _past(results, machine)
-    return [_cells(one, past.get(one.row.key, ())) for one in some]
+    past = _past_of(results, keys.series_of(status.row.key for status in statuses)) if long else _past(results, machine)
+    return [_cells(status, past.get(status.row.key, ())) for status in statuses]
 
 
 def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -111,8 +111,8 @@ def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
 def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, list[float]]:
     """Return each series' numbers at the last ``SPARK`` commits, oldest first, without ratios; times are in µs."""
     past: dict[SeriesKey, list[float]] = defaultdict(list)
-    own = (one for one in series if not results.benchmarks[one.benchmark].is_ratio)
-    for trend in results.trends(own, last=SPARK):
+    latencies = (one_series for one_series in series if not results.benchmarks[one_series.benchmark].is_ratio)
+    for trend in results.trends(latencies, last=SPARK):
         factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
         values = trend.value[trend.value > 0] * factor
         past[key_of(trend.series, trend.benchmark)] += [float(f"{value:.5g}") for value in values.tolist()]
@@ -167,16 +167,16 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
 
 def columns(results: Results, machine: str) -> list[Column]:
     """Return the columns of the overview's table. Columns without any value on this machine are hidden."""
-    own = {series.benchmark for series in results.series(machine=machine)}
+    names = {series.benchmark for series in results.series(machine=machine)}
     keys = results.keys(machine).keys
     # 7.4 px per letter. Labels often differ only at their ends, so the column must fit the longest one.
     case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
     family_width = min(max(116, round(7.4 * max(len(suite) for _, suite, *_ in keys)) + 30), 220)
 
-    benchmarks = [results.benchmarks[name] for name in own]
-    has_speedup = any(one.ours for one in benchmarks)
-    has_seconds = any(one.part == "latency" for one in benchmarks)
-    has_values = any(one.part == "value" for one in benchmarks)
+    benchmarks = [results.benchmarks[name] for name in names]
+    has_speedup = any(benchmark.ours for benchmark in benchmarks)
+    has_seconds = any(benchmark.part == "latency" for benchmark in benchmarks)
+    has_values = any(benchmark.part == "value" for benchmark in benchmarks)
     has_costs = any(run.protocol for run in results.runs_of(machine))
 
     # The state gets a column only if rows differ in it. In a plain asv project all rows have the same state.
@@ -185,8 +185,8 @@ def columns(results: Results, machine: str) -> list[Column]:
     # A plain asv project has only latencies, and without provenance there are no costs.
     has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
 
-    def known(field: str, header: str, width: int, **more: Any) -> Column:
-        return number(field, header, width, hide=not has.get(field, has_costs), **more)
+    def known(field: str, header: str, width: int, **options: Any) -> Column:
+        return number(field, header, width, hide=not has.get(field, has_costs), **options)
 
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
@@ -196,20 +196,20 @@ def columns(results: Results, machine: str) -> list[Column]:
         text("case", "Case", case_width, flex=1, minWidth=case_width, **BY_SHAPE),
         text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
         known("latency", "Latency µs", 102, cellRenderer="Interval"),
-        known("value", "Value", 110, valueFormatter=drawn("general")),
+        known("value", "Value", 110, valueFormatter=grid_function("general")),
         text("unit", "Unit", 80, hide=not has_values, cellClass="dim"),
         {"field": "trend", "headerName": "Trend", "width": 118, "cellRenderer": "Spark"}
         | {"sortable": False, "filter": False, "cellDataType": False},
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
         known("floor", "% of floor", 112, cellRenderer="Floor"),
-        known("bandwidth", "GB/s", 74, valueFormatter=drawn("whole"), cellClassRules=_dim_unless("bandwidth")),
-        known("compute", "TFLOP/s", 84, valueFormatter=drawn("three"), cellClassRules=_dim_unless("compute")),
-        known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
+        known("bandwidth", "GB/s", 74, valueFormatter=grid_function("whole"), cellClassRules=_dim_unless("bandwidth")),
+        known("compute", "TFLOP/s", 84, valueFormatter=grid_function("three"), cellClassRules=_dim_unless("compute")),
+        known("mde", "MDE %", 72, valueFormatter=grid_function("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why", hide=states <= {"bare"}),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data && params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
         {"field": "stale", "headerName": "Stale", "hide": True, "filter": "agTextColumnFilter"}
-        | {"cellDataType": False, "valueGetter": drawn("staleText")},
+        | {"cellDataType": False, "valueGetter": grid_function("staleText")},
     ]
 
 
@@ -219,17 +219,17 @@ def _dim_unless(bound: str) -> dict[str, str]:
 
 
 def _measured(quantity: str) -> Callable[[Statuses], list[float | None]]:
-    return lambda every: or_none(every.rows.measured(quantity))
+    return lambda statuses: or_none(statuses.rows.measured(quantity))
 
 
 #: Values by column, equal to those in the rows of the grid, by which the server searches, filters and sorts.
 VALUES: Values[Statuses] = {
     **key_values(),
     **{name: _measured(name) for name in _SHOWN},
-    "unit": lambda every: every.rows.units,
-    "change": lambda every: percents(every.worse),
-    "mde": lambda every: or_none(100 * every.rows.columns["mde"]),
-    "commit": lambda every: every.rows.short_commits,
-    "verdict": lambda every: [LOUDEST[code] for code in every.verdict.tolist()],
-    "stale": lambda every: ["stale" if stale else "" for stale in every.stale.tolist()],
+    "unit": lambda statuses: statuses.rows.units,
+    "change": lambda statuses: percents(statuses.worse),
+    "mde": lambda statuses: or_none(100 * statuses.rows.columns["mde"]),
+    "commit": lambda statuses: statuses.rows.short_commits,
+    "verdict": lambda statuses: [LOUDEST[code] for code in statuses.verdict.tolist()],
+    "stale": lambda statuses: ["stale" if stale else "" for stale in statuses.stale.tolist()],
 }

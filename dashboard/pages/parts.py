@@ -37,9 +37,9 @@ def age(milliseconds: int, now: int) -> str:
     return "now"
 
 
-def count(number: int, one: str) -> str:
+def count(number: int, noun: str) -> str:
     """Return number and noun, such as ``1 machine`` or ``2 machines``. A noun that ends in "s" gets no second "s"."""
-    return f"{whole(number)} {one}{'' if number == 1 or one.endswith('s') else 's'}"
+    return f"{whole(number)} {noun}{'' if number == 1 or noun.endswith('s') else 's'}"
 
 
 def mono(text: str) -> Any:
@@ -60,7 +60,7 @@ def notice(title: str, *children: Any) -> Any:
 
 def problem_list(problems: Sequence[Problem]) -> Any:
     """Return a list of the result files that could not be read, with reasons."""
-    shown = [html.Li([mono(one.path), html.Span(f": {one.what}")]) for one in problems[:MOST_PROBLEMS]]
+    shown = [html.Li([mono(problem.path), html.Span(f": {problem.what}")]) for problem in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         shown.append(html.Li(f"and {len(problems) - MOST_PROBLEMS} more"))
     return html.Ul(shown, className="problems")
@@ -86,7 +86,7 @@ def change_cell(log: float, text: str = "") -> Any:
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
     """Return a table in a card that scrolls if the table is wide. Screen readers say ``caption``."""
     named = html.Caption(caption, className="visually-hidden")
-    cells = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
+    cells = html.Thead(html.Tr([html.Th(title, scope="col") for title in head]))
     named_region: Any = {"role": "region", "aria-label": caption}
     return html.Div(
         html.Table([named, cells, html.Tbody(list(rows))]), className="card table plain", tabIndex=0, **named_region
@@ -105,10 +105,10 @@ def labelled(label: str, control: Any, hidden: bool = False) -> Any:
     return html.Div([html.Span(label, className="label"), control], hidden=hidden)
 
 
-def in_browser(app: Dash, function: str, *given: Any) -> None:
+def in_browser(app: Dash, function: str, *dependencies: Any) -> None:
     """Register a callback that runs in the browser: a function of ``assets/callbacks.js``, its output, its inputs."""
     clientside: Any = app.clientside_callback
-    clientside(ClientsideFunction("lockstep", function), *given, prevent_initial_call=True)
+    clientside(ClientsideFunction("lockstep", function), *dependencies, prevent_initial_call=True)
 
 
 def loading(content: Any) -> Any:
@@ -118,8 +118,8 @@ def loading(content: Any) -> Any:
     return dcc.Loading(content, delay_show=400, custom_spinner=spinner, overlay_style=faded)
 
 
-def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
-    """Return a chart that fills its parent. ``more`` are options of ``dcc.Graph``.
+def graph(figure: dict[str, Any], label: str, **options: Any) -> Any:
+    """Return a chart that fills its parent. ``options`` are options of ``dcc.Graph``.
 
     Screen readers say ``label``, and a saved chart has it as its file name. ``assets/charts.js`` saves charts, because
     Plotly's own button has only one format. The script creates its buttons only when the pointer is near, because each
@@ -127,5 +127,5 @@ def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
     """
     config: Any = GRAPH_CONFIG
     named: Any = {"role": "group", "aria-label": label}
-    chart = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"}, **more)
+    chart = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"}, **options)
     return html.Div([chart], className="graph", tabIndex=0, **named)

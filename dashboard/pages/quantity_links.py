@@ -20,19 +20,19 @@ def quantity_links(results: Results, suite: str, machine: str, address: Callable
         machine: the page's machine. If it lacks a quantity, the link leads to the first machine that has the quantity.
         address: returns a page's address for a machine and the name of a quantity; "" if there is no such page.
     """
-    others = related_suites(results, suite)
+    related = related_suites(results, suite)
     parts: list[Any] = []
-    for key_suite, label in others.items():
+    for key_suite, label in related.items():
         machines = dict.fromkeys(
             series.machine
-            for one in results.benchmarks.values()
-            if one.key_suite == key_suite
-            for series in results.series(benchmark=one.name)
+            for benchmark in results.benchmarks.values()
+            if benchmark.key_suite == key_suite
+            for series in results.series(benchmark=benchmark.name)
         )
         if key_suite == suite:
             parts += [" · ", html.B(label)]
         elif machines:
-            there = machine if machine in machines else next(iter(machines))
-            href = address(there, key_suite)
+            shown_machine = machine if machine in machines else next(iter(machines))
+            href = address(shown_machine, key_suite)
             parts += [" · ", dcc.Link(label, href=href, className="link")] if href else []
     return [html.P(["Quantity: ", *parts[1:]], className="said")] if len(parts) > 2 else []

@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import html
 
-from dashboard.charts.axes import within
+from dashboard.charts.axes import in_zoom
 from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, mono
 from lockstep.alerts.analysis.followed_series import name_of
@@ -29,29 +29,29 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
         points: the points of the series with their numbers, oldest first.
         zoom: the visible range of commits, see ``FamilyAddress``.
     """
-    seen = [point for point, number in points if number is not None and within(point.commit, zoom)]
-    if not seen:
+    visible = [point for point, number in points if number is not None and in_zoom(point.commit, zoom)]
+    if not visible:
         return []
-    point = seen[-1]
-    about = name_of(point.series, results.benchmarks[point.series.benchmark])
+    point = visible[-1]
+    name = name_of(point.series, results.benchmarks[point.series.benchmark])
     return _disclosure(
         ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."],
-        _block("\n".join(script(about, measured(point.run))), "Commands that measure the number again"),
+        _block("\n".join(script(name, measured(point.run))), "Commands that measure the number again"),
         html.P("The same case of the working tree, with its own definitions:", className="dim"),
-        _block("\n".join(locked(about, here(about), point.run.clock_state)), "Commands that measure the working tree"),
+        _block("\n".join(locked(name, here(name), point.run.clock_state)), "Commands that measure the working tree"),
     )
 
 
-def alert_commands(one: Tracked, results: Results) -> list[Any]:
+def alert_commands(tracked: Tracked, results: Results) -> list[Any]:
     """Return the commands that measure an alert's change again and find its commit; [] if the alert has no change."""
-    command = reproduce(one.alert)
+    command = reproduce(tracked.alert)
     if not command:
         return []
-    shown: list[Any] = [_block("\n".join([*_measured_with(one.alert, results), command]), "Command for the change")]
-    if search := search_command(one):
-        said = html.P("Measure the commits of the range, and name the first bad one:", className="dim")
-        shown += [said, _block(search, "Command that finds the commit")]
-    series = mono(one.alert.members[0].series.label)
+    shown: list[Any] = [_block("\n".join([*_measured_with(tracked.alert, results), command]), "Command for the change")]
+    if search := search_command(tracked):
+        introduction = html.P("Measure the commits of the range, and name the first bad one:", className="dim")
+        shown += [introduction, _block(search, "Command that finds the commit")]
+    series = mono(tracked.alert.members[0].series.label)
     return _disclosure(["The worst series, ", series, ", before and after its change:"], *shown)
 
 
@@ -69,8 +69,10 @@ def _measured_with(alert: Alert, results: Results) -> list[str]:
     ]
 
 
-def _disclosure(said: list[Any], *parts: Any) -> list[Any]:
-    return [html.Details([html.Summary("Reproduce"), html.P(said, className="dim"), *parts], className="reproduce")]
+def _disclosure(introduction: list[Any], *parts: Any) -> list[Any]:
+    return [
+        html.Details([html.Summary("Reproduce"), html.P(introduction, className="dim"), *parts], className="reproduce")
+    ]
 
 
 def _block(text: str, label: str) -> Any:

@@ -18,7 +18,7 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice
 from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
-from dashboard.pages.series_data import SeriesView, chart, key_at, offered, view
+from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
 from dashboard.pages.series_table import commit_table
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -36,14 +36,16 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     key = key_at(address)
     machines = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
     if key.machine not in machines:
-        there = [html.Li(_elsewhere(address, machine)) for machine in machines]
-        elsewhere = [html.P("Machines that measured this series:"), html.Ul(there)] if machines else []
+        items = [html.Li(_elsewhere(address, machine)) for machine in machines]
+        other_machines = [html.P("Machines that measured this series:"), html.Ul(items)] if machines else []
         return notice(
-            f"{address.machine} has no such series", html.P(mono(_named(address))), *elsewhere, html.P(back_link())
+            f"{address.machine} has no such series", html.P(mono(_named(address))), *other_machines, html.P(back_link())
         )
-    choices = offered(results, address, key)
+    choices = offered_quantities(results, address, key)
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
-    also = [part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))]
+    other_links = [
+        part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))
+    ]
     return html.Main(
         [
             html.Div(
@@ -58,8 +60,11 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 ],
                 className="crumbs",
             ),
-            html.P(["on ", mono(address.machine), *(["; also on ", *also[1:]] if also else [])], className="said"),
-            *quantity_links(results, address.suite, address.machine, partial(_beside, results, address)),
+            html.P(
+                ["on ", mono(address.machine), *(["; also on ", *other_links[1:]] if other_links else [])],
+                className="said",
+            ),
+            *quantity_links(results, address.suite, address.machine, partial(_quantity_address, results, address)),
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
@@ -67,9 +72,9 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                     "Quantity",
                     dmc.SegmentedControl(
                         id="series-quantity",
-                        data=[{"value": one.name, "label": one.label} for one in choices],
+                        data=[{"value": choice.name, "label": choice.label} for choice in choices],
                         value=address.quantity
-                        if address.quantity in [one.name for one in choices]
+                        if address.quantity in [choice.name for choice in choices]
                         else choices[0].name,
                     ),
                 ),
@@ -97,7 +102,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     )
 
 
-def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) -> str:
+def _quantity_address(results: Results, address: SeriesAddress, machine: str, suite: str) -> str:
     """Return the address of this variant and case for the quantity named ``suite``; "" if it was not measured."""
     # An exact quantity has no cache state.
     for l2 in (address.l2, "", "cold"):
@@ -123,20 +128,20 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         State("series-address", "data"),
     )
     def draw(
-        quantity: str, zoom: str | None, scheme: Scheme | None, version: str | None, kept: dict[str, Any]
+        quantity: str, zoom: str | None, scheme: Scheme | None, version: str | None, stored: dict[str, Any]
     ) -> tuple[Any, ...]:
         if scheme is None:
             return (no_update,) * 6
         results = store.current()
-        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
-        picture = findings.of_machine(results, address.machine)
-        shown = view(results, address, picture)
+        address = SeriesAddress(**{**stored, "quantity": quantity, "zoom": zoom_of(zoom or "")})
+        machine_findings = findings.of_machine(results, address.machine)
+        shown = view(results, address, machine_findings)
         figure = chart(results, address, shown, scheme)
         commits = results.commits(address.machine)
         return (
             figure,
             {"height": figure_height(figure)},
-            facts(shown, picture),
+            facts(shown, machine_findings),
             changes(results, address, shown),
             series_commands(results, commits, shown.points, address.zoom),
             commit_table(commits, address.machine, shown.points, shown.what, address.zoom),
@@ -154,7 +159,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     )
 
 
-def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
+def facts(shown: SeriesView, machine_findings: MachineFindings | None) -> list[Any]:
     """Return the line above a series' chart: newest number, noise, smallest detectable change, check, points."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
     facts: list[tuple[str, str, str]] = []
@@ -165,7 +170,7 @@ def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
     if shown.analysis:
         follows = shown.what.label.lower() if shown.follows == shown.what.name else shown.follows
         facts += _noise_facts(shown.analysis, follows)
-    elif picture is None:
+    elif machine_findings is None:
         facts.append(("Noise", "…", "looking for changes"))
     if numbers and (repeats := _epochs_for_1_percent(numbers[-1][0])):
         point = numbers[-1][0]
@@ -227,20 +232,20 @@ def _epochs_for_1_percent(point: Point) -> int | None:
 
 def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list[Any]:
     """Return the detected changes, newest first, each with its cause in a sentence."""
-    if not shown.found:
+    if not shown.changes:
         return []
     named = {commit.hash: commit for commit in results.commits(address.machine)}
     lines = []
-    for one in reversed(shown.found):
-        size = f"{sign(one.size)} {amount(one)}"
-        interval = "" if one.unsettled else f" ({span(one.low, one.high)})"
+    for finding in reversed(shown.changes):
+        size = f"{sign(finding.size)} {amount(finding)}"
+        interval = "" if finding.unsettled else f" ({span(finding.low, finding.high)})"
         lines.append(
             html.Li(
                 [
-                    html.Span(size, style={"color": cause_text(one.kind)}),
+                    html.Span(size, style={"color": cause_text(finding.kind)}),
                     html.Span(f"{interval} ", className="dim"),
-                    *_place(one, named, address.machine),
-                    html.Span(f" · {one.kind}: {one.sentence}"),
+                    *_place(finding, named, address.machine),
+                    html.Span(f" · {finding.kind}: {finding.sentence}"),
                 ]
             )
         )

@@ -25,7 +25,7 @@ class SeriesView:
     Attributes:
         points: the points of the quantity, oldest first, each with its number.
         what: the displayed quantity.
-        found: the detected changes of the series.
+        changes: the detected changes of the series.
         analysis: noise and levels of the quantity that the detector follows in this series, or for the time of a cost,
             of the cost's ratio. ``None`` while the analysis is pending, or if the detector follows none.
         follows: the quantity to which ``analysis`` belongs; "" if unknown.
@@ -33,7 +33,7 @@ class SeriesView:
 
     points: tuple[tuple[Point, Measured | None], ...]
     what: Quantity
-    found: tuple[Finding, ...]
+    changes: tuple[Finding, ...]
     analysis: Behaviour | None
     follows: str
 
@@ -43,38 +43,43 @@ def key_at(address: SeriesAddress) -> SeriesKey:
     return SeriesKey(address.machine, address.suite, address.variant, address.case, address.l2)
 
 
-def view(results: Results, address: SeriesAddress, picture: MachineFindings | None) -> SeriesView:
+def view(results: Results, address: SeriesAddress, machine_findings: MachineFindings | None) -> SeriesView:
     """Gather what the page of a series shows; without points if the series does not exist.
 
-    ``picture`` holds the changes found on the machine; ``None`` while the analysis is pending.
+    ``machine_findings`` holds the changes found on the machine; ``None`` while the analysis is pending.
     """
     key = key_at(address)
     points, rows = _measured_at(results, key)
     names = names_by_key(results, address.machine).get(key, ())
-    followed = picture.noise if picture else {}
+    followed = machine_findings.noise if machine_findings else {}
     name = next((name for name in names if name in followed), None)
     noise, follows = name, _page_quantity(name.quantity) if name else ""
     if name is None and (ratio := _ratio_of(results, key)):
-        others = names_by_key(results, address.machine).get(ratio, ())
-        noise = next((other for other in others if other in followed), None)
+        ratio_names = names_by_key(results, address.machine).get(ratio, ())
+        noise = next((name for name in ratio_names if name in followed), None)
         follows = noise.quantity.replace("_", " ") if noise else ""
-    what = described(rows.values(), address.quantity or offered(results, address, key)[0].name)
-    of = "speedup" if what.name == "speedup" else "latency"
+    quantity = described(rows.values(), address.quantity or offered_quantities(results, address, key)[0].name)
+    fallback = "speedup" if quantity.name == "speedup" else "latency"
     return SeriesView(
-        tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
-        what,
-        reported_changes(results, key, picture) if what.name != "error" else checks_of(key, picture),
-        picture.behaviour(noise) if picture and noise else None,
+        tuple(
+            (point, rows[point.run.commit].measured(quantity.name))
+            for point in points.get(fallback, points.get("value", []))
+        ),
+        quantity,
+        reported_changes(results, key, machine_findings)
+        if quantity.name != "error"
+        else checks_of(key, machine_findings),
+        machine_findings.behaviour(noise) if machine_findings and noise else None,
         follows,
     )
 
 
 def _ratio_of(results: Results, key: SeriesKey) -> SeriesKey | None:
     """Return the key of the ratio that the detector follows instead of a cost's time; ``None`` for other series."""
-    one = results.benchmarks.get(key.suite)
-    if one is None or not one.cost or one.quantity not in PAIRED:
+    benchmark = results.benchmarks.get(key.suite)
+    if benchmark is None or not benchmark.cost or benchmark.quantity not in PAIRED:
         return None
-    return key._replace(suite=benchmark_name(one.suite, PAIRED[one.quantity]))
+    return key._replace(suite=benchmark_name(benchmark.suite, PAIRED[benchmark.quantity]))
 
 
 @remembered
@@ -90,7 +95,7 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
     """Return the chart of the series with its changes and levels, see ``series_figure``."""
     style = styles([address.variant], set())[address.variant]
     commits = results.commits(address.machine)
-    return series_figure(shown.points, commits, shown.what, shown.found, _levels(shown), style, scheme, address.zoom)
+    return series_figure(shown.points, commits, shown.what, shown.changes, _levels(shown), style, scheme, address.zoom)
 
 
 def _levels(shown: SeriesView) -> Behaviour | None:
@@ -98,14 +103,14 @@ def _levels(shown: SeriesView) -> Behaviour | None:
     return shown.analysis if shown.follows == shown.what.name else None
 
 
-def offered(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
+def offered_quantities(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
     """Return the quantities of which the series has numbers. The quantity that the detector follows comes first."""
     _, rows = _measured_at(results, key)
-    names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
+    names = [name for name in quantities_of(results, address.suite) if any(row.measured(name) for row in rows.values())]
     baseline = any(row.variant == row.baseline for row in rows.values())
     first = ["speedup"] if "speedup" in names and not baseline else []
-    names = first + [one for one in names if one not in first]
-    return [described(rows.values(), one) for one in names or quantities_of(results, address.suite)[:1]]
+    names = first + [name for name in names if name not in first]
+    return [described(rows.values(), name) for name in names or quantities_of(results, address.suite)[:1]]
 
 
 def _page_quantity(name: str) -> str:

@@ -69,18 +69,18 @@ def connect(app: Dash, page: str) -> None:
     in_browser(app, "askAgain", Output(answer, "modified_timestamp"), Input(answer, "data"), search)
 
 
-def text(field: str, header: str, width: int, **more: Any) -> Column:
-    """Return a column of text, ``width`` pixels wide. ``more`` are further options of AG Grid's column."""
-    return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
+def text(field: str, header: str, width: int, **options: Any) -> Column:
+    """Return a column of text, ``width`` pixels wide. ``options`` are further options of AG Grid's column."""
+    return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | options
 
 
-def number(field: str, header: str, width: int, **more: Any) -> Column:
-    """Return a column of numbers. ``more`` are further options of AG Grid's column."""
+def number(field: str, header: str, width: int, **options: Any) -> Column:
+    """Return a column of numbers. ``options`` are further options of AG Grid's column."""
     column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "cellClass": "number"}
-    return column | {"filter": "agNumberColumnFilter"} | more
+    return column | {"filter": "agNumberColumnFilter"} | options
 
 
-def drawn(name: str) -> dict[str, str]:
+def grid_function(name: str) -> dict[str, str]:
     """Return a reference to a function in ``assets/grid.js``, for a column's ``valueFormatter``."""
     return {"function": f"{name}(params)"}
 

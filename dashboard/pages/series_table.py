@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import html
 
-from dashboard.charts.axes import within
+from dashboard.charts.axes import in_zoom
 from dashboard.charts.series_figure import toolchain_change
 from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, count, day, minus
@@ -26,18 +26,20 @@ def commit_table(
 
     A positive change is worse.
     """
-    seen = [place for place, (point, _) in enumerate(points) if within(point.commit, zoom)]
-    listed = seen[-MOST_ROWS:][::-1]
-    beside = {title: told for title, told in _BESIDE.items() if any(told(points[place][0]) for place in listed)}
-    head = ["Commit", "Date", f"{quantity.label} {quantity.unit}", "Change %", *beside, "State", "Subject"]
-    told = list(beside.values())
-    body = [html.Tr(_table_cells(commits, machine, points, quantity, place, told)) for place in listed]
-    more = len(seen) - len(listed)
-    table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
+    visible = [place for place, (point, _) in enumerate(points) if in_zoom(point.commit, zoom)]
+    listed = visible[-MOST_ROWS:][::-1]
+    extra_columns = {
+        title: text_of for title, text_of in _BESIDE.items() if any(text_of(points[place][0]) for place in listed)
+    }
+    head = ["Commit", "Date", f"{quantity.label} {quantity.unit}", "Change %", *extra_columns, "State", "Subject"]
+    text_functions = list(extra_columns.values())
+    body = [html.Tr(_table_cells(commits, machine, points, quantity, place, text_functions)) for place in listed]
+    omitted = len(visible) - len(listed)
+    table = html.Table([html.Thead(html.Tr([html.Th(title, scope="col") for title in head])), html.Tbody(body)])
     parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
     return (
-        [*parts, html.P(f"and {count(more, 'older commit')}: drag along the chart to list them", className="dim")]
-        if more
+        [*parts, html.P(f"and {count(omitted, 'older commit')}: drag along the chart to list them", className="dim")]
+        if omitted
         else parts
     )
 
@@ -55,7 +57,7 @@ def _table_cells(
     points: Points,
     quantity: Quantity,
     index: int,
-    beside: Sequence[Callable[[Point], str]],
+    text_functions: Sequence[Callable[[Point], str]],
 ) -> list[Any]:
     point, number = points[index]
     before, last = points[index - 1] if index else (None, None)
@@ -72,7 +74,7 @@ def _table_cells(
         html.Td(day(commit.date), className="dim"),
         html.Td("–" if number is None else significant(number.value, 5), className="number"),
         html.Td(moved, className="number dim"),
-        *(html.Td(told(point), className="number dim") for told in beside),
+        *(html.Td(text_of(point), className="number dim") for text_of in text_functions),
         html.Td(state, className="failed" if point.state == "failed" else "dim"),
         html.Td([commit.subject, html.Span(f" {', '.join(tools)}" if tools else "", className="slower")]),
     ]

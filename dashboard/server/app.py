@@ -189,5 +189,5 @@ def _help() -> Any:
         "?": "these keys",
         "Esc": "close",
     }
-    listed = [part for key, what in keys.items() for part in (html.Dt(html.Kbd(key)), html.Dd(what))]
+    listed = [part for key, description in keys.items() for part in (html.Dt(html.Kbd(key)), html.Dd(description))]
     return html.Dialog([html.H2("Keys"), html.Dl(listed)], id="help")

@@ -110,9 +110,9 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     # A fork must not inherit a connection, so each worker opens its own.
     alerts.database.close()
     state = str(args.state or default_state(results_folder(args)))
-    given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
-    given |= {"--thresholds": args.thresholds, "--config": args.config}
-    options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]
+    folders = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
+    folders |= {"--thresholds": args.thresholds, "--config": args.config}
+    options = [part for name, value in folders.items() if value for part in (name, str(Path(value).absolute()))]
     return AlertService(alerts, AnalysisRunner(options, state, cache / "analyst.lock"), os.environ.get(SITE, ""))
 
 

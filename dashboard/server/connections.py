@@ -119,10 +119,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """Return the host under which connections of an address are counted; "" for a proxy, which has no limit."""
         host = str(address[0]) if isinstance(address, tuple) else ""
         try:
-            asking = ipaddress.ip_address(host)
+            client = ipaddress.ip_address(host)
         except ValueError:
             return ""
-        return "" if any(asking in network for network in self.trusted) else host
+        return "" if any(client in network for network in self.trusted) else host
 
     def forget(self, connection: _Connection) -> None:
         """Subtract a connection that closes from the count of its host's connections."""
@@ -169,7 +169,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def murder_pending(self) -> None:
         """Answer 408 to requests that did not arrive in time, and close idle connections; called every second."""
         now = time.monotonic()
-        for connection in [one for one in self._reading if now > one.due or not (self.alive or one.received)]:
+        for connection in [
+            reading for reading in self._reading if now > reading.due or not (self.alive or reading.received)
+        ]:
             if connection.received:
                 self._refuse(connection, 408)
             else:

@@ -114,7 +114,7 @@ def test_unmeasurable_cases_do_not_fill_the_table(laptop):
     rows = table(results, LAPTOP, stand(laptop, LAPTOP))
     assert {row["state"] for row in rows} == {"ok"}
     assert len(rows) == 2 * len(CASES)
-    told = words(overview.said(results, LAPTOP, every=stand(laptop, LAPTOP)))
+    told = words(overview.overview_line(results, LAPTOP, all_statuses=stand(laptop, LAPTOP)))
     assert f"{len(TOO_LARGE)} series that this machine cannot measure are not listed" in told
 
 

@@ -113,7 +113,7 @@ def test_series_that_are_no_longer_measured_are_counted_and_named(quiet):
     drawn = words(counted(quiet.stood, quiet.picture))
     assert '"children": ["4"]' in drawn
     assert "4 not measured since" in drawn
-    line = words(overview.said(quiet.results, MACHINE, hash_of(COMPARED), 0, quiet.stood))
+    line = words(overview.overview_line(quiet.results, MACHINE, hash_of(COMPARED), 0, quiet.stood))
     assert "4 series are not measured since" in line
     assert f"the last of them at {hash_of(LAST)[:8]}" in line
 
@@ -168,9 +168,9 @@ def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_le
 
 
 def test_who_was_never_here_is_not_compared_with_a_last_visit(quiet):
-    line = words(overview.said(quiet.results, MACHINE, "visit", 0, quiet.stood))
+    line = words(overview.overview_line(quiet.results, MACHINE, "visit", 0, quiet.stood))
     assert "your first visit" in line
-    again = words(overview.said(quiet.results, MACHINE, "visit", 1_790_000_000_000 + 9 * DAY_MS, quiet.stood))
+    again = words(overview.overview_line(quiet.results, MACHINE, "visit", 1_790_000_000_000 + 9 * DAY_MS, quiet.stood))
     assert "your first visit" not in again
 
 

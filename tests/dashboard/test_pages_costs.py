@@ -90,7 +90,7 @@ def test_a_cost_is_drawn_against_the_latency_by_variant(shown):
 def test_the_page_of_a_series_marks_its_change(shown):
     results, commits, picture = shown
     seen = view(results, SeriesAddress(*HOST, "value"), picture)
-    [change] = seen.found
+    [change] = seen.changes
     assert change.end == commits[SLOWER]
     assert (seen.what.label, seen.what.unit) == ("Host", "µs")
     assert seen.analysis is not None
@@ -98,7 +98,7 @@ def test_the_page_of_a_series_marks_its_change(shown):
     linked = words(series.layout(results, SeriesAddress(*HOST)))
     assert SeriesAddress(MACHINE, "linear.energy", "triton", CASE, "cold").link() in linked
     latency = view(results, SeriesAddress(MACHINE, "linear", "triton", CASE, "cold", "speedup"), picture)
-    assert latency.found == ()
+    assert latency.changes == ()
 
 
 def facts_of(shown, quantity):

@@ -12,7 +12,7 @@ from dashboard.address import FamilyAddress
 from dashboard.charts.roofline import roofline
 from dashboard.charts.theme import styles
 from dashboard.pages import family
-from dashboard.pages.default_cases import telling
+from dashboard.pages.default_cases import informative_cases
 from lockstep.compare.read_rows import newest_rows
 from lockstep.record.model import Estimate
 
@@ -97,6 +97,10 @@ def level(seconds):
 
 def test_a_curve_is_shown_before_a_point_and_a_step_before_a_flat_line(tmp_path):
     results = history(tmp_path / "r", 4)
-    assert telling(results, MACHINE, "linear") == (("M=4,K=8", "cold"), ("M=2,K=8", "cold"), ("M=1,K=8", "cold"))
+    assert informative_cases(results, MACHINE, "linear") == (
+        ("M=4,K=8", "cold"),
+        ("M=2,K=8", "cold"),
+        ("M=1,K=8", "cold"),
+    )
     text = words(family.layout(results, FamilyAddress(MACHINE, "linear")))
     assert '"value": ["M=2,K=8", "M=4,K=8"]' in text

@@ -12,7 +12,7 @@ from served import place, serving, words
 from trees import MACHINE, open_store, record, write_measurement
 
 from dashboard.pages import machines
-from dashboard.pages.machine_health import upkeep
+from dashboard.pages.machine_health import health_of
 from lockstep.history.snapshot_cache import once
 from lockstep.record.model import Clocks
 
@@ -32,7 +32,7 @@ def test_throttling_is_told_with_its_reasons(tmp_path):
         record(case="d", state="failed", reason="wrong", latency=None, speedup=None, clocks=None),
     ]
     write_measurement(tmp_path / "results", rows)
-    one = upkeep(open_store(tmp_path / "results").current(), MACHINE)
+    one = health_of(open_store(tmp_path / "results").current(), MACHINE)
     # The latency and the speedup of a case are one record.
     assert (one.throttled, one.records, one.reasons, one.failed) == (1, 3, (("power cap", 1),), 1)
     assert one.sm_mhz == 1400.0
@@ -46,15 +46,15 @@ def test_the_noise_is_that_of_the_latencies(tmp_path):
     points = [one for one in results.at(newest) if results.benchmarks[one.series.benchmark].quantity == "latency"]
     errors = [one.error for one in points if one.error]
     assert len(errors) == 96
-    assert upkeep(results, "h200-unlocked").noise == pytest.approx(median(errors)) == pytest.approx(0.0032, abs=5e-5)
+    assert health_of(results, "h200-unlocked").noise == pytest.approx(median(errors)) == pytest.approx(0.0032, abs=5e-5)
 
 
 def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):
-    one = upkeep(here.store.current(), "b200")
+    one = health_of(here.store.current(), "b200")
     [turn] = one.turns
     assert turn.commit.hash == here.commits[8]
     assert turn.changes == (("torch", "2.11.0", "2.13.0"),)
-    assert upkeep(here.store.current(), "h200").turns == ()
+    assert health_of(here.store.current(), "h200").turns == ()
 
 
 def test_an_unchanged_toolchain_is_claimed_only_as_far_as_it_is_recorded(tmp_path):
@@ -69,7 +69,7 @@ def test_an_unchanged_toolchain_is_claimed_only_as_far_as_it_is_recorded(tmp_pat
 
 def test_controls_are_drawn_in_per_cent_of_their_median(here):
     results = here.store.current()
-    one = upkeep(results, "h200")
+    one = health_of(results, "h200")
     figure = machines.controls_chart(one, results.commits("h200"), "light")
     [line] = figure["data"]
     seconds = [run.controls["copy"].seconds for run in results.runs_of("h200")]

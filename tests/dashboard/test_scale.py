@@ -14,7 +14,7 @@ from dashboard.address import FamilyAddress
 from dashboard.charts.heatmap import MOST_SUITES, heatmap
 from dashboard.pages import commit, family, overview
 from dashboard.pages.infinite_rows import block, chosen_rows
-from dashboard.pages.machine_health import upkeep
+from dashboard.pages.machine_health import health_of
 from dashboard.pages.overview_table import VALUES, cells_of
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -102,7 +102,7 @@ def test_a_worker_holds_few_bytes_a_series(trees):
         call(client, "overview-cards.children", ("machine-0", "all", "all", "change", 0, "light", None), ("infinite",))
         results = again.current()
         compare(results, Side("machine-0", first), Side("machine-0", last), "latency", Thresholds())
-        upkeep(results, "machine-0")
+        health_of(results, "machine-0")
         return again, client
 
     (few, _), (many, _) = (held(lambda of=of: show(trees[of])) for of in (FEW, MANY))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dashboard.charts.thinning import envelope, telling_points
+from dashboard.charts.thinning import envelope, outline_points
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def walk():
 
 def test_every_column_keeps_its_lowest_and_its_highest_point(walk):
     x, y = walk
-    kept = telling_points(x, y, 6.0)
+    kept = outline_points(x, y, 6.0)
     assert len(kept) <= 2 * 401
     assert (np.diff(kept) > 0).all()
     assert kept[0] == 0
@@ -30,13 +30,13 @@ def test_every_column_keeps_its_lowest_and_its_highest_point(walk):
 def test_a_single_odd_point_is_never_lost():
     y = np.ones(2000)
     y[777] = 5.0
-    assert 777 in telling_points(np.arange(2000), y, 20.0)
+    assert 777 in outline_points(np.arange(2000), y, 20.0)
 
 
 def test_a_line_with_room_for_all_its_points_keeps_them(walk):
     x, y = walk
-    assert telling_points(x, y, 1.0).tolist() == list(range(len(x)))
-    assert telling_points(x[:1], y[:1], 5.0).tolist() == [0]
+    assert outline_points(x, y, 1.0).tolist() == list(range(len(x)))
+    assert outline_points(x[:1], y[:1], 5.0).tolist() == [0]
 
 
 def test_a_band_holds_every_interval_of_its_columns(walk):
