@@ -74,15 +74,17 @@ def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]
     Raises:
         UsageError: a name does not exist; the message lists the existing names.
     """
-    there = list(dict.fromkeys(known))
-    machines = list(dict.fromkeys(machine for machine, _, _ in there))
+    known_names = list(dict.fromkeys(known))
+    machines = list(dict.fromkeys(machine for machine, _, _ in known_names))
     if args.machine and args.machine not in machines:
         raise UsageError(f"--machine {args.machine}: this machine has no results{nearest(args.machine, machines)}")
-    here = [names for machine, *names in there if args.machine in (None, machine)]
-    families = list(dict.fromkeys(name for names in here for name in names if name))
+    machine_names = [names for machine, *names in known_names if args.machine in (None, machine)]
+    families = list(dict.fromkeys(name for names in machine_names for name in names if name))
     if args.family and args.family not in families:
-        where = f" on {args.machine}" if args.machine else ""
-        raise UsageError(f"--family {args.family}: this family has no results{where}{nearest(args.family, families)}")
+        machine_note = f" on {args.machine}" if args.machine else ""
+        raise UsageError(
+            f"--family {args.family}: this family has no results{machine_note}{nearest(args.family, families)}"
+        )
 
 
 def names_of(results: Results) -> Iterator[tuple[str, str, str]]:

@@ -100,9 +100,9 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="include muted, resolved and recorded alerts")
     add_names(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON list")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--no-analysis", action="store_true", help="do not analyse; list the last analysis' alerts")
-    which.add_argument("--no-list", action="store_true", help="analyse but list nothing; exit status 0 in any case")
+    exclusive = parser.add_mutually_exclusive_group()
+    exclusive.add_argument("--no-analysis", action="store_true", help="do not analyse; list the last analysis' alerts")
+    exclusive.add_argument("--no-list", action="store_true", help="analyse but list nothing; exit status 0 in any case")
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
@@ -182,7 +182,9 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
         printed.append(f"to find the commit: {command}")
     if alert.alert.topic == "silent":
         archived = store.archived_on(alert.alert.machine, _MOST_ARCHIVED)
-        printed += [f"archived: alert {other.id}: {headline(other.alert)}" for other in archived]
+        printed += [
+            f"archived: alert {archived_alert.id}: {headline(archived_alert.alert)}" for archived_alert in archived
+        ]
     for event in events:
         at = datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC)
         printed.append(f"{at:%Y-%m-%d %H:%M} {event.who}: {event.what}{f': {event.note}' if event.note else ''}")
@@ -199,12 +201,12 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
     ending: Ending | None = None
     if args.action == "resolve":
         ending = "intended" if args.intended else "fixed"
-    act = Act(args.action, args.by, args.because, getattr(args, "until", None), ending)
+    request = Act(args.action, args.by, args.because, getattr(args, "until", None), ending)
     newest = ""
     if args.action == "resolve":
         commits = open_store(args).current().commits(store.alert(args.alert).alert.machine)
         newest = commits[-1].hash if commits else ""
-    alert = store.act(args.alert, act, newest)
+    alert = store.act(args.alert, request, newest)
     print(f"alert {alert.id} is {status(alert)}")
     return OK
 

@@ -88,12 +88,12 @@ def _refused(args: argparse.Namespace) -> int | None:
 
     store = open_alerts(args)
     alert = store.alert(args.alert)
-    one = alert.alert
-    if not one.members or not one.commits or not one.before:
+    details = alert.alert
+    if not details.members or not details.commits or not details.before:
         log.error(f"alert {alert.id} has no range of commits to bisect")
         return USAGE
     conf = load_config(args)
-    worst = one.members[0]
+    worst = details.members[0]
     if worst.series.checked:
         log.error(f"bisect measures times, not checks; to check every commit of the range: {search_command(alert)}")
         return USAGE
@@ -103,11 +103,13 @@ def _refused(args: argparse.Namespace) -> int | None:
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:
-        RangeWidener(Ranges(args.repo or results_folder(args)), open_store(args).current(), one, worst, False).first()
+        RangeWidener(
+            Ranges(args.repo or results_folder(args)), open_store(args).current(), details, worst, False
+        ).first()
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     if conf or not worst.series.ours:
-        log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find_command(one)}")
+        log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find_command(details)}")
         return USAGE
     # Without a configuration, asv reports that it is missing.
     return None
@@ -142,7 +144,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
         with closing(_Measure(conf, repo, member, args)) as measure:
             good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
-            found = bisect(span, measure, expected, farther)
+            bisection = bisect(span, measure, expected, farther)
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     except Inconclusive as error:
@@ -152,9 +154,9 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     except WorkerDied as error:
         log.error(str(error))
         return BROKEN
-    sentence = _sentence(found, member)
+    sentence = _sentence(bisection, member)
     store.note(alert.id, "bisected", sentence)
-    _report(args, sentence, found.suspects, found.measured)
+    _report(args, sentence, bisection.suspects, bisection.measured)
     return OK
 
 
@@ -215,10 +217,10 @@ class _Measure:
                 raise
             return Measurement(commit, None, reason=str(died))
         [record] = [candidate for candidate in records if candidate.variant == series.variant]
-        taken = _measurement(commit, record, series.quantity)
+        measurement = _measurement(commit, record, series.quantity)
         if not self._args.json:
-            log.info(f"{commit[:8]}: {_number_or_reason(taken, series.quantity)}")
-        return taken
+            log.info(f"{commit[:8]}: {_number_or_reason(measurement, series.quantity)}")
+        return measurement
 
     def close(self) -> None:
         """Remove the folder with the checked-out commit."""
@@ -249,12 +251,12 @@ def _number(log: float, quantity: str) -> str:
     return f"{math.exp(-log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(log):.2f} µs"
 
 
-def _sentence(found: Bisection, member: Member) -> str:
-    assert found.good.log is not None
-    assert found.bad.log is not None
-    steps = f"{len(found.measured)} commits measured"
-    by = f"{math.expm1(found.bad.log - found.good.log):+.1%} in {member.series.label}"
-    if len(found.suspects) == 1:
-        return f"the first bad commit is {found.suspects[0]} ({by}; {steps})"
-    listed = ", ".join(commit[:8] for commit in found.suspects)
+def _sentence(bisection: Bisection, member: Member) -> str:
+    assert bisection.good.log is not None
+    assert bisection.bad.log is not None
+    steps = f"{len(bisection.measured)} commits measured"
+    by = f"{math.expm1(bisection.bad.log - bisection.good.log):+.1%} in {member.series.label}"
+    if len(bisection.suspects) == 1:
+        return f"the first bad commit is {bisection.suspects[0]} ({by}; {steps})"
+    listed = ", ".join(commit[:8] for commit in bisection.suspects)
     return f"the first bad commit is one of {listed}: all but the last cannot be measured ({by}; {steps})"

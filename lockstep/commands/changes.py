@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
         log.error(f"{results.root} holds no results{': ' + unread if unread else ': `lockstep run` makes them'}")
         return BROKEN
     expect_names(args, names_of(results))
-    found = [
+    changes = [
         change
         for change in now.changes
         if (args.all or not change.suppressed)
@@ -74,22 +74,25 @@ def _run(args: argparse.Namespace) -> int:
         and args.family in (None, change.step.series.family, change.step.series.suite)
         and dates[change.step.after.commit] >= begin
     ]
-    found.sort(key=lambda change: (-dates[change.step.after.commit], -change.step.size))
+    changes.sort(key=lambda change: (-dates[change.step.after.commit], -change.step.size))
     noisy = _noisy(results, args)
     if args.json:
-        scatter = {machine: {"series": one.series, "median_log": one.median} for machine, one in noisy.items()}
-        more = {"noisy": scatter, "problems": tally(results).as_json()}
-        print(json.dumps(_json(found, now, _noise(found, results, args)) | more))
+        scatter = {
+            machine: {"series": scatter_of_machine.series, "median_log": scatter_of_machine.median}
+            for machine, scatter_of_machine in noisy.items()
+        }
+        extra = {"noisy": scatter, "problems": tally(results).as_json()}
+        print(json.dumps(_json(changes, now, _noise(changes, results, args)) | extra))
     else:
-        _print(found, now, args)
-        for machine, one in noisy.items():
-            print(one.sentence(machine))
+        _print(changes, now, args)
+        for machine, scatter_of_machine in noisy.items():
+            print(scatter_of_machine.sentence(machine))
         for sentence in tally(results).sentences():
             print(sentence)
-    still = any(
-        not change.suppressed and change.step.size > 0 and change.step.left > change.step.size / 5 for change in found
+    unrecovered = any(
+        not change.suppressed and change.step.size > 0 and change.step.left > change.step.size / 5 for change in changes
     )
-    return BAD_NEWS if still else OK
+    return BAD_NEWS if unrecovered else OK
 
 
 def _since(text: str | None, results: Results) -> int:
@@ -109,14 +112,14 @@ def _since(text: str | None, results: Results) -> int:
         except ValueError as error:
             raise LifecycleError(f"--since {text} is not a day: {error}; write a day such as 2026-11-21") from error
         return int(day.timestamp() * 1000)
-    found = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
-    if len(found) == 1:
-        return found[0].date
-    known = "several commits begin with it" if found else "no commit with results begins with it"
+    matches = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
+    if len(matches) == 1:
+        return matches[0].date
+    known = "several commits begin with it" if matches else "no commit with results begins with it"
     raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
 
 
-def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
+def _noise(changes: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
     """Return the noise of each change's series, by ``row`` of the change.
 
     A machine is left out if its stored analysis does not belong to these results.
@@ -128,7 +131,7 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
     cache = AnalysisCache(open_store(args).cache)
     noise: dict[str, Noise] = {}
     for machine in results.machines:
-        rows = list(dict.fromkeys(change.row for change in found if change.step.series.machine == machine))
+        rows = list(dict.fromkeys(change.row for change in changes if change.step.series.machine == machine))
         try:
             found_analyses = analyses(cache.detector(machine), results.state(machine), rows)
         except (ValueError, KeyError):
@@ -155,13 +158,13 @@ def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
         except ValueError:
             continue  # analysed again meanwhile
         names = {name_in(row): scale for row, scale in scales.items()}
-        asked = (scale for name, scale in names.items() if args.family in (None, name.family, name.suite))
-        if scatter := scatter_of(asked):
+        selected = (scale for name, scale in names.items() if args.family in (None, name.family, name.suite))
+        if scatter := scatter_of(selected):
             noisy[machine] = scatter
     return noisy
 
 
-def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str, Noise]) -> dict[str, Any]:
+def _json(changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str, Noise]) -> dict[str, Any]:
     return {
         "changes": [
             {
@@ -185,13 +188,13 @@ def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str,
                 else None,
                 "quiet": change.suppressed,
             }
-            for change in found
+            for change in changes
         ],
         "unchanged_code": {machine: {"changes": n, "rms_log": rms} for machine, (n, rms) in now.unchanged_code.items()},
     }
 
 
-def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
+def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.text import amount, span
     from lockstep.detect.settings import Settings
@@ -202,7 +205,7 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
         table.add_column(name, overflow="fold")
     if args.all:
         table.add_column("suppressed")
-    for change in found:
+    for change in changes:
         step = change.step
         cells = [
             "unsettled" if step.unsettled else amount(step),
@@ -213,18 +216,18 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
             f"{change.cause.kind}: {change.cause.sentence}",
         ]
         table.add_row(*(Text(cell) for cell in [*cells, *([change.suppressed] if args.all else [])]))
-    if found:
+    if changes:
         console.print(table)
-    slower = sum(1 for change in found if change.step.size > 0)
-    many = "change" if len(found) == 1 else "changes"
+    slower = sum(1 for change in changes if change.step.size > 0)
+    noun = "change" if len(changes) == 1 else "changes"
     series = sum(
         number
         for (machine, *names), number in now.series.items()
         if args.machine in (None, machine) and args.family in (None, *names)
     )
-    timed = all(change.step.series.timed for change in found)
+    timed = all(change.step.series.timed for change in changes)
     worse, better = ("slower", "faster") if timed else ("worse", "better")
-    counted = f"{len(found)} {many} in {series} series: {slower} {worse}, {len(found) - slower} {better}"
+    counted = f"{len(changes)} {noun} in {series} series: {slower} {worse}, {len(changes) - slower} {better}"
     console.print(counted, highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
@@ -232,7 +235,9 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
     side = Settings().run
     for machine, measured in now.commits.items():
         if len(measured) < 2 * side and args.machine in (None, machine):
-            few = f"{machine}: {len(measured)} measured commits; a change needs {side} on either side to be reported"
-            console.print(few, highlight=False)
+            sentence = (
+                f"{machine}: {len(measured)} measured commits; a change needs {side} on either side to be reported"
+            )
+            console.print(sentence, highlight=False)
     for machine, (count, rms) in now.unchanged_code.items():
         console.print(f"{machine}: {count} changes in unchanged machine code, {rms:.2%} rms: noise", highlight=False)

@@ -131,7 +131,7 @@ def _parse() -> argparse.Namespace:
         arguments: argparse.Namespace
         arguments, unknown = parser.parse_known_args()
         if unknown:
-            _asked(parser, sys.argv[1:]).error(f"unrecognized arguments: {' '.join(unknown)}")
+            _requested_parser(parser, sys.argv[1:]).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as refused:
         # argparse exits with 2, but verbs return 2 for a failed series.
         raise SystemExit(USAGE if refused.code == 2 else refused.code) from None
@@ -141,7 +141,7 @@ def _parse() -> argparse.Namespace:
     return arguments
 
 
-def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+def _requested_parser(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of the requested verb and of its action.
 
     For an unknown option argparse would print the usage line of the whole command, which lists other verbs.
@@ -150,7 +150,7 @@ def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Ar
         if isinstance(action, argparse._SubParsersAction):
             for place, word in enumerate(words):
                 if word in action.choices:
-                    return _asked(action.choices[word], words[place + 1 :])
+                    return _requested_parser(action.choices[word], words[place + 1 :])
     return parser
 
 

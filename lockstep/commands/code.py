@@ -98,8 +98,8 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         try:
             if args.action == "history":
                 return run_history(conf, args, packages, suites, targets)
-            act = _show if args.action == "show" else run_diff
-            return act(args, packages, suites, targets)
+            run_action = _show if args.action == "show" else run_diff
+            return run_action(args, packages, suites, targets)
         except (RefError, UnknownToolchain) as error:
             return fail(USAGE, str(error))
         except (TracingFailed, ToolchainError) as error:
@@ -166,5 +166,5 @@ def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
     known = list(dict.fromkeys(name for suite in suites for name in suite.variants()))
     for name in variants:
         if name not in known:
-            asked = suites[0].name if len(suites) == 1 else "no suite"
-            raise SuiteError(f"{asked} has {'no ' if len(suites) == 1 else ''}variant {name!r}{nearest(name, known)}")
+            subject = suites[0].name if len(suites) == 1 else "no suite"
+            raise SuiteError(f"{subject} has {'no ' if len(suites) == 1 else ''}variant {name!r}{nearest(name, known)}")

@@ -59,8 +59,8 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     with ExitStack() as trees:
         base, head = _sides(args, packages, trees)
         if absent := absent_families(suites, base.root, head.root):
-            which = f"{base.name} lacks" if _of_toolchains(args) else f"neither {base.name} nor {head.name} has"
-            return fail(BROKEN, f"nothing to compare: {which} the family {absent}")
+            lacking = f"{base.name} lacks" if _of_toolchains(args) else f"neither {base.name} nor {head.name} has"
+            return fail(BROKEN, f"nothing to compare: {lacking} the family {absent}")
         out = wide_console()
         comparisons = []
         for target in targets:
@@ -73,9 +73,9 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
                 out.file.flush()
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]
-        one, other = _names(args)
+        base_name, head_name = _names(args)
         at = {"commit": _commit(args)} if _of_toolchains(args) else {}
-        print(json.dumps({"base": one, "head": other, **at, "targets": rows}, indent=2))
+        print(json.dumps({"base": base_name, "head": head_name, **at, "targets": rows}, indent=2))
     _summarize(comparisons, args)
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
     known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
@@ -102,14 +102,14 @@ def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tu
             raise UsageError("name a commit to compare with, or two toolchains (--toolchain BASE HEAD)")
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head or "."))
         return base, head
-    one, other = args.toolchain
+    base_toolchain, head_toolchain = args.toolchain
     refs = (_commit(args),) if _of_toolchains(args) else (args.base, args.head)
-    if len(refs) == 2 and one != other:
+    if len(refs) == 2 and base_toolchain != head_toolchain:
         raise UsageError(f"two toolchains are compared at one commit: leave out {args.base} or {args.head}")
-    found = [trees.enter_context(sources(ref, *packages)) for ref in refs]
+    entered = [trees.enter_context(sources(ref, *packages)) for ref in refs]
     base, head = (
         replace(tree, toolchain=chosen_toolchain(text, args))
-        for tree, text in zip((found[0], found[-1]), args.toolchain, strict=True)
+        for tree, text in zip((entered[0], entered[-1]), args.toolchain, strict=True)
     )
     return base, head
 
@@ -126,8 +126,8 @@ def _commit(args: argparse.Namespace) -> str:
 
 def _names(args: argparse.Namespace) -> tuple[str, str]:
     """Return the names of what is compared: two toolchains, or two commits."""
-    one, other = args.toolchain if _of_toolchains(args) else (args.base, args.head or ".")
-    return one, other
+    base_name, head_name = args.toolchain if _of_toolchains(args) else (args.base, args.head or ".")
+    return base_name, head_name
 
 
 def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
@@ -135,10 +135,10 @@ def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
     from lockstep.machine_code.differences.report import diff_lines
     from lockstep.machine_code.differences.toolchain_report import toolchain_lines
 
-    one, other = _names(args)
+    base_name, head_name = _names(args)
     if _of_toolchains(args):
-        return toolchain_lines(comparison, one, other, _commit(args))
-    return diff_lines(comparison, one, other)
+        return toolchain_lines(comparison, base_name, head_name, _commit(args))
+    return diff_lines(comparison, base_name, head_name)
 
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
@@ -150,11 +150,11 @@ def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> N
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
         with path.open("a", encoding="utf-8") as file:
-            one, other = _names(args)
+            base_name, head_name = _names(args)
             if _of_toolchains(args):
-                file.write(toolchain_markdown(comparisons, one, other, _commit(args)))
+                file.write(toolchain_markdown(comparisons, base_name, head_name, _commit(args)))
             else:
-                file.write(to_markdown(comparisons, one, other))
+                file.write(to_markdown(comparisons, base_name, head_name))
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, Any]:

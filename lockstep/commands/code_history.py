@@ -60,24 +60,26 @@ def run_history(
     chosen = chosen_toolchain(args.toolchain, args)
     failed = written = 0
     for number, (commit, date) in enumerate(commits, 1):
-        wanted = [one for one in targets if args.again or not result_file(folder, one, chosen, commit).exists()]
-        if not wanted:
+        missing = [
+            target for target in targets if args.again or not result_file(folder, target, chosen, commit).exists()
+        ]
+        if not missing:
             continue
         with sources(commit, *packages) as at_commit:
             tree = replace(at_commit, toolchain=chosen)
-            for target in wanted:
+            for target in missing:
                 started = time.monotonic()
                 try:
                     codes = codes_of(tree, suites, target, cases=cases)
                     compiler = compiler_of(tree, suites, target)
                     count = write_exact(folder, target, commit, date, harness, suites, codes, chosen, compiler)
-                    said = f"{count} numbers" if count else "has none of the families"
+                    result = f"{count} numbers" if count else "has none of the families"
                 except TracingFailed as error:
-                    failed, said, count = failed + 1, f"cannot be traced: {error}", 0
+                    failed, result, count = failed + 1, f"cannot be traced: {error}", 0
                 written += bool(count)
                 spent = time.monotonic() - started
                 place = f"{number} of {len(commits)}"
-                say(f"{machine_name(target, chosen)} {commit[:8]} ({place}): {said}, {spent:.1f} s")
+                say(f"{machine_name(target, chosen)} {commit[:8]} ({place}): {result}, {spent:.1f} s")
     print(f"{len(commits)} commits touch {', '.join(packages[1])}; {written} files written to {folder}")
     return BROKEN if failed else OK
 
@@ -93,16 +95,16 @@ def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
 
     root, names, _ = packages
     try:
-        found = Git(root).lines("log", "--first-parent", "--format=%H %at", *span.split(), "--", *names)
+        lines = Git(root).lines("log", "--first-parent", "--format=%H %at", *span.split(), "--", *names)
     except GitError as error:
         raise RefError(str(error)) from error
-    return [(commit, 1000 * int(seconds)) for commit, seconds in (line.split() for line in found)]
+    return [(commit, 1000 * int(seconds)) for commit, seconds in (line.split() for line in lines)]
 
 
-def _spread(commits: Sequence[tuple[str, int]], most: int | None) -> Iterator[tuple[str, int]]:
-    """Yield at most ``most`` commits, evenly spread, including the first and the last."""
-    if most is None or most >= len(commits):
+def _spread(commits: Sequence[tuple[str, int]], limit: int | None) -> Iterator[tuple[str, int]]:
+    """Yield at most ``limit`` commits, evenly spread, including the first and the last."""
+    if limit is None or limit >= len(commits):
         yield from commits
-    elif most > 0:
-        last = max(most - 1, 1)
-        yield from (commits[place * (len(commits) - 1) // last] for place in range(most))
+    elif limit > 0:
+        last = max(limit - 1, 1)
+        yield from (commits[place * (len(commits) - 1) // last] for place in range(limit))

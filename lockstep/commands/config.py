@@ -31,7 +31,7 @@ def _seconds(value: Any) -> bool:
 
 
 def _branches(value: Any) -> bool:
-    return isinstance(value, list) and all(one is None or _text(one) for one in value)
+    return isinstance(value, list) and all(item is None or _text(item) for item in value)
 
 
 _FOLDER = (_text, "a folder's name")
@@ -62,18 +62,18 @@ _OURS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def check_config(given: str | None) -> None:
+def check_config(config: str | None) -> None:
     """Raise if asv's configuration exists but cannot be used.
 
     Args:
-        given: the path of ``--config``; without it, the ``CONFIGS`` in the working directory are checked.
+        config: the path of ``--config``; without it, the ``CONFIGS`` in the working directory are checked.
 
     Raises:
         ConfigError: the file is not JSON or not an object, or a value has the wrong type.
         asv.util.UserError: asv refuses the version of the configuration's format.
         OSError: the file cannot be read.
     """
-    for path in [given] if given else [name for name in CONFIGS if Path(name).exists()]:
+    for path in [config] if config else [name for name in CONFIGS if Path(name).exists()]:
         try:
             content = util.load_json(path, js_comments=True)
         except RecursionError as error:
@@ -86,19 +86,19 @@ def check_config(given: str | None) -> None:
         if type(version) is not int:
             raise ConfigError(f'{path}: "version" must be {Config.api_version}, but is {_kind(version)}')
         _expect(path, "", content, _KEYS)
-        ours = content.get("lockstep", {})
-        _expect(path, "lockstep.", ours, _OURS)
-        for key in ours:
+        section = content.get("lockstep", {})
+        _expect(path, "lockstep.", section, _OURS)
+        for key in section:
             if key not in _OURS:
                 raise ConfigError(f'{path}: "lockstep" has no key {key!r}; its keys are {", ".join(_OURS)}')
 
 
 def _expect(
-    path: str, where: str, content: Mapping[str, Any], keys: Mapping[str, tuple[Callable[[Any], bool], str]]
+    path: str, prefix: str, content: Mapping[str, Any], keys: Mapping[str, tuple[Callable[[Any], bool], str]]
 ) -> None:
-    for key, (right, what) in keys.items():
+    for key, (right, description) in keys.items():
         if key in content and not right(content[key]):
-            raise ConfigError(f'{path}: "{where}{key}" must be {what}, but is {_kind(content[key])}')
+            raise ConfigError(f'{path}: "{prefix}{key}" must be {description}, but is {_kind(content[key])}')
 
 
 def _kind(value: Any) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from lockstep.record.quantity import COSTS
 
 
-def add_costs_option(parser: argparse.ArgumentParser, beside: str = "") -> None:
-    """Add the option ``--costs``. ``beside``, a phrase of its help, names the costs that are measured in any case."""
-    of_a_call = " ".join(filter(None, ("also measure these costs of a call", beside)))
+def add_costs_option(parser: argparse.ArgumentParser, also_measured: str = "") -> None:
+    """Add the option ``--costs``. ``also_measured``, a phrase of its help, states the costs always measured."""
+    of_a_call = " ".join(filter(None, ("also measure these costs of a call", also_measured)))
     parser.add_argument(
         "--costs",
         nargs="*",

@@ -101,8 +101,10 @@ def _print(results: Results, done: Refreshed) -> None:
         console.print(table)
     counted = tally(results)
     for reason, count in counted.notes:
-        many = "1 note" if count == 1 else f"{count:,} notes"
-        console.print(f"{many}: {reason} (read; --json lists them)", markup=False, highlight=False, soft_wrap=True)
+        counted_notes = "1 note" if count == 1 else f"{count:,} notes"
+        console.print(
+            f"{counted_notes}: {reason} (read; --json lists them)", markup=False, highlight=False, soft_wrap=True
+        )
     for sentence in counted.sentences(advice=""):
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     for problem in results.problems:

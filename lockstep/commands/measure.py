@@ -102,8 +102,8 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Measure the family and print the records. Return 2 if a series failed, 3 if none was measured."""
-        found = load_suites(Path(conf.benchmark_dir))
-        suites = pick_suites(found, args.family)
+        suites_by_name = load_suites(Path(conf.benchmark_dir))
+        suites = pick_suites(suites_by_name, args.family)
         for suite in suites:
             _refuse_unknown(suite, args.variants or [], args.case)
         if args.seed is not None and not 0 <= args.seed < 2**32:
@@ -114,14 +114,14 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             with ExitStack() as stack:
                 # Imports while the worker starts.
                 template = stack.enter_context(closing(_template())) if args.isolated else None
-                recorder = stack.enter_context(closing(_recorder(conf, found, args)))
+                recorder = stack.enter_context(closing(_recorder(conf, suites_by_name, args)))
                 device = recorder.host["device"]
-                taken: Iterable[_Measured] = _measured(suites, recorder, args, device)
+                measured_cases: Iterable[_Measured] = _measured(suites, recorder, args, device)
                 if template is not None:
-                    taken = _judged(conf, found, list(taken), recorder, template)
-                for suite, cases in groupby(taken, lambda one: one.suite):
+                    measured_cases = _judged(conf, suites_by_name, list(measured_cases), recorder, template)
+                for suite, cases in groupby(measured_cases, lambda measured: measured.suite):
                     shown: list[Record] = []
-                    for records in (one.records for one in cases):
+                    for records in (case.records for case in cases):
                         states |= {record.state for record in records}
                         shown += records
                         if args.json:
@@ -167,7 +167,11 @@ def _template() -> Template:
 
 
 def _judged(
-    conf: Any, found: Mapping[str, Suite], taken: Sequence[_Measured], recorder: Recorder, template: Template
+    conf: Any,
+    suites_by_name: Mapping[str, Suite],
+    measured_cases: Sequence[_Measured],
+    recorder: Recorder,
+    template: Template,
 ) -> Iterator[_Measured]:
     """Yield the measured cases, each record checked by an isolated measurement, see ``confirm_isolated.confirm``.
 
@@ -181,24 +185,29 @@ def _judged(
 
     # The worker is ended first, because on a GPU it would disturb the contestants.
     recorder.close()
-    packages = packages_under_test(conf, found)
+    packages = packages_under_test(conf, suites_by_name)
     limit_s = max(CHECK_S, float(conf.default_benchmark_timeout))
-    under = Checkout(packages_folder(conf, found), packages, Path(conf.benchmark_dir).resolve(), limit_s)
+    checkout = Checkout(packages_folder(conf, suites_by_name), packages, Path(conf.benchmark_dir).resolve(), limit_s)
     # Makes imports of the code under test fail, because a suite whose reference calls that code cannot judge it.
     import_from(Path(os.devnull), packages)
     with closing(Judge(open_device(), template)) as judge:
-        for one in taken:
-            variants = [record.variant for record in one.records if record.state == "ok"]
-            judge.compile(under, one.suite, one.case, [name for name in variants if not name.endswith(TWIN)])
-            yield replace(one, records=confirm(one.records, partial(judge.judge, under, one.suite, one.case)))
+        for measured in measured_cases:
+            variants = [record.variant for record in measured.records if record.state == "ok"]
+            judge.compile(
+                checkout, measured.suite, measured.case, [name for name in variants if not name.endswith(TWIN)]
+            )
+            yield replace(
+                measured,
+                records=confirm(measured.records, partial(judge.judge, checkout, measured.suite, measured.case)),
+            )
 
 
-def _recorder(conf: Any, found: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:
+def _recorder(conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:
     """Return a recorder that measures the working tree in a worker and stores nothing."""
-    folder = packages_folder(conf, found)
+    folder = packages_folder(conf, suites_by_name)
     spec = WorkerSpec(
         folder,
-        packages_under_test(conf, found),
+        packages_under_test(conf, suites_by_name),
         Path(conf.benchmark_dir).resolve(),
         quick=args.quick,
         history=False,

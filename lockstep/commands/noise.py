@@ -104,12 +104,12 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         if args.series < 1:
             raise UsageError(f"--series {args.series}: must be at least 1")
         expect_folder(args.json)
-        found = load_suites(Path(conf.benchmark_dir))
-        suites = [suite for name in args.families or found for suite in pick_suites(found, name)]
+        suites_by_name = load_suites(Path(conf.benchmark_dir))
+        suites = [suite for name in args.families or suites_by_name for suite in pick_suites(suites_by_name, name)]
         states = CACHE_STATES if args.l2 == "both" else (args.l2,)
         spec = WorkerSpec(
-            packages_folder(conf, found),
-            packages_under_test(conf, found),
+            packages_folder(conf, suites_by_name),
+            packages_under_test(conf, suites_by_name),
             Path(conf.benchmark_dir).resolve(),
             quick=args.quick,
         )
@@ -121,7 +121,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             worker = Worker(spec, float(conf.default_benchmark_timeout))
             on_cpu = worker.host.get("device") == "cpu"
             pending = in_turn(suites, ("warm",) if on_cpu else states, quick_only=on_cpu) if not runs else iter(plan)
-            taken: dict[tuple[str, str, str, str], Record] = {}
+            arms: dict[tuple[str, str, str, str], Record] = {}
             for turn, planned in enumerate(pending):
                 if not runs:
                     plan.append(planned)
@@ -142,12 +142,12 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                     worker = Worker(spec, float(conf.default_benchmark_timeout))
                     continue
                 reference_clocks.learn(records)
-                taken |= {record.key: record for record in records}
-                if not runs and _compared(taken.values()) >= args.series:
+                arms |= {record.key: record for record in records}
+                if not runs and _compared(arms.values()) >= args.series:
                     break
             worker.close()
-            runs.append(taken)
-            console.print(f"run {number + 1} of {args.runs}: {len(plan)} cases, {len(taken)} arms", markup=False)
+            runs.append(arms)
+            console.print(f"run {number + 1} of {args.runs}: {len(plan)} cases, {len(arms)} arms", markup=False)
         rows = agreements(runs)
         wide = wide_console()
         wide.print(_table(rows))
@@ -243,12 +243,12 @@ def summary(rows: Sequence[Agreement]) -> Iterator[str]:
     yield _share("A/A", [row.again_sd for row in rows if row.again_sd is not None], 0.0005, "standard deviation")
 
 
-def _share(name: str, values: Sequence[float], bar: float, what: str) -> str:
+def _share(name: str, values: Sequence[float], bar: float, criterion: str) -> str:
     if not values:
         return f"{name}: no values"
-    within = sum(value <= bar for value in values)
+    inside = sum(value <= bar for value in values)
     return (
-        f"{name}: {within} of {len(values)} series ({within / len(values):.0%}) within {bar:.2%} ({what}); "
+        f"{name}: {inside} of {len(values)} series ({inside / len(values):.0%}) within {bar:.2%} ({criterion}); "
         f"median {median(values):.3%}, worst {max(values):.2%}"
     )
 

@@ -102,10 +102,10 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
                 confirm = stack.enter_context(closing(Judge(source, args.limit))).confirm
             referee = stack.enter_context(closing(Referee(source, search, args.limit, keep=args.keep, confirm=confirm)))
             try:
-                given = [referee.submission_of(place) for place in args.candidates]
+                submissions = [referee.submission_of(place) for place in args.candidates]
                 rival = args.against if args.against and not source.against else ""
                 referee.open(referee.submission_of(rival) if rival else None)
-                for verdict in map(referee.judge, given) if given else _from_lines(referee):
+                for verdict in map(referee.judge, submissions) if submissions else _from_lines(referee):
                     print(json_line(asdict(verdict)).strip() if args.json else verdict.sentence(), flush=True)
             except NoVerdict as error:
                 log.error(str(error))
@@ -136,14 +136,14 @@ def _source(args: argparse.Namespace) -> ProblemDefinition:
     if args.suite.partition(":")[0].endswith(".py"):
         return ProblemDefinition("suite", args.suite, against=variant, **common)
     conf = Config.load(args.config)
-    found = load_suites(Path(conf.benchmark_dir))
+    suites_by_name = load_suites(Path(conf.benchmark_dir))
     return ProblemDefinition(
         "suite",
         args.suite,
         against=variant,
         benchmarks=str(Path(conf.benchmark_dir).resolve()),
-        checkout=str(packages_folder(conf, found)),
-        packages=packages_under_test(conf, found),
+        checkout=str(packages_folder(conf, suites_by_name)),
+        packages=packages_under_test(conf, suites_by_name),
         **common,
     )
 
@@ -161,14 +161,14 @@ def _from_lines(referee: Referee) -> Iterator[Verdict]:
 
 
 def _submission(referee: Referee, line: str) -> Submission:
-    asked = json.loads(line)
-    if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
+    request = json.loads(line)
+    if not isinstance(request, dict) or not all(isinstance(value, str) for value in request.values()):
         raise ValueError('the line must be a JSON object of texts: {"file": "FILE.py:FUNCTION"} or {"source": "…"}')
-    if "source" in asked:
-        suffix = ".json" if asked["source"].lstrip().startswith("{") else ".py"
-        return referee.submission(asked["source"], asked.get("name", ""), asked.get("function", ""), suffix)
-    if "file" in asked:
-        return referee.submission_of(asked["file"], asked.get("name", ""))
+    if "source" in request:
+        suffix = ".json" if request["source"].lstrip().startswith("{") else ".py"
+        return referee.submission(request["source"], request.get("name", ""), request.get("function", ""), suffix)
+    if "file" in request:
+        return referee.submission_of(request["file"], request.get("name", ""))
     raise ValueError('the JSON object has neither "file" nor "source"')
 
 
@@ -176,11 +176,11 @@ def _summary(referee: Referee, seconds: float) -> str:
     """Return a summary: number of verdicts, candidates per minute, and the loop's error rate."""
     counts = referee.counts
     judged = sum(counts.values())
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "none"
+    outcome_counts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "none"
     pace = f" ({seconds / judged:.2f} s each, {60 * judged / seconds:.0f} a minute)" if judged else ""
     search = referee.search
     return (
-        f"{judged} candidates in {seconds:.1f} s{pace}: {told}. {search.finals} finals. "
+        f"{judged} candidates in {seconds:.1f} s{pace}: {outcome_counts}. {search.finals} finals. "
         f"Incumbent: {referee.incumbent}\n"
         f"At most {search.error_rate:.3g} of such loops call a candidate faster by more than {search.min_effect:.2%} "
         "although it is not."
@@ -190,4 +190,4 @@ def _summary(referee: Referee, seconds: float) -> str:
 def _status(counts: dict[Outcome, int]) -> int:
     if counts[Outcome.FASTER] or not any(counts.values()):
         return 0
-    return NOT_FASTER if any(counts[one] for one in CORRECT) else NOT_CORRECT
+    return NOT_FASTER if any(counts[outcome] for outcome in CORRECT) else NOT_CORRECT

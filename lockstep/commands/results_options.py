@@ -58,8 +58,8 @@ def check_locations(args: argparse.Namespace) -> None:
 
 def load_config(args: argparse.Namespace) -> Any | None:
     """Load asv's configuration, from ``--config`` or the current folder; ``None`` if there is none."""
-    there = args.config or any(Path(name).exists() for name in CONFIGS)
-    return Config.load(args.config) if there else None
+    has_config = args.config or any(Path(name).exists() for name in CONFIGS)
+    return Config.load(args.config) if has_config else None
 
 
 def open_store(args: argparse.Namespace) -> Store:

@@ -78,7 +78,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if args.quick:
             log.info("--quick: each case is measured as briefly as possible, nothing is stored")
         # asv overwrites its table of benchmarks with the benchmarks that it discovers.
-        others = undiscovered(Path(conf.results_dir))
+        undiscovered_files = undiscovered(Path(conf.results_dir))
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
@@ -94,7 +94,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         finally:
             for environment in options.environments:
                 environment.close()
-            keep(Path(conf.results_dir), others)
+            keep(Path(conf.results_dir), undiscovered_files)
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(Path(conf.benchmark_dir), args.bench)
         return code
@@ -120,8 +120,8 @@ def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
     left_out = args.date_period or args.skip_existing_commits or args.skip_existing or args.skip_existing_successful
     if left_out or not isinstance(spec, str) or spec in _ASV_RANGES or spec.startswith("HASHFILE:"):
         return None
-    found = len(get_repo(conf).get_hashes_from_range(spec))
-    return min(found, args.steps) if args.steps else found
+    count = len(get_repo(conf).get_hashes_from_range(spec))
+    return min(count, args.steps) if args.steps else count
 
 
 def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
@@ -167,13 +167,13 @@ def _save_complete(conf: Any, environment: LockstepEnvironment, options: RunOpti
     )
 
 
-def _collect(environment: LockstepEnvironment, wanted: str) -> BenchmarkResult | None:
+def _collect(environment: LockstepEnvironment, benchmark_name: str) -> BenchmarkResult | None:
     """Return one benchmark's result from the records; None if a selected series is missing."""
     result: list[float | bool | None] = []
     samples: list[list[float] | None] = []
     errors: list[str] = []
     for name, benchmark, index, key in environment.selected():
-        if name != wanted:
+        if name != benchmark_name:
             continue
         record = environment.served(key, benchmark["version"])
         if record is None:
@@ -182,9 +182,9 @@ def _collect(environment: LockstepEnvironment, wanted: str) -> BenchmarkResult |
             result.append(math.nan)
             samples.append(None)
         try:
-            given = answer(record, benchmark["quantity"])
+            answered = answer(record, benchmark["quantity"])
             result.append(True)
-            samples.append(given["samples"])
+            samples.append(answered["samples"])
         except NotAvailable:
             result.append(math.nan)
             samples.append(None)
@@ -194,8 +194,8 @@ def _collect(environment: LockstepEnvironment, wanted: str) -> BenchmarkResult |
             errors.append(str(failure))
     if not result:
         return None
-    number = [1 if one is not None else None for one in samples]
-    missing = math.prod(len(values) for values in environment.parameters(wanted)) - len(result)
+    number = [1 if sample is not None else None for sample in samples]
+    missing = math.prod(len(values) for values in environment.parameters(benchmark_name)) - len(result)
     return BenchmarkResult(
         result=result + [math.nan] * missing,
         samples=samples + [None] * missing,

@@ -98,7 +98,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             named = [(suite.name, variant, case.label) for suite, variant, case in jobs]
             compile_all(benchmark_dir, named, Target.of_host(facts))
         l2 = args.l2 or ("warm" if device.kind == "cpu" else "cold")
-        about: dict[str, str | int] = {
+        header: dict[str, str | int] = {
             "date": datetime.now(UTC).date().isoformat(),
             "toolchain": ", ".join(
                 f"{name} {facts[name]}" for name in ("torch", "triton", "driver") if facts.get(name)
@@ -122,7 +122,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 print(json.dumps(_plain(result)), flush=True)
             if result.won and not args.dry_run:
                 tuned = [(result.choice, result.sizes, result.best)]
-                written.add(table_of(suite).save(facts.get("gpu") or facts["cpu"], about, tuned))
+                written.add(table_of(suite).save(facts.get("gpu") or facts["cpu"], header, tuned))
         if not args.json:
             console.print(_table(done))
             for result in done:
@@ -148,8 +148,8 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.tuning.search_space import search_space_of, tunable
 
-    offered = {suite.name: tunable(suite) for suite in suites}
-    known = dict.fromkeys(name for names in offered.values() for name in names)
+    tunable_variants = {suite.name: tunable(suite) for suite in suites}
+    known = dict.fromkeys(name for names in tunable_variants.values() for name in names)
     for name in args.variant:
         if name not in known:
             raise SuiteError(f"{args.family}: variant {name!r} has no candidates{nearest(name, known)}")
@@ -160,7 +160,7 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
         cases = suite.quick if device == "cpu" else suite.cases
         if args.case:
             cases = tuple(case for text in args.case for case in match_cases(suite, text))
-        for variant in sorted(offered[suite.name], key=lambda name: name == "best"):
+        for variant in sorted(tunable_variants[suite.name], key=lambda name: name == "best"):
             for case in cases if not args.variant or variant in args.variant else ():
                 space = search_space_of(suite, variant, case)
                 # Several cases are one job if the choice does not depend on anything that differs between the cases.
