@@ -40,12 +40,12 @@ def expect(
             want is None or have == want for have, want in zip(tensor.shape, shape, strict=True)
         )
         if not fits:
-            wanted = ", ".join("any" if size is None else str(size) for size in shape)
-            raise ValueError(f"{name} must have shape [{wanted}], got {list(tensor.shape)}")
+            expected = ", ".join("any" if size is None else str(size) for size in shape)
+            raise ValueError(f"{name} must have shape [{expected}], got {list(tensor.shape)}")
     if dtype is not None:
         accepted = (dtype,) if isinstance(dtype, torch.dtype) else tuple(dtype)
         if tensor.dtype not in accepted:
-            names = " or ".join(str(one).removeprefix("torch.") for one in accepted)
+            names = " or ".join(str(dtype_name).removeprefix("torch.") for dtype_name in accepted)
             raise ValueError(f"{name} must be {names}, got {str(tensor.dtype).removeprefix('torch.')}")
     if device is not None and tensor.device != device:
         raise ValueError(f"{name} must be on {device}, got {tensor.device}")

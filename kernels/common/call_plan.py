@@ -96,7 +96,7 @@ def _planned(function: Callable[P, T], summary: Callable[[Any], Any] | None) -> 
             return function(*args, **kwargs)
         values: tuple[Any, ...] = (*args, *kwargs.values()) if kwargs else args
         if summary is not None:
-            values = tuple([summary(one) if type(one) is tuple else one for one in values])
+            values = tuple([summary(value) if type(value) is tuple else value for value in values])
         key = (len(args), *kwargs, values[0].shape if values and type(values[0]) in TENSORS else None)
         for run in plans.get(key, ()):
             result: Any = run(values)
@@ -164,15 +164,15 @@ def _first_call(
 
 
 def _tensors_in(values: tuple[Any, ...]) -> list[Any]:
-    found = [_tensors_in(one) if isinstance(one, tuple) else [one] for one in values]
-    return [one for part in found for one in part if type(one) in TENSORS]
+    parts = [_tensors_in(value) if isinstance(value, tuple) else [value] for value in values]
+    return [tensor for part in parts for tensor in part if type(tensor) in TENSORS]
 
 
 def _on_one_gpu(tensors: list[Any]) -> bool:
     """Return whether the tensors are distinct and on one GPU. A plan tells tensors apart by identity."""
-    if not tensors or any(one.device.type != GPU or one.layout is not torch.strided for one in tensors):
+    if not tensors or any(tensor.device.type != GPU or tensor.layout is not torch.strided for tensor in tensors):
         return False
-    return len({one.device for one in tensors}) == 1 and len({id(one) for one in tensors}) == len(tensors)
+    return len({tensor.device for tensor in tensors}) == 1 and len({id(tensor) for tensor in tensors}) == len(tensors)
 
 
 def _is_plain(value: Any) -> bool:

@@ -119,31 +119,33 @@ class Recorder(TorchDispatchMode):
 
     def _plan(self, result: Any) -> Plan:
         roots = _Roots(self._inputs)
-        used = {id(one) for step in self._steps for one in _tensors_of(step)} | {id(one) for one in _tensors(result)}
+        used = {id(tensor) for step in self._steps for tensor in _tensors_of(step)} | {
+            id(tensor) for tensor in _tensors(result)
+        }
         buffers = []
         for key, buffer in list(workspace.BUFFERS.items()):
             if id(buffer) in used and not roots.has(buffer):
                 roots.add(buffer)
                 buffers.append((key, buffer.data_ptr() & 15))
-        storages = {one.untyped_storage()._cdata for step in self._steps for one in _tensors_of(step)}
-        storages |= {one.untyped_storage()._cdata for one in _tensors(result)}
+        storages = {tensor.untyped_storage()._cdata for step in self._steps for tensor in _tensors_of(step)}
+        storages |= {tensor.untyped_storage()._cdata for tensor in _tensors(result)}
         fresh = []
-        for one in self._fresh:
-            if one.untyped_storage()._cdata in storages and not roots.has(one):
-                fresh.append(self._allocation(one))
-                roots.add(one, guarded=True)
+        for tensor in self._fresh:
+            if tensor.untyped_storage()._cdata in storages and not roots.has(tensor):
+                fresh.append(self._allocation(tensor))
+                roots.add(tensor, guarded=True)
         steps: list[Start | Product] = []
         kernels = []
         for step in self._steps:
             if isinstance(step, _Launch):
-                if any(roots.is_made(one) for one in _tensors_of(step)):
+                if any(roots.is_made(tensor) for tensor in _tensors_of(step)):
                     raise Unsupported("a kernel takes the result of a library call")
                 values = {name: roots.argument(value) for name, value in step.arguments.items()}
                 steps.append(Start(step.compiled, step.grid, values))
                 kernels.append(step.kernel)
             else:
-                args = tuple(roots.value(one) for one in step.args)
-                kwargs = {name: roots.value(one) for name, one in step.kwargs.items()}
+                args = tuple(roots.value(argument) for argument in step.args)
+                kwargs = {name: roots.value(argument) for name, argument in step.kwargs.items()}
                 makes = isinstance(step.result, torch.Tensor) and not roots.hold(step.result)
                 steps.append(Product(step.function, args, kwargs, makes))
                 if makes:
@@ -151,7 +153,7 @@ class Recorder(TorchDispatchMode):
         returns = tuple if type(result) is tuple else list if type(result) is list else None
         if returns is None and not isinstance(result, torch.Tensor):
             raise Unsupported(f"the call returns a {type(result).__name__}, not tensors")
-        results = tuple(roots.view(one) for one in (result if returns else (result,)))
+        results = tuple(roots.view(part) for part in (result if returns else (result,)))
         return Plan(tuple(buffers), tuple(fresh), tuple(kernels), tuple(steps), results, returns)
 
     def _allocation(self, tensor: torch.Tensor) -> Fresh:
@@ -175,8 +177,8 @@ class _Roots:
         self._made: set[int] = set()
         self._guarded: set[int] = set()
         self._inference = torch.is_inference_mode_enabled()
-        for one in inputs:
-            self.add(one, guarded=True)
+        for tensor in inputs:
+            self.add(tensor, guarded=True)
 
     def add(self, tensor: torch.Tensor, *, made: bool = False, guarded: bool = False) -> None:
         """Give a tensor a number.
@@ -202,7 +204,7 @@ class _Roots:
     def hold(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor shares memory with a root, such as the result of a library function with ``out``."""
         storage = tensor.untyped_storage()._cdata
-        return any(one.untyped_storage()._cdata == storage for one in self._roots)
+        return any(root.untyped_storage()._cdata == storage for root in self._roots)
 
     def argument(self, value: Any) -> Any:
         """Return a launch's argument as ``Start`` takes it: for a tensor, its root and its offset in the root."""
@@ -219,10 +221,10 @@ class _Roots:
         if id(tensor) in self._numbers:
             return self._numbers[id(tensor)]
         storage = tensor.untyped_storage()._cdata
-        found = [number for number, one in enumerate(self._roots) if one.untyped_storage()._cdata == storage]
-        if len(found) != 1:
-            raise Unsupported("a tensor comes from outside the call" if not found else "arguments share memory")
-        return found[0]
+        matches = [number for number, root in enumerate(self._roots) if root.untyped_storage()._cdata == storage]
+        if len(matches) != 1:
+            raise Unsupported("a tensor comes from outside the call" if not matches else "arguments share memory")
+        return matches[0]
 
     def view(self, value: Any) -> View:
         """Return a tensor that a library function takes, or that the call returns, as a view of its root."""
@@ -234,9 +236,9 @@ class _Roots:
             return View(root)
         if value.dtype != base.dtype or value.device != base.device:
             raise Unsupported("a view has another dtype than the viewed tensor")
-        alike = root in self._guarded and base.is_inference() is self._inference
+        same_mode = root in self._guarded and base.is_inference() is self._inference
         offset = int(value.storage_offset() - base.storage_offset())
-        return View(root, tuple(value.shape), value.stride(), offset, tracked=base.requires_grad or not alike)
+        return View(root, tuple(value.shape), value.stride(), offset, tracked=base.requires_grad or not same_mode)
 
     def value(self, value: Any) -> Any:
         """Return ``view(value)`` for a tensor. Return any value that holds no tensor unchanged."""
@@ -251,7 +253,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, list | tuple):
-        return [one for part in value for one in _tensors(part)]
+        return [tensor for part in value for tensor in _tensors(part)]
     base = getattr(value, "base", None)
     return [base] if isinstance(base, torch.Tensor) else []
 

@@ -35,15 +35,15 @@ TOGETHER = gl.constexpr(128 * 128)
 ROOM = 4 * 64 * 32
 
 
-def room(device: torch.device) -> int:
+def capacity(device: torch.device) -> int:
     """Return how many elements the mailbox of ``device`` holds."""
     return ROOM * sm_count(device)
 
 
 @once_per_device
 def mailbox(device: torch.device) -> torch.Tensor:
-    """Return the mailbox, int32 [room(device)]: all EMPTY before and after every launch."""
-    return torch.full((room(device),), EMPTY.value, dtype=torch.int32, device=device)
+    """Return the mailbox, int32 [capacity(device)]: all EMPTY before and after every launch."""
+    return torch.full((capacity(device),), EMPTY.value, dtype=torch.int32, device=device)
 
 
 @gluon.jit

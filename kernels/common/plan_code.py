@@ -121,8 +121,8 @@ class PlanCode:
         run: Run = self._names["run"]
         return run
 
-    def _compare(self, values: tuple[Any, ...], of: str) -> None:
-        """Write the comparison of all values but tensors. ``of`` is the name of a call's values."""
+    def _compare(self, values: tuple[Any, ...], values_name: str) -> None:
+        """Write the comparison of all values but tensors. ``values_name`` is the name of a call's values."""
         targets: list[str] = []
         tests: list[str] = []
         tuples: list[tuple[tuple[Any, ...], str]] = []
@@ -131,14 +131,14 @@ class PlanCode:
                 targets.append(f"t{len(self.tensors)}")
                 self.tensors.append(value)
                 continue
-            targets.append(target := f"{of}_{at}")
+            targets.append(target := f"{values_name}_{at}")
             if isinstance(value, tuple):
                 tests.append(f"type({target}) is not {self._name(type(value))} or len({target}) != {len(value)}")
                 tuples.append((value, target))
             else:
                 tests.append(self._difference(value, target))
         if targets:
-            self._lines.append(f"{', '.join(targets)}, = {of}")
+            self._lines.append(f"{', '.join(targets)}, = {values_name}")
         if tests:
             self._lines.append(f"if {' or '.join(tests)}: return OTHER")
         for value, target in tuples:
@@ -164,7 +164,9 @@ class PlanCode:
         numbers = range(len(self.tensors))
         aligned = [number for number in numbers if not self.tensors[number].data_ptr() & 15]
         tests = [f"({' | '.join(f'a{number}' for number in aligned)}) & 15"] if aligned else []
-        tests += [f"a{one} & 15 != {self.tensors[one].data_ptr() & 15}" for one in numbers if one not in aligned]
+        tests += [
+            f"a{number} & 15 != {self.tensors[number].data_ptr() & 15}" for number in numbers if number not in aligned
+        ]
         tests.append(f"current_device() != {self._device}")
         self._lines += [
             f"if not fits({', '.join(f't{number}' for number in numbers)}): return OTHER",
@@ -194,11 +196,11 @@ class PlanCode:
             if isinstance(step, Start):
                 lines.append(step.text(self._name))
                 continue
-            given = [self._text(value) for value in step.args]
-            given += [f"{name}={self._text(value)}" for name, value in step.kwargs.items()]
+            arguments = [self._text(value) for value in step.args]
+            arguments += [f"{name}={self._text(value)}" for name, value in step.kwargs.items()]
             made = f"t{number} = " if step.makes else ""
             number += step.makes
-            lines.append(f"{made}{self._name(step.function)}({', '.join(given)})")
+            lines.append(f"{made}{self._name(step.function)}({', '.join(arguments)})")
         results = ", ".join(self._text(view) for view in plan.results)
         if plan.returns is not None:
             results = f"[{results}]" if plan.returns is list else f"({results},)"

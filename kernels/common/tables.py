@@ -87,11 +87,11 @@ class Choice(Generic[T]):
         self.demand = functools.lru_cache(maxsize=4096)(self._insist)
 
     def _insist(self, device: torch.device, *values: int) -> T:
-        found = self._look_up(device, *values)
-        if found is None:
+        configuration = self._look_up(device, *values)
+        if configuration is None:
             named = ", ".join(f"{name}={value}" for name, value in zip(self.sizes, values, strict=True))
             raise TableError(f"{self.table.path(gpu_name(device))}: {self.name} has no row for {named}; add a row")
-        return found
+        return configuration
 
     def _look_up(self, device: torch.device, *values: int) -> T | None:
         named = dict(zip(self.sizes, values, strict=True))
@@ -142,8 +142,8 @@ class Table:
 
     def path(self, gpu: str) -> Path:
         """Return the table's file for a GPU: the GPU's own, or that of ``DEFAULT`` if the GPU has none."""
-        own = self.folder / f"{slug(gpu)}.toml"
-        return own if own.is_file() else self.folder / f"{slug(DEFAULT)}.toml"
+        gpu_table = self.folder / f"{slug(gpu)}.toml"
+        return gpu_table if gpu_table.is_file() else self.folder / f"{slug(DEFAULT)}.toml"
 
     def note(self) -> str:
         """Return a note for results if this machine's GPU has no table of its own; "" if the GPU has one."""
@@ -162,13 +162,13 @@ class Table:
         return rows
 
     def save(
-        self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
+        self, gpu: str, header: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
     ) -> Path:
         """Write tuned rows into the table of ``gpu``, before other rows. A new table starts as a copy of the default.
 
         Args:
             gpu: the name of the GPU.
-            about: the fields for the head of the file: date, toolchain, protocol.
+            header: the fields for the head of the file: date, toolchain, protocol.
             tuned: the tuned (choice, sizes, configuration); each replaces an existing row for the same sizes.
 
         Returns:
@@ -179,12 +179,12 @@ class Table:
         for name, sizes, config in tuned:
             choice = self.choices[name]
             new = choice.row(sizes, config)
-            others = [row for row in rows.get(name, []) if row.where != new.where]
-            of_tuning = sorted([new, *(row for row in others if row.form == new.form)], key=lambda row: row.where)
+            remaining = [row for row in rows.get(name, []) if row.where != new.where]
+            of_tuning = sorted([new, *(row for row in remaining if row.form == new.form)], key=lambda row: row.where)
             # Rows written by hand keep their order.
-            rows[name] = [*of_tuning, *(row for row in others if row.form != new.form)]
+            rows[name] = [*of_tuning, *(row for row in remaining if row.form != new.form)]
         target = self.folder / f"{slug(gpu)}.toml"
-        target.write_text(_write({**head, "gpu": gpu, **about}, rows), encoding="utf-8")
+        target.write_text(_write({**head, "gpu": gpu, **header}, rows), encoding="utf-8")
         _read.cache_clear()
         for choice in self.choices.values():
             choice.ask.cache_clear()
@@ -231,10 +231,10 @@ def first_that_can(backends: Sequence[Backend], compute: Callable[[Backend], T])
 
 def _conditions(text: str) -> tuple[tuple[str, str, int], ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    found = [_CONDITION.fullmatch(part) for part in parts]
-    if None in found:
+    matches = [_CONDITION.fullmatch(part) for part in parts]
+    if None in matches:
         raise ValueError(f'where = "{text}" must be like "M<=16, K=4096"')
-    return tuple((match[1], match[2], int(match[3])) for match in found if match)
+    return tuple((match[1], match[2], int(match[3])) for match in matches if match)
 
 
 def _write(head: Mapping[str, Any], rows: Mapping[str, Sequence[Row]]) -> str:
@@ -242,8 +242,8 @@ def _write(head: Mapping[str, Any], rows: Mapping[str, Sequence[Row]]) -> str:
     for name, listed in rows.items():
         lines += ["", f"{_key(name)} = ["]
         for row in listed:
-            where = ", ".join(f"{size}{compare}{bound}" for size, compare, bound in row.where)
-            entry = {**({"where": where} if where else {}), "use": row.use}
+            condition = ", ".join(f"{size}{compare}{bound}" for size, compare, bound in row.where)
+            entry = {**({"where": condition} if condition else {}), "use": row.use}
             lines.append(f"    {_literal(entry)},")
         lines.append("]")
     return "\n".join(lines) + "\n"

@@ -139,12 +139,12 @@ class Start:
         known = {first: encoded}
 
         def find(address: int) -> Any:
-            found = known.get(address)
-            if found is None:
+            tensor_map = known.get(address)
+            if tensor_map is None:
                 if len(known) >= MOST_ENCODED:
                     known.clear()
-                found = known[address] = encode(address)[0]
-            return found
+                tensor_map = known[address] = encode(address)[0]
+            return tensor_map
 
         self._arguments += [_Encoded(value.place, find), *sizes]
 
@@ -175,10 +175,10 @@ class Start:
             name: returns the text for a value.
         """
         grid, head = self._head
-        given = [_text(one, name) for one in self._arguments]
+        arguments = [_text(argument, name) for argument in self._arguments]
         if self._one_list:
-            given = [f"[{', '.join(given)}]"]
-        return f"{name(self._launch)}({', '.join([*map(str, grid), 'stream', *map(name, head), *given])})"
+            arguments = [f"[{', '.join(arguments)}]"]
+        return f"{name(self._launch)}({', '.join([*map(str, grid), 'stream', *map(name, head), *arguments])})"
 
 
 class _Encoded(NamedTuple):

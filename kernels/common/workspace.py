@@ -31,7 +31,7 @@ def once_per_device(make: Callable[[torch.device], Tensor]) -> Callable[[torch.d
     name = f"{make.__module__}.{make.__qualname__}"
 
     @functools.wraps(make)
-    def of(device: torch.device) -> Tensor:
+    def buffer_of(device: torch.device) -> Tensor:
         if (name, device) not in BUFFERS:
             if capturing(device):
                 raise RuntimeError(
@@ -41,4 +41,4 @@ def once_per_device(make: Callable[[torch.device], Tensor]) -> Callable[[torch.d
             BUFFERS[name, device] = make(device)
         return BUFFERS[name, device]
 
-    return of
+    return buffer_of

@@ -64,20 +64,20 @@ def mlp_groups(
     return groups
 
 
-def buffer(given: Tensor | None, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
+def buffer(tensor: Tensor | None, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
     """Check and return the caller's buffer, or return a new buffer with the dtype and device of x."""
-    if given is None:
+    if tensor is None:
         return x.new_empty(shape)
-    expect(given, name, shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    return given
+    expect(tensor, name, shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
+    return tensor
 
 
 def buffers(out: tuple[Tensor, ...] | None, x: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
     """Return one buffer for each shape; ``out`` is None or has a buffer for each shape."""
-    given = out or [None] * len(shapes)
-    if len(given) != len(shapes):
-        raise ValueError(f"out must be {len(shapes)} tensors, got {len(given)}")
-    return [buffer(one, f"out[{index}]", x, shapes[index]) for index, one in enumerate(given)]
+    tensors = out or [None] * len(shapes)
+    if len(tensors) != len(shapes):
+        raise ValueError(f"out must be {len(shapes)} tensors, got {len(tensors)}")
+    return [buffer(tensor, f"out[{index}]", x, shapes[index]) for index, tensor in enumerate(tensors)]
 
 
 def five(out: Five | None, x: Tensor, shapes: Sequence[Sequence[int]]) -> Five:

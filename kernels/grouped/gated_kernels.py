@@ -76,11 +76,11 @@ def gated(x: Tensor, w_gate_up: Tensor, groups: Groups, hidden: Tensor, gate_up:
     require(x, K=(K, config.BLOCK_K), H=(H, HALF))
     scheduled, bands = groups.scheduled, groups.bands
     programs, order = sm_count(x.device), order_of(x, follows=True)
-    kept = hidden if gate_up is None else gate_up
+    stored = hidden if gate_up is None else gate_up
     launch_kernel(
         _gated, (programs,),
         rows_of(x, bands, config.BLOCK_M, config.BLOCK_K), weight_of(w_gate_up, [config.BLOCK_K, 2 * HALF]),
-        rows_of(hidden, bands, config.BLOCK_M, HALF), rows_of(kept, bands, config.BLOCK_M, HALF), hidden, kept,
+        rows_of(hidden, bands, config.BLOCK_M, HALF), rows_of(stored, bands, config.BLOCK_M, HALF), hidden, stored,
         scheduled, room_of(scheduled), rows, G, K, H,
         KEEP=gate_up is not None, RAGGED=scheduled is not None, ORDER=order,
         BLOCK_M=config.BLOCK_M, HALF=HALF, BLOCK_K=config.BLOCK_K, PROGRAMS=programs,

@@ -205,8 +205,8 @@ def _train_arguments(
 ) -> tuple[Groups, Five]:  # fmt: skip
     groups = _packed_groups(x, w_gate_up, w_down, offsets)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
-    one = _weight_shape(w_gate_up)
-    return groups, five(out, x, (x.shape, x.shape, one, one, w_down.shape))
+    weight_shape = _weight_shape(w_gate_up)
+    return groups, five(out, x, (x.shape, x.shape, weight_shape, weight_shape, w_down.shape))
 
 
 def _weight_shape(w_gate_up: Tensor) -> tuple[int, int, int]:

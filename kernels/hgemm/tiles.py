@@ -47,8 +47,8 @@ def tile_for(a: Tensor, b: Tensor) -> Tile:
     tuned = TILE(a.device, a.shape[0], b.shape[-1], a.shape[1])
     if tuned is not None:
         return tuned
-    enough = FULL * sm_count(a.device)
+    fill = FULL * sm_count(a.device)
     for tile in TILES:
-        if triton.cdiv(a.shape[0], tile.m) * triton.cdiv(b.shape[-1], tile.n) >= enough:
+        if triton.cdiv(a.shape[0], tile.m) * triton.cdiv(b.shape[-1], tile.n) >= fill:
             return tile
     return TILES[-1]

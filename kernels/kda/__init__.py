@@ -216,9 +216,9 @@ SCRATCH = BUFFERS
 
 def _variants_at(M: int, K: int, heads: int) -> SearchSpace:
     N = (3 * heads + 2) * RANK + heads
-    few = [name for name, most in (("rows", 4), ("stream", STREAM_LIMIT), ("tiles", 128)) if most >= M]
+    fitting = [name for name, limit in (("rows", 4), ("stream", STREAM_LIMIT), ("tiles", 128)) if limit >= M]
     sizes = {"M": M, "K": K, "N": N, "aligned": N % 8 == 0}
-    return SearchSpace("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "mixed", "torch"])
+    return SearchSpace("best", sizes, [*fitting, "triton", *(["persistent"] if M >= 512 else []), "mixed", "torch"])
 
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.

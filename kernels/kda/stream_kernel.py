@@ -25,7 +25,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import require_wgmma
 from kernels.common.gluon_compat import barrier
-from kernels.common.partial_sums import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
+from kernels.common.partial_sums import EMPTY, capacity, empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, prefetch_tokens, stream, tiles_of
 from kernels.common.tables import SearchSpace
 from kernels.kda.ready_flags import counters_of
@@ -94,8 +94,8 @@ def decode_stream(
     split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (config.split_low, config.split_wide))
     wide_tiles = 3 * D // ROWS + 1
     programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
-    if programs * ROWS * config.m > room(x.device):
-        raise NotImplementedError(f"stream has a mailbox for {room(x.device)} partial sums, too few for D = {D}")
+    if programs * ROWS * config.m > capacity(x.device):
+        raise NotImplementedError(f"stream has a mailbox for {capacity(x.device)} partial sums, too few for D = {D}")
     launch_kernel(
         _decode_stream, (programs + 2 * D // ROWS,),
         tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, config.m, BLOCK_K), x,

@@ -202,8 +202,8 @@ def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
     out = checked(x, weight, bias, out)
     _require_hopper("direct", x, weight)
     if len(x) > linear_direct.TOKENS or x.shape[1] > linear_direct.MOST_K:
-        most = f"{linear_direct.TOKENS} rows of up to {linear_direct.MOST_K} elements"
-        raise NotImplementedError(f"direct is for up to {most}, got {list(x.shape)}")
+        limit = f"{linear_direct.TOKENS} rows of up to {linear_direct.MOST_K} elements"
+        raise NotImplementedError(f"direct is for up to {limit}, got {list(x.shape)}")
     linear_direct.launch(x, weight, bias, out)
     return out
 
@@ -329,11 +329,11 @@ def _streams_at(M: int, K: int, N: int) -> SearchSpace:
 
 
 def _variants_at(M: int, K: int, N: int) -> SearchSpace:
-    most = linear_spread.MOST_ROWS
-    rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "spread": most}
+    spread_rows = linear_spread.MOST_ROWS
+    rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "spread": spread_rows}
     rows |= {"turns": linear_turns.MOST_ROWS, "split_k": 256}
-    few = [name for name, most in rows.items() if most >= M]
-    return search_space("best", [*few, "torch"], M, K, N)
+    fitting = [name for name, limit in rows.items() if limit >= M]
+    return search_space("best", [*fitting, "torch"], M, K, N)
 
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.

@@ -64,7 +64,7 @@ def shares_at(M: int, K: int, N: int) -> SearchSpace:
     long = ((128, 8, 8), (128, 5, 4), (256, 4, 4), (256, 3, 3))
     rings = long if m <= 32 else ((128, 7, 6), (128, 8, 5), (128, 4, 3))
     shares = [Share(m, 64, k, parts, w, x, 4) for parts in (2, 4) if m >= 8 * parts for k, w, x in rings]
-    divided = [one for one in shares if triton.cdiv(K, one.k) % one.parts == 0]
+    divided = [share for share in shares if triton.cdiv(K, share.k) % share.parts == 0]
     return search_space("share", divided if m <= MOST_ROWS else [], M, K, N)
 
 

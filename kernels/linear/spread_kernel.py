@@ -22,7 +22,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
-from kernels.common.partial_sums import EMPTY, NAN, mailbox, room
+from kernels.common.partial_sums import EMPTY, NAN, capacity, mailbox
 from kernels.common.tables import SearchSpace
 from kernels.linear.product_kernel import prefetch_steps, store
 from kernels.linear.table import TABLE, search_space
@@ -55,7 +55,7 @@ def spreads_at(M: int, K: int, N: int) -> SearchSpace:
     m = max(16, triton.next_power_of_2(M))
     splits = (2, 4, 8) if N <= 1024 else (2, 4)
     spreads = [Spread(m, 64, 128, parts, warps, stages, 2) for parts in splits for warps in (4, 8) for stages in (5, 6)]
-    divided = [one for one in spreads if triton.cdiv(K, one.k) % one.parts == 0]
+    divided = [spread for spread in spreads if triton.cdiv(K, spread.k) % spread.parts == 0]
     return search_space("spread", divided if m <= MOST_ROWS else [], M, K, N)
 
 
@@ -72,17 +72,17 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
         raise NotImplementedError(f"spread's tile is for up to {config.m} rows, got {M}")
     if steps % config.parts:
         raise NotImplementedError(f"spread cannot divide K={K}, {steps} steps of {config.k}, into {config.parts} parts")
-    if tiles * config.parts > places or tiles * config.parts * config.m * config.n > room(x.device):
+    if tiles * config.parts > places or tiles * config.parts * config.m * config.n > capacity(x.device):
         raise NotImplementedError(
             f"spread needs all its programs resident at once: {tiles * config.parts} for N={N} in {config.parts} "
             f"parts, and {x.device} has {places} multiprocessors"
         )
-    own = steps // config.parts
+    own_steps = steps // config.parts
     launch_kernel(
         _spread_kernel, (tiles, config.parts),
         x, weight, bias, out, mailbox(x.device), M, N, K,
-        HAS_BIAS=bias is not None, EVEN_K=K % config.k == 0, PARTS=config.parts, STEPS=own,
-        BLOCK_M=config.m, BLOCK_N=config.n, BLOCK_K=config.k, FETCHED=min(config.ahead, own),
+        HAS_BIAS=bias is not None, EVEN_K=K % config.k == 0, PARTS=config.parts, STEPS=own_steps,
+        BLOCK_M=config.m, BLOCK_N=config.n, BLOCK_K=config.k, FETCHED=min(config.ahead, own_steps),
         num_warps=config.num_warps, num_stages=config.num_stages, launch_pdl=True,
     )  # fmt: skip
 

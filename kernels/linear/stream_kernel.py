@@ -44,8 +44,8 @@ MOST_PARTS = 16
 def parts_of(config: Stream, K: int, N: int, device: torch.device) -> int:
     """Return the number of parts of K: the most that ``config.slots`` allows and that divides the steps of K."""
     steps = triton.cdiv(K, config.k)
-    most = min(MOST_PARTS, config.slots * sm_count(device) // triton.cdiv(N, config.n))
-    return max((parts for parts in range(1, most + 1) if steps % parts == 0), default=1)
+    limit = min(MOST_PARTS, config.slots * sm_count(device) // triton.cdiv(N, config.n))
+    return max((parts for parts in range(1, limit + 1) if steps % parts == 0), default=1)
 
 
 def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: Stream, parts: int) -> None:

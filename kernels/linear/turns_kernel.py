@@ -59,8 +59,8 @@ def turns_at(M: int, K: int, N: int) -> SearchSpace:
     """Return the configurations that ``lockstep tune`` tries: steps of 128 or 256, K in 2 or 4 parts, 1 or 2 early."""
     m = max(8, triton.next_power_of_2(M))
     turns = [Turns(m, k, parts, early) for parts in (2, 4) for k in (128, 256) for early in (1, 2)]
-    divided = [one for one in turns if triton.cdiv(K, one.k) % one.parts == 0]
-    fits = [one for one in divided if (ROWS + m) * (triton.cdiv(K, one.k) // one.parts) * one.k * 2 <= MOST_BYTES]
+    divided = [turn for turn in turns if triton.cdiv(K, turn.k) % turn.parts == 0]
+    fits = [turn for turn in divided if (ROWS + m) * (triton.cdiv(K, turn.k) // turn.parts) * turn.k * 2 <= MOST_BYTES]
     return search_space("turns", fits if m <= MOST_ROWS else [], M, K, N)
 
 
@@ -73,12 +73,12 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps, places = triton.cdiv(N, ROWS), triton.cdiv(K, config.k), sm_count(x.device)
-    own = steps // config.parts
+    own_steps = steps // config.parts
     if config.m < M:
         raise NotImplementedError(f"turns's tile is for up to {config.m} rows, got {M}")
     if steps % config.parts:
         raise NotImplementedError(f"turns cannot divide K={K}, {steps} steps of {config.k}, into {config.parts} parts")
-    if (ROWS + config.m) * own * config.k * 2 > MOST_BYTES:
+    if (ROWS + config.m) * own_steps * config.k * 2 > MOST_BYTES:
         raise NotImplementedError(f"turns cannot hold a part of K={K} in shared memory, with {config.parts} parts")
     if tiles * config.parts > places:
         raise NotImplementedError(
@@ -88,7 +88,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     launch_kernel(
         _turns_kernel, (tiles, config.parts),
         tiles_of(weight, ROWS, config.k), tiles_of(x, config.m, config.k), bias, out, mailbox(x.device), M, N,
-        HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=own, EARLY=min(config.early, own),
+        HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=own_steps, EARLY=min(config.early, own_steps),
         num_warps=4, launch_pdl=True,
     )  # fmt: skip
 

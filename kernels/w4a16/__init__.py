@@ -211,8 +211,8 @@ SCRATCH = BUFFERS
 
 
 def _variants_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    few = ["stream"] if M <= 32 else ["ring"]
-    names = [*few, *(["planes"] if M <= LARGEST_PLANES_M else []), *(["dequant"] if M > 64 else [])]
+    fitting = ["stream"] if M <= 32 else ["ring"]
+    names = [*fitting, *(["planes"] if M <= LARGEST_PLANES_M else []), *(["dequant"] if M > 64 else [])]
     return search_space("best", names, M, K, N, group)
 
 

@@ -61,9 +61,9 @@ RING = TABLE.choice("ring", Ring, SIZES, upto="M")
 
 def rings_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     """Return the tile configs that ``lockstep tune`` tries: less than 2·M tokens each, some with K split."""
-    few = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
-    many = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]
-    rings = [*(few if M <= 256 else ()), *many]
+    small_rings = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
+    large_rings = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]
+    rings = [*(small_rings if M <= 256 else ()), *large_rings]
     return search_space("ring", [ring for ring in rings if M > 16 and ring.tokens < 2 * M], M, K, N, group)
 
 

@@ -78,6 +78,6 @@ def streams_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
 
 def parts_of(stream: Stream, k_tiles: int, N: int, device: torch.device) -> int:
     """Return into how many equal parts of whole iterations K is split: the most that ``stream.fill`` allows."""
-    most = min(LARGEST_SPLIT, stream.fill * sm_count(device) // triton.cdiv(N, stream.channels))
+    limit = min(LARGEST_SPLIT, stream.fill * sm_count(device) // triton.cdiv(N, stream.channels))
     turns = triton.cdiv(k_tiles, stream.depth * stream.crews)
-    return max((parts for parts in range(1, most + 1) if turns % parts == 0), default=1)
+    return max((parts for parts in range(1, limit + 1) if turns % parts == 0), default=1)

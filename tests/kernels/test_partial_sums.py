@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernels.common.devices import sm_count
-from kernels.common.partial_sums import mailbox, room
+from kernels.common.partial_sums import capacity, mailbox
 from kernels.common.tables import DEFAULT
 from kernels.linear import CANDIDATES, VARIANTS
 from kernels.linear.stream_kernel import TABLE, Stream, parts_of
@@ -27,7 +27,7 @@ def empty() -> bool:
 def test_it_has_room_for_the_parts_of_every_tile(config, K, N):
     device = torch.device("cpu")
     tiles = -(-N // config.n)
-    assert tiles * (parts_of(config, K, N, device) - 1) * config.m * config.n <= room(device)
+    assert tiles * (parts_of(config, K, N, device) - 1) * config.m * config.n <= capacity(device)
 
 
 @pytest.mark.parametrize("M", [1, 17, 32, 64])
@@ -35,7 +35,7 @@ def test_it_has_room_for_all_the_shares_that_can_be_resident(M):
     device = torch.device("cpu")
     cuts = CANDIDATES["share"](M, 4096, 2048).configs
     assert cuts
-    assert all(sm_count(device) * config.m * config.n <= room(device) for config in cuts)
+    assert all(sm_count(device) * config.m * config.n <= capacity(device) for config in cuts)
 
 
 @needs_gpu
