@@ -42,31 +42,31 @@ class Board:
 
     def score(self, method: str, rows: Iterable[str]) -> Score:
         """Return the score of one method over the series of all these rows."""
-        return total([one for row in rows for one in self.outcomes[method].get(row, ())])
+        return total([outcome for row in rows for outcome in self.outcomes[method].get(row, ())])
 
     @property
     def rows(self) -> list[str]:
         """Return the rows of the tables (the kinds of series), in the order of the samples."""
         return list(self.outcomes[OURS])
 
-    def share(self, method: str, row: str, of: str = ORACLE) -> float | None:
-        """Return a method's recall as a share of the recall of method ``of``; ``None`` if either has no recall."""
-        ours, best = self.score(method, [row]).recall, self.score(of, [row]).recall
-        return ours / best if ours is not None and best else None
+    def share(self, method: str, row: str, reference: str = ORACLE) -> float | None:
+        """Return a method's recall as a share of the recall of ``reference``; ``None`` if either has no recall."""
+        recall, best = self.score(method, [row]).recall, self.score(reference, [row]).recall
+        return recall / best if recall is not None and best else None
 
     def as_json(self) -> list[dict[str, object]]:
         """Return an object for each method and row, and one for all standard rows ("standard")."""
-        found = []
+        entries = []
         for method in self.outcomes:
             for row, rows in [("standard", STANDARD), *((row, (row,)) for row in self.rows)]:
                 score = asdict(self.score(method, rows))
                 plain = {name: value if value != np.inf else None for name, value in score.items()}
                 shares = {
-                    f"recall_of_{name}": self.share(method, row, of) if row != "standard" else None
-                    for name, of in (("oracle", ORACLE), ("ideal", IDEAL))
+                    f"recall_of_{name}": self.share(method, row, reference) if row != "standard" else None
+                    for name, reference in (("oracle", ORACLE), ("ideal", IDEAL))
                 }
-                found.append({"method": method, "row": row, **plain, **shares})
-        return found
+                entries.append({"method": method, "row": row, **plain, **shares})
+        return entries
 
 
 def fill(
@@ -88,10 +88,10 @@ def fill(
             work = partial(_run_rival, rival)
             for outcome in workers.map(work, jobs, chunksize=8) if processes > 1 else map(work, jobs):
                 outcomes[rival.name][outcome.kind].append(outcome)
-    whole = [sample for sample in samples if sample.kind in (SMALLEST, *STANDARD)]
-    in_the_end = seeing(whole, [size for size in SIZES if size and label(size) in STANDARD])
-    for method, told in zip((IDEAL, IDEAL_F1, IDEAL_RECALL), (ringing(samples), *in_the_end), strict=True):
-        for outcome in told:
+    scored = [sample for sample in samples if sample.kind in (SMALLEST, *STANDARD)]
+    in_the_end = seeing(scored, [size for size in SIZES if size and label(size) in STANDARD])
+    for method, method_outcomes in zip((IDEAL, IDEAL_F1, IDEAL_RECALL), (ringing(samples), *in_the_end), strict=True):
+        for outcome in method_outcomes:
             outcomes[method][outcome.kind].append(outcome)
     for sample in samples:
         place = oracle(sample)
@@ -110,20 +110,20 @@ def alarms(analysis: Analysis) -> list[Alarm]:
 
 def replay(rival: Rival, y: np.ndarray) -> list[Alarm]:
     """Run a method again after every commit, and return its alarms. An alarm that later vanishes counts too."""
-    found: list[Alarm] = []
+    raised: list[Alarm] = []
     for stop in range(2, y.size + 1):
         for index in rival.detect(y[:stop]):
-            if all(abs(index - alarm.index) > _SAME for alarm in found):
-                found.append(Alarm(index, stop - 1))
-    return found
+            if all(abs(index - alarm.index) > _SAME for alarm in raised):
+                raised.append(Alarm(index, stop - 1))
+    return raised
 
 
 def _rival_jobs(rival: Rival, samples: Sequence[Sample]) -> Iterable[tuple[Sample, bool]]:
     replayed: dict[str, int] = defaultdict(int)
     for sample in samples:
         length = len(sample.trend)
-        most = _BUDGET / rival.milliseconds if rival.milliseconds else np.inf
-        online = replayed[sample.kind] < most and length <= _LONG
+        limit = _BUDGET / rival.milliseconds if rival.milliseconds else np.inf
+        online = replayed[sample.kind] < limit and length <= _LONG
         replayed[sample.kind] += online
         # Only the oracle uses the density; other processes do not need it.
         yield Sample(sample.kind, sample.trend, sample.steps, sample.sizes, np.log), online
@@ -133,7 +133,9 @@ def _run_rival(rival: Rival, job: tuple[Sample, bool]) -> Outcome:
     sample, online = job
     measured = np.flatnonzero(np.isfinite(sample.trend.values))
     y = np.log(sample.trend.values[measured])
-    rung = [Alarm(int(measured[one.index]), int(measured[one.at])) for one in replay(rival, y)] if online else None
+    rung = (
+        [Alarm(int(measured[alarm.index]), int(measured[alarm.at])) for alarm in replay(rival, y)] if online else None
+    )
     return _outcome(sample, measured[rival.detect(y)].tolist(), rung)
 
 
@@ -149,16 +151,16 @@ def standard_table(board: Board) -> Table:
     for name in ("false /1000", "no step", "misplaced", "delay at 3 %", "within 20"):
         table.add_column(name, no_wrap=True, justify="right")
     for method in board.outcomes:
-        whole, three = board.score(method, STANDARD), board.score(method, ["3 %"])
+        overall, three = board.score(method, STANDARD), board.score(method, ["3 %"])
         sizes = [_recall(board, method, size) for size in (SMALLEST, *STANDARD[1:])]
         quiet = board.score(method, ["no step"])
         # The ideal differs for each size, so its claims on series without a step do not add up.
-        together = ("", "", "") if method == IDEAL else map(_number, (whole.precision, whole.recall, whole.f1))
+        together = ("", "", "") if method == IDEAL else map(_number, (overall.precision, overall.recall, overall.f1))
         table.add_row(
             method,
             *together,
             *sizes,
-            *(_number(value) for value in (whole.false, quiet.false, whole.misplaced)),
+            *(_number(value) for value in (overall.false, quiet.false, overall.misplaced)),
             _delay(three.delay),
             _number(three.within),
         )

@@ -87,7 +87,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             samples += standard(rng, count) + others(rng, max(1, count // 4))
             samples += shapes(np.random.default_rng([seed, 1]), max(1, count // 4))
             samples += from_recorded(rng, noises, count) if noises else []
-        rivals = [] if args.alone else [one for one in RIVALS if not args.quick or one.milliseconds < 1]
+        rivals = [] if args.alone else [rival for rival in RIVALS if not args.quick or rival.milliseconds < 1]
         board = fill(samples, settings=Settings(), rivals=rivals, processes=args.processes)
         if args.json:
             print(json.dumps(board.as_json()))
@@ -99,8 +99,8 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         console.print(row_table(board, [row for row in rows if row not in recorded], "\nOther series"))
         if noises:
             spread = np.quantile([noise.spread for noise in noises], [0.1, 0.5, 0.9])
-            told = " / ".join(f"{value:.2%}" for value in spread)
-            title = f"\nNoise and intervals of {len(noises)} unchanged series of {history} ({told})"
+            percentages = " / ".join(f"{value:.2%}" for value in spread)
+            title = f"\nNoise and intervals of {len(noises)} unchanged series of {history} ({percentages})"
             console.print(row_table(board, recorded, title))
         else:
             console.print(f"no series with recorded noise: the folder {history} does not exist", markup=False)

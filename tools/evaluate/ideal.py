@@ -59,12 +59,12 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
             continue
         size = round(float(np.expm1(abs(stepped[0].sizes[0]))), 9)
         quiet = rows.get(kind.removesuffix(label(size)) + label(0), [])  # few series may have drawn none
-        without = _replay(quiet, size)
-        peaks = np.sort([evidence.max() for evidence, _, _ in without])[::-1]
+        quiet_replays = _replay(quiet, size)
+        peaks = np.sort([evidence.max() for evidence, _, _ in quiet_replays])[::-1]
         allowed = int(FALSE / 1000 * sum(len(sample.trend) for sample in quiet))
         bar = peaks[allowed] if quiet else np.inf
-        told = [*_replay(stepped, size), *without]
-        for sample, (evidence, modes, place) in zip([*stepped, *quiet], told, strict=True):
+        replays = [*_replay(stepped, size), *quiet_replays]
+        for sample, (evidence, modes, place) in zip([*stepped, *quiet], replays, strict=True):
             alarms = _alarms(evidence > bar, modes)
             claimed = [place] if alarms else []
             outcomes.append(judge(sample.kind, len(sample.trend), sample.steps, claimed, alarms))
@@ -94,14 +94,14 @@ def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outc
     false = 1000 * np.cumsum(quiet[order]) / max(commits, 1)
     fair = np.flatnonzero((f1 >= ENOUGH) & (false <= FALSE))
     bars = shares[order[f1.argmax()]], shares[order[fair[-1] if fair.size else f1.argmax()]]
-    best, most = (
+    best, most_recall = (
         [
             judge(sample.kind, len(sample.trend), sample.steps, [int(place)] if share >= bar else [], None)
             for sample, place, share in zip(samples, places, shares, strict=True)
         ]
         for bar in bars
     )
-    return best, most
+    return best, most_recall
 
 
 def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
@@ -117,14 +117,14 @@ def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
     """
     y = np.log([sample.trend.values for sample in samples]).T
     laws = [sample.law for sample in samples if sample.law is not None]
-    noise, drift, memory, odd = (
+    noise, drift, memory, outlier_share = (
         np.array([getattr(law, name) for law in laws]) for name in ("noise", "drift", "memory", "odd")
     )
     shape = 2, y.shape[0], y.shape[1]
     level, wandering, covariance = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     var_level, var_wandering = np.full(shape, _VAGUE**2), np.broadcast_to(drift**2, shape).copy()
-    found = np.full(shape, -np.inf)
-    found[:, 0] = 0.0
+    log_likelihood = np.full(shape, -np.inf)
+    log_likelihood[:, 0] = 0.0
     moves = np.where(np.arange(shape[1])[:, None] > 0, _WAYS * np.log1p(size), 0.0)
     for now in range(shape[1]):
         if now:
@@ -132,36 +132,36 @@ def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
             covariance *= memory
             var_wandering += (1 - memory**2) * (drift**2 - var_wandering)
         if FIRST <= now <= LAST:
-            for array in (level, wandering, var_level, covariance, var_wandering, found):
+            for array in (level, wandering, var_level, covariance, var_wandering, log_likelihood):
                 array[:, now] = array[:, 0]
         live = np.r_[0, FIRST : min(now, LAST) + 1]
         to_level, to_wandering = var_level[:, live] + covariance[:, live], covariance[:, live] + var_wandering[:, live]
         spread = to_level + to_wandering + noise**2
         error = y[now] - moves[:, live] - level[:, live] - wandering[:, live]
-        usual = np.log(1 - odd) - 0.5 * (error**2 / spread + np.log(2 * np.pi * spread))
-        either = np.logaddexp(usual, np.log(odd * _stray(error, np.sqrt(spread)) + _NEVER))
+        usual = np.log(1 - outlier_share) - 0.5 * (error**2 / spread + np.log(2 * np.pi * spread))
+        either = np.logaddexp(usual, np.log(outlier_share * _stray(error, np.sqrt(spread)) + _NEVER))
         share = np.exp(usual - either)
-        found[:, live] += either
+        log_likelihood[:, live] += either
         gain_level, gain_wandering = to_level / spread, to_wandering / spread
-        told = share * (spread - (1 - share) * error**2)
+        variance_reduction = share * (spread - (1 - share) * error**2)
         level[:, live] += share * gain_level * error
         wandering[:, live] += share * gain_wandering * error
-        var_level[:, live] -= gain_level**2 * told
-        covariance[:, live] -= gain_level * gain_wandering * told
-        var_wandering[:, live] -= gain_wandering**2 * told
-        yield found
+        var_level[:, live] -= gain_level**2 * variance_reduction
+        covariance[:, live] -= gain_level * gain_wandering * variance_reduction
+        var_wandering[:, live] -= gain_wandering**2 * variance_reduction
+        yield log_likelihood
 
 
 def _stray(error: Floats, spread: Floats) -> Floats:
     """Return the density of an outlier's error: ``STRAY`` too high, uniform in log distance, plus the usual noise."""
     low, high = np.log1p(STRAY)
-    found: Floats = (ndtr((error - low) / spread) - ndtr((error - high) / spread)) / (high - low)
-    return found
+    density: Floats = (ndtr((error - low) / spread) - ndtr((error - high) / spread)) / (high - low)
+    return density
 
 
 def _replay(samples: Sequence[Sample], size: float) -> list[tuple[Floats, list[int], int]]:
     """Return for each series the log evidence of a step and its likeliest place by commit, and the final place."""
-    found = []
+    replays = []
     for first in range(0, len(samples), _TOGETHER):
         part = samples[first : first + _TOGETHER]
         evidence, modes = [], []
@@ -170,8 +170,8 @@ def _replay(samples: Sequence[Sample], size: float) -> list[tuple[Floats, list[i
             evidence.append(logsumexp(steps, axis=0) - state[0, 0])
             modes.append(steps.argmax(axis=0) + 1)
         places, _ = _best(np.exp(steps - steps.max(axis=0)))
-        found += list(zip(np.transpose(evidence), np.transpose(modes).tolist(), places.tolist(), strict=True))
-    return found
+        replays += list(zip(np.transpose(evidence), np.transpose(modes).tolist(), places.tolist(), strict=True))
+    return replays
 
 
 def _posterior(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[Ints, Floats]:
@@ -179,9 +179,9 @@ def _posterior(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[Ints,
     places, shares = [], []
     for first in range(0, len(samples), _TOGETHER):
         part = samples[first : first + _TOGETHER]
-        whole = [_last(follow(part, size)) for size in sizes]
-        steps = logsumexp(whole, axis=(0, 1))[1:] - np.log(2 * (LAST - FIRST + 1))
-        none = whole[0][0, 0]
+        log_likelihoods = [_last(follow(part, size)) for size in sizes]
+        steps = logsumexp(log_likelihoods, axis=(0, 1))[1:] - np.log(2 * (LAST - FIRST + 1))
+        none = log_likelihoods[0][0, 0]
         total = np.logaddexp(logsumexp(steps, axis=0), none)
         place, share = _best(np.exp(steps - total))
         places.append(place)
@@ -201,14 +201,14 @@ def _best(shares: Floats) -> tuple[Ints, Floats]:
     ``shares`` is [places, series]; row 0 is place 1.
     """
     padded = np.pad(shares, ((MATCH, MATCH), (0, 0)))
-    near = np.sum([padded[shift : shift + shares.shape[0]] for shift in range(2 * MATCH + 1)], axis=0)
-    return near.argmax(axis=0) + 1, near.max(axis=0)
+    probability = np.sum([padded[shift : shift + shares.shape[0]] for shift in range(2 * MATCH + 1)], axis=0)
+    return probability.argmax(axis=0) + 1, probability.max(axis=0)
 
 
 def _alarms(above: NDArray[np.bool_], modes: Sequence[int]) -> list[Alarm]:
     """Return an alarm for each crossing of the threshold, except for a place that was already reported."""
-    found: list[Alarm] = []
+    alarms: list[Alarm] = []
     for now in np.flatnonzero(above & ~np.r_[False, above[:-1]]).tolist():
-        if all(abs(modes[now] - alarm.index) > MATCH for alarm in found):
-            found.append(Alarm(modes[now], now))
-    return found
+        if all(abs(modes[now] - alarm.index) > MATCH for alarm in alarms):
+            alarms.append(Alarm(modes[now], now))
+    return alarms

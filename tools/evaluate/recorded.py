@@ -57,15 +57,15 @@ def run_noise(folder: Path) -> list[RunNoise]:
             error = half / t_quantile(0.5 + NOMINAL / 2, record.epochs - 1)
             if error > 0:
                 ratios[record.key].append((math.log(ratio.value), error))
-    found = []
+    noises = []
     for points in ratios.values():
         y, errors = np.array(points).T
         if y.size >= _FEWEST and 0 < np.ptp(y) < _UNCHANGED * median(errors):
             spread = float(y.std(ddof=1))
-            found.append(RunNoise(spread, errors, (y - y.mean()) / (spread * math.sqrt(1 - 1 / y.size))))
-    if not found:
+            noises.append(RunNoise(spread, errors, (y - y.mean()) / (spread * math.sqrt(1 - 1 / y.size))))
+    if not noises:
         raise RecordError(f"{folder} has no series with at least {_FEWEST} commits, intervals and no change in it")
-    return found
+    return noises
 
 
 def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) -> list[Sample]:
@@ -74,7 +74,7 @@ def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) 
     Spread and standard errors come from one recorded series, drawn at random, the shape of the noise from all of them.
     """
     shape = np.concatenate([noise.shape for noise in noises])
-    found = []
+    samples = []
     for size in SIZES:
         for _ in range(count):
             noise = noises[rng.integers(len(noises))]
@@ -83,11 +83,11 @@ def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) 
             steps = (int(rng.integers(FIRST, LAST + 1)),) if size else ()
             spread = noise.spread
 
-            def density(rest: Floats, spread: float = spread) -> Floats:
-                found: Floats = -0.5 * (rest / spread) ** 2
-                return found
+            def density(residuals: Floats, spread: float = spread) -> Floats:
+                log_density: Floats = -0.5 * (residuals / spread) ** 2
+                return log_density
 
             quiet = "≤" if spread <= QUIET else ">"
             name = f"recorded {quiet} {100 * QUIET:g} %, {label(size)}"
-            found.append(planted(rng, name, y, steps, (size,) if size else (), density, errors, Law(spread)))
-    return found
+            samples.append(planted(rng, name, y, steps, (size,) if size else (), density, errors, Law(spread)))
+    return samples

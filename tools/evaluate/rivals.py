@@ -81,14 +81,14 @@ def weighted_t(y: Floats) -> list[int]:
     if y.size < 2 * window:
         return []
     weights = np.arange(window, 0, -1) / window
-    found = np.zeros(y.size)
+    statistic = np.zeros(y.size)
     for place in range(window, y.size - window + 1):
         (first, first_var), (second, second_var) = (
             _weighted(part, weights) for part in (y[place - window : place][::-1], y[place : place + window])
         )
         spread = np.sqrt((first_var + second_var) / window)
-        found[place] = abs(first - second) / spread if spread > 0 else 0.0
-    peaks = (found > bar) & (found >= np.roll(found, 1)) & (found > np.roll(found, -1))
+        statistic[place] = abs(first - second) / spread if spread > 0 else 0.0
+    peaks = (statistic > bar) & (statistic >= np.roll(statistic, 1)) & (statistic > np.roll(statistic, -1))
     return np.flatnonzero(peaks).tolist()
 
 

@@ -121,22 +121,22 @@ def _place(rng: np.random.Generator) -> int:
 
 
 def _usual(rng: np.random.Generator, length: int, drift: float = USUAL.drift, memory: float = USUAL.memory) -> Floats:
-    odd = (rng.random(length) < USUAL.odd) * np.log1p(rng.uniform(*STRAY, length))
-    noise: Floats = rng.normal(0, USUAL.noise, length) + odd + wandering(rng, length, drift, memory)
+    outliers = (rng.random(length) < USUAL.odd) * np.log1p(rng.uniform(*STRAY, length))
+    noise: Floats = rng.normal(0, USUAL.noise, length) + outliers + wandering(rng, length, drift, memory)
     return noise
 
 
-def _usual_density(rest: Floats) -> Floats:
+def _usual_density(residuals: Floats) -> Floats:
     spread = np.hypot(0.01, 0.003)
-    up = np.expm1(rest)
-    normal = np.exp(-0.5 * (rest / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
-    found: Floats = np.log(0.98 * normal + 0.02 * ((up > 0.04) & (up < 0.21)) / 0.15 + 1e-12)
-    return found
+    up = np.expm1(residuals)
+    normal = np.exp(-0.5 * (residuals / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
+    log_density: Floats = np.log(0.98 * normal + 0.02 * ((up > 0.04) & (up < 0.21)) / 0.15 + 1e-12)
+    return log_density
 
 
-def _heavy_density(rest: Floats) -> Floats:
-    found: Floats = -2 * np.log1p((rest / 0.01) ** 2 / 3)
-    return found
+def _heavy_density(residuals: Floats) -> Floats:
+    log_density: Floats = -2 * np.log1p((residuals / 0.01) ** 2 / 3)
+    return log_density
 
 
 def _several(rng: np.random.Generator) -> Sample:

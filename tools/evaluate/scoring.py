@@ -55,17 +55,17 @@ def judge(
     left = list(changes)
     found = 0
     for step in steps:
-        near = [change for change in left if abs(change - step) <= MATCH]
-        if near:
-            left.remove(min(near, key=lambda change: abs(change - step)))
+        matches = [change for change in left if abs(change - step) <= MATCH]
+        if matches:
+            left.remove(min(matches, key=lambda change: abs(change - step)))
             found += 1
     if alarms is None:
         return Outcome(kind, length, len(steps), found, len(changes))
     delays = dict.fromkeys(steps, np.inf)
     false = misplaced = 0
-    for alarm in sorted(alarms, key=lambda one: one.at):
-        about = [step for step in steps if step <= alarm.at and abs(alarm.index - step) <= ABOUT]
-        nearest = sorted(about, key=lambda step: abs(alarm.index - step))[:1]
+    for alarm in sorted(alarms, key=lambda alarm: alarm.at):
+        candidates = [step for step in steps if step <= alarm.at and abs(alarm.index - step) <= ABOUT]
+        nearest = sorted(candidates, key=lambda step: abs(alarm.index - step))[:1]
         if not nearest or np.isfinite(delays[nearest[0]]):
             false += 1
             continue
@@ -104,13 +104,13 @@ class Score:
 
 def total(outcomes: Sequence[Outcome]) -> Score:
     """Return the score of all ``outcomes`` together."""
-    steps = sum(one.steps for one in outcomes)
-    found = sum(one.found for one in outcomes)
-    claimed = sum(one.claimed for one in outcomes)
-    commits = sum(one.length for one in outcomes)
-    online = [one for one in outcomes if one.delays is not None]
-    replayed = sum(one.length for one in online)
-    delays = [delay for one in online for delay in one.delays or ()]
+    steps = sum(outcome.steps for outcome in outcomes)
+    found = sum(outcome.found for outcome in outcomes)
+    claimed = sum(outcome.claimed for outcome in outcomes)
+    commits = sum(outcome.length for outcome in outcomes)
+    online = [outcome for outcome in outcomes if outcome.delays is not None]
+    replayed = sum(outcome.length for outcome in online)
+    delays = [delay for outcome in online for delay in outcome.delays or ()]
     return Score(
         series=len(outcomes),
         replayed=len(online),
@@ -118,8 +118,8 @@ def total(outcomes: Sequence[Outcome]) -> Score:
         precision=_share(found, claimed) if steps else None,
         f1=_share(2 * found, steps + claimed) if steps else None,
         claims=1000 * claimed / commits if commits else 0.0,
-        false=_share(1000 * sum(one.false for one in online), replayed),
-        misplaced=_share(1000 * sum(one.misplaced for one in online), replayed),
+        false=_share(1000 * sum(outcome.false for outcome in online), replayed),
+        misplaced=_share(1000 * sum(outcome.misplaced for outcome in online), replayed),
         delay=median(delays) if delays else None,
         within=_share(sum(delay <= ABOUT for delay in delays), len(delays)),
         prompt=_share(sum(delay <= MATCH for delay in delays), len(delays)),

@@ -28,7 +28,7 @@ def _stepped(rng: np.random.Generator, kind: str, first: float, after: int) -> S
     y = rng.normal(0, spread, 60)
     y[after:] += size
     y[after] += size * (first - 1)
-    return Sample(kind, Trend(np.exp(y)), (after,), (size,), lambda rest: -0.5 * (rest / spread) ** 2)
+    return Sample(kind, Trend(np.exp(y)), (after,), (size,), lambda residuals: -0.5 * (residuals / spread) ** 2)
 
 
 def _first_point(rng: np.random.Generator) -> Sample:
@@ -52,7 +52,7 @@ def _noisier(rng: np.random.Generator) -> Sample:
     size = float(rng.choice([-0.5, 0.5]))
     y = rng.normal(0, 0.002, 60)
     y[40:] = size + 10 * y[40:]
-    return Sample("64 %, then 10 × the noise", Trend(np.exp(y)), (40,), (size,), lambda rest: -np.abs(rest))
+    return Sample("64 %, then 10 × the noise", Trend(np.exp(y)), (40,), (size,), lambda residuals: -np.abs(residuals))
 
 
 def _mixed(rng: np.random.Generator) -> Sample:

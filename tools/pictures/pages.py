@@ -25,12 +25,12 @@ class Page:
     Attributes:
         name: name of the file, without its suffix.
         address: path and query, which follow the site's address.
-        drawn: CSS selectors; each must match a visible element before the picture is taken.
+        selectors: CSS selectors; each must match a visible element before the picture is taken.
     """
 
     name: str
     address: str
-    drawn: tuple[str, ...]
+    selectors: tuple[str, ...]
 
 
 def pages(alert: int) -> tuple[Page, ...]:

@@ -37,7 +37,7 @@ def served(results: Path, scratch: Path) -> Iterator[tuple[str, int]]:
     places = ["--results", str(results), "--cache", str(scratch / "cache"), "--state", str(scratch / "alerts.sqlite")]
     listed = run([*LOCKSTEP, "alerts", "list", "--json", *places], timeout=ANALYSIS_S, text=True)
     alert = next(
-        found["id"] for found in json.loads(listed.stdout) if (found["topic"], found["machine"]) == ("slower", MACHINE)
+        alert["id"] for alert in json.loads(listed.stdout) if (alert["topic"], alert["machine"]) == ("slower", MACHINE)
     )
     server = start([*LOCKSTEP, "dashboard", "--port", "0", "--workers", "1", *places], stdout=subprocess.PIPE)
     try:
@@ -64,7 +64,7 @@ def photograph(
     try:
         tab = context.new_page()
         tab.goto(site + page.address)
-        for selector in page.drawn:
+        for selector in page.selectors:
             tab.locator(selector).filter(visible=True).first.wait_for(timeout=1000 * PAGE_S)
         # Wait for charts below the first one, for fonts, and until the dashboard has checked again for new results.
         tab.wait_for_load_state("networkidle")

@@ -28,14 +28,14 @@ def costs_table(measured: Sequence[tuple[str, Mapping[str, Record]]], baseline: 
     rows = [(case, records) for case, records in measured if records[variant].costs]
     if not rows:
         return
-    pairs = [f"{name} {unit} {one}" for name, _, unit, _ in _COLUMNS.values() for one in (baseline, variant)]
+    pairs = [f"{name} {unit} {column}" for name, _, unit, _ in _COLUMNS.values() for column in (baseline, variant)]
     yield f"| case | ratio in a chain | behind a kernel | {' | '.join(pairs)} |"
     yield f"|---|---:|---:|{'---:|' * len(pairs)}"
     for case, records in rows:
-        ours = records[variant]
-        cells = [case, _ratio(ours.speedup), _ratio(ours.costs.get("behind_speedup"))]
+        record = records[variant]
+        cells = [case, _ratio(record.speedup), _ratio(record.costs.get("behind_speedup"))]
         for quantity in _COLUMNS:
-            cells += [_number(quantity, records.get(one)) for one in (baseline, variant)]
+            cells += [_number(quantity, records.get(name)) for name in (baseline, variant)]
         yield f"| {' | '.join(cells)} |"
     yield ""
 
@@ -46,10 +46,10 @@ def _ratio(ratio: Estimate | None) -> str:
 
 def _number(quantity: str, record: Record | None) -> str:
     """Return a cost in its unit, with half the width of its interval if the interval is wider than a tenth."""
-    found: CostEstimate | None = record.costs.get(quantity) if record is not None else None
-    if found is None:
+    cost: CostEstimate | None = record.costs.get(quantity) if record is not None else None
+    if cost is None:
         return MISSING
     _, factor, _, digits = _COLUMNS[quantity]
-    half = (found.high - found.low) / 2
-    wide = f" ± {half * factor:.{digits}f}" if half > 0.1 * found.value else ""
-    return f"{found.value * factor:.{digits}f}{wide}"
+    half = (cost.high - cost.low) / 2
+    wide = f" ± {half * factor:.{digits}f}" if half > 0.1 * cost.value else ""
+    return f"{cost.value * factor:.{digits}f}{wide}"

@@ -41,8 +41,8 @@ class Target:
 
     def covers(self, label: str) -> bool:
         """Return whether the target applies to the case of this label."""
-        wanted, parts = self.cases.split(","), label.split(",")
-        return len(wanted) == len(parts) and all(map(_matches, wanted, parts))
+        patterns, parts = self.cases.split(","), label.split(",")
+        return len(patterns) == len(parts) and all(map(_matches, patterns, parts))
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Targets:
 
     def of(self, label: str, against: str = "") -> Target:
         """Return the first target that applies to a case; a target without numbers if there is none."""
-        return next((one for one in self.targets if one.against == against and one.covers(label)), Target(label))
+        return next(
+            (target for target in self.targets if target.against == against and target.covers(label)), Target(label)
+        )
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,15 @@ def read_targets(path: Path) -> dict[str, Targets]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TargetError(f"{path} cannot be read: {error}") from error
-    found = {}
+    targets = {}
     for suite, entry in content.items():
         try:
-            found[suite] = Targets(entry.get("source", ""), tuple(Target(**one) for one in entry.get("targets", ())))
+            targets[suite] = Targets(
+                entry.get("source", ""), tuple(Target(**target) for target in entry.get("targets", ()))
+            )
         except (TypeError, AttributeError) as error:
             raise TargetError(f"{path}, [{suite}]: the targets cannot be read: {error}") from error
-    return found
+    return targets
 
 
 def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
@@ -119,7 +123,7 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
         dated.append((_date(result) if result.is_file() else 0, provenance, records))
     if not dated:
         raise RecordError(f"{machine} has no records (*{SUFFIX}): measure with `lockstep run`, or name another machine")
-    dated.sort(key=lambda one: (one[0], one[1].commit))
+    dated.sort(key=lambda pair: (pair[0], pair[1].commit))
     recorded = Recorded(machine.name, dated[-1][1])
     for _, provenance, records in dated:
         cases: dict[tuple[str, str], dict[str, Record]] = {}
@@ -196,7 +200,7 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
     """Yield the lines of a suite's section; none if no case is recorded, so a new family does not change the page."""
     known = [(case.label, recorded.cases.get((suite.name, case.label))) for case in suite.cases]
-    measured = [(label, one) for label, one in known if one is not None]
+    measured = [(label, entry) for label, entry in known if entry is not None]
     if not measured:
         return
     yield f"## `{suite.name}`: `{variant}` against `{suite.baseline}`"
@@ -206,21 +210,27 @@ def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -
         yield ""
     yield f"| case | {suite.baseline} µs | {variant} µs | ratio | floor µs | of floor | headline | target | met |"
     yield "|---|---:|---:|---|---:|---:|---|---|---|"
-    for label, one in measured:
-        ours, base = one.records[variant], one.records.get(suite.baseline)
+    for label, entry in measured:
+        record, base = entry.records[variant], entry.records.get(suite.baseline)
         target = targets.of(label)
-        cells = [_case(label, one, recorded), _micro(base), _micro(ours), _ratio(ours.speedup)]
-        cells += [_number(ours.floor_s), _share(ours), target.headline, _wanted(target), _met(target, ours.speedup)]
+        cells = [_case(label, entry, recorded), _micro(base), _micro(record), _ratio(record.speedup)]
+        cells += [
+            _number(record.floor_s),
+            _share(record),
+            target.headline,
+            _wanted(target),
+            _met(target, record.speedup),
+        ]
         yield f"| {' | '.join(cells)} |"
     yield ""
     with_costs = [
         (label, recorded.costs[suite.name, label]) for label, _ in measured if (suite.name, label) in recorded.costs
     ]
     yield from costs_table(
-        [(_case(label, one, recorded), one.records) for label, one in with_costs], suite.baseline, variant
+        [(_case(label, entry, recorded), entry.records) for label, entry in with_costs], suite.baseline, variant
     )
     yield from _geomeans(measured, targets, variant)
-    for against in dict.fromkeys(one.against for one in targets.targets if one.against):
+    for against in dict.fromkeys(target.against for target in targets.targets if target.against):
         yield from _against(against, measured, targets, variant)
     missing = len(suite.cases) - len(measured)
     if missing:
@@ -233,15 +243,15 @@ def _against(against: str, measured: Sequence[tuple[str, Measured]], targets: Ta
     yield ""
     yield f"| case | {against} µs | {variant} µs | ratio | target | met |"
     yield "|---|---:|---:|---|---|---|"
-    for label, one in measured:
-        other, target = one.records.get(against), targets.of(label, against)
-        if other is None or other.state != "ok" or target.at_least is None:
+    for label, entry in measured:
+        rival, target = entry.records.get(against), targets.of(label, against)
+        if rival is None or rival.state != "ok" or target.at_least is None:
             continue
-        ratio = _over(one.records[variant].speedup, other.speedup)
+        ratio = _over(entry.records[variant].speedup, rival.speedup)
         cells = [
             label,
-            _micro(other),
-            _micro(one.records[variant]),
+            _micro(rival),
+            _micro(entry.records[variant]),
             _ratio(ratio),
             _wanted(target),
             _met(target, ratio),
@@ -252,7 +262,7 @@ def _against(against: str, measured: Sequence[tuple[str, Measured]], targets: Ta
 
 def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, variant: str) -> Iterator[str]:
     for target in targets.targets:
-        ratios = [one.records[variant].speedup for label, one in measured if target.covers(label)]
+        ratios = [entry.records[variant].speedup for label, entry in measured if target.covers(label)]
         values = [ratio.value for ratio in ratios if ratio is not None]
         if target.geomean is not None and values:
             mean = math.exp(sum(map(math.log, values)) / len(values))
@@ -261,12 +271,12 @@ def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, varian
             yield ""
 
 
-def _over(ours: Estimate | None, other: Estimate | None) -> Estimate | None:
+def _over(numerator: Estimate | None, denominator: Estimate | None) -> Estimate | None:
     """Return the ratio of two ratios to the same baseline, with its interval; ``None`` if either is ``None``."""
-    if ours is None or other is None:
+    if numerator is None or denominator is None:
         return None
-    value = ours.value / other.value
-    half = math.hypot(*(math.log(one.high / one.low) / 2 for one in (ours, other)))
+    value = numerator.value / denominator.value
+    half = math.hypot(*(math.log(ratio.high / ratio.low) / 2 for ratio in (numerator, denominator)))
     return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
 
@@ -310,10 +320,10 @@ def _met(target: Target, ratio: Estimate | None) -> str:
     return "≈" if ratio.high >= target.at_least else f"no, {1 - ratio.value / target.at_least:.1%} short"
 
 
-def _matches(wanted: str, part: str) -> bool:
-    name, _, values = wanted.partition("=")
+def _matches(pattern: str, part: str) -> bool:
+    name, _, values = pattern.partition("=")
     axis, _, value = part.partition("=")
-    return name == axis and any(fnmatchcase(value, one) for one in values.split("|"))
+    return name == axis and any(fnmatchcase(value, choice) for choice in values.split("|"))
 
 
 def machines_of(results: Path) -> list[Path]:
