@@ -70,7 +70,7 @@ class RequestSecurity:
         if access.hosts:
             server.before_request(self._expect_host)
         [counts] = RequestCounts.STORAGE_SCHEME
-        self.limiter = Limiter(self._asking, app=server, default_limits=[RATES["any"]], storage_uri=f"{counts}://")
+        self.limiter = Limiter(self._requester, app=server, default_limits=[RATES["any"]], storage_uri=f"{counts}://")
         server.register_error_handler(TooManyRequests, self._too_often)
         add_checks(app)
         self._csrf = CSRFProtect(server)
@@ -126,7 +126,7 @@ class RequestSecurity:
             raise WriteError("Too many requests: wait a minute.")
         return who
 
-    def _asking(self) -> str:
+    def _requester(self) -> str:
         return self.who or self._address()
 
     def _address(self) -> str:

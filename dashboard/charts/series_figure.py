@@ -200,11 +200,11 @@ def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Fi
 
 def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
     """Return the commit index of each point of the analysis; [] if the analysis belongs to other points than shown."""
-    measured_commits = [point.commit for point, _ in _last_ruler(shown)]
+    measured_commits = [point.commit for point, _ in _last_version(shown)]
     return measured_commits if analysis.levels and analysis.levels[-1].stop == len(measured_commits) else []
 
 
-def _last_ruler(shown: Sequence[tuple[Point, Measured]]) -> Sequence[tuple[Point, Measured]]:
+def _last_version(shown: Sequence[tuple[Point, Measured]]) -> Sequence[tuple[Point, Measured]]:
     return _runs(shown)[-1] if shown else ()
 
 

@@ -72,7 +72,7 @@ def trend(
             every point.
     """
     first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
-    thinned = _Thinned(first, last, (last - first) / columns) if columns else None
+    thinned = _Thinning(first, last, (last - first) / columns) if columns else None
     bands: list[Figure] = []
     lines: list[Figure] = []
     ends: list[float] = []
@@ -99,7 +99,7 @@ def trend(
 
 
 @dataclass(frozen=True)
-class _Thinned:
+class _Thinning:
     """Range and resolution of a chart with fewer points: commits ``first`` to ``last``, ``width`` commits a column."""
 
     first: float
@@ -193,7 +193,7 @@ def _runs(y: Floats, version: Ints) -> list[Places]:
     return np.split(places, np.flatnonzero(turn) + 1) if len(places) else []
 
 
-def _band(x: Ints, low: Floats, high: Floats, style: Style, scheme: Scheme, thinned: _Thinned | None) -> Figure:
+def _band(x: Ints, low: Floats, high: Floats, style: Style, scheme: Scheme, thinned: _Thinning | None) -> Figure:
     at: Floats | Ints = x
     if thinned and len(x):
         at, low, high = envelope(x, low, high, thinned.width)
@@ -211,7 +211,7 @@ def _line(
     quantity: Quantity,
     commits: Sequence[Commit],
     shape: Figure,
-    thinned: _Thinned | None,
+    thinned: _Thinning | None,
 ) -> Figure:
     if thinned:
         run = run[outline_points(x[run], y[run], thinned.width)]

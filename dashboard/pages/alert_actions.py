@@ -94,11 +94,11 @@ def form(security: RequestSecurity) -> Any:
             html.Div(form, className="controls", hidden=not person),
             html.P(sign_in, className="dim", hidden=bool(person)),
             html.P("", id="alert-said", className="said", **alive),
-            html.P(_you(security), className="dim", hidden=not person),
+            html.P(_signed_in_line(security), className="dim", hidden=not person),
         ],
     )
 
 
-def _you(security: RequestSecurity) -> list[Any]:
+def _signed_in_line(security: RequestSecurity) -> list[Any]:
     out = [html.A("Sign out", href="/sign-out", className="link")] if security.can_sign_in else []
     return ["You are ", html.Span(security.who, className="strong"), ". ", *out]

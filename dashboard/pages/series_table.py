@@ -29,7 +29,9 @@ def commit_table(
     visible = [place for place, (point, _) in enumerate(points) if in_zoom(point.commit, zoom)]
     listed = visible[-MOST_ROWS:][::-1]
     extra_columns = {
-        title: text_of for title, text_of in _BESIDE.items() if any(text_of(points[place][0]) for place in listed)
+        title: text_of
+        for title, text_of in _TELEMETRY_COLUMNS.items()
+        if any(text_of(points[place][0]) for place in listed)
     }
     head = ["Commit", "Date", f"{quantity.label} {quantity.unit}", "Change %", *extra_columns, "State", "Subject"]
     text_functions = list(extra_columns.values())
@@ -45,7 +47,7 @@ def commit_table(
 
 
 #: Columns that appear if at least one listed point has the fact.
-_BESIDE: dict[str, Callable[[Point], str]] = {
+_TELEMETRY_COLUMNS: dict[str, Callable[[Point], str]] = {
     "SM MHz": lambda point: "" if point.sm_mhz is None else whole(point.sm_mhz),
     "°C": lambda point: "" if point.temperature_c is None else f"{point.temperature_c:.0f}",
 }

@@ -34,7 +34,7 @@ _NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Mac
 PLOTLY = Path(__file__).parents[1] / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
 #: Path at which Dash's charts request the whole of plotly.js.
-_PLOTLY_ASKED = "_dash-component-suites/plotly/package_data/plotly.min.js"
+_PLOTLY_PATH = "_dash-component-suites/plotly/package_data/plotly.min.js"
 
 #: Milliseconds between two polls for new results, and between two polls for a pending analysis.
 _TICK_MS, _SOON_MS = 15_000, 1_000
@@ -72,7 +72,7 @@ def create_app(
     app.layout = _shell()
     security = RequestSecurity(app, access or Access())
     app.server.register_blueprint(create_api(store, service, security.limiter, findings))
-    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_ASKED}", view_func=_plotly)
+    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_PATH}", view_func=_plotly)
     prefix = app.config.requests_pathname_prefix
     alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
     app.server.add_url_rule(alert_path, "alert_of_list", lambda number: redirect(f"{prefix}alert/{number}"))

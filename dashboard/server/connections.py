@@ -49,7 +49,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNOR
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
 
-_SAID = {
+_PHRASES = {
     408: "Request Timeout",
     411: "Length Required",
     413: "Content Too Large",
@@ -94,7 +94,9 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
 
     def refuse(self, status: int) -> None:
         """Answer with an error status, if the answer can be sent without waiting, and close the connection."""
-        head = f"HTTP/1.1 {status} {_SAID[status]}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 10\r\n\r\n"
+        head = (
+            f"HTTP/1.1 {status} {_PHRASES[status]}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 10\r\n\r\n"
+        )
         with contextlib.suppress(OSError):
             self.sock.send(head.encode())
         self.close(graceful=True)

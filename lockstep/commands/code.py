@@ -123,7 +123,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
         for target in targets:
             # Only these cases are traced: all cases of a large suite take half a minute.
             codes = codes_of(tree, suites, target, cases=_chosen(labels), say=say)
-            codes = {key: code for key, code in codes.items() if _wanted(key, labels[key.suite], args.variant)}
+            codes = {key: code for key, code in codes.items() if _is_selected(key, labels[key.suite], args.variant)}
             if not codes:
                 return fail(BROKEN, f"{args.ref} has no code for these variants and cases")
             if args.json:
@@ -155,7 +155,7 @@ def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | No
     return None if None in labels.values() else {name: chosen or [] for name, chosen in labels.items()}
 
 
-def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:
+def _is_selected(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:
     return (not variants or key.variant in variants) and (labels is None or key.case in labels)
 
 

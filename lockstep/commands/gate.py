@@ -129,7 +129,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             return USAGE
         finally:
             signal.signal(signal.SIGTERM, former)
-        _tell(report, args)
+        _write_report(report, args)
         return EXIT[report.state]
 
 
@@ -186,7 +186,7 @@ def _toolchains(args: argparse.Namespace) -> tuple[Toolchain, Toolchain] | None:
     return base, head
 
 
-def _tell(report: Report, args: argparse.Namespace) -> None:
+def _write_report(report: Report, args: argparse.Namespace) -> None:
     """Write the report to the terminal, to files, and to the workflow that runs this command."""
     written = args.json or args.markdown
     if args.json:

@@ -152,13 +152,13 @@ class Pairs(Sequence[Pair]):
             log=float(self.differences.worse[index]),
             error=float(self.differences.error[index]),
             verdict=verdict,
-            why=self._why(index, verdict),
+            why=self._reason(index, verdict),
             code=_code(*codes),
             times=self.differences.times.get(index),
             unit=self._base.benchmark(index).unit,
         )
 
-    def _why(self, index: int, verdict: Verdict) -> str:
+    def _reason(self, index: int, verdict: Verdict) -> str:
         for name, side in (("base", self._base), ("head", self._head)):
             if STATES[side.at("state", index)] == "failed":
                 reason = side.reason(index)

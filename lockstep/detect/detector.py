@@ -33,7 +33,7 @@ ABOUT = 1.5
 FAR = 20
 #: Number of commits after a step that a slope silenced, at each of which the test for a slope is repeated. Chosen on
 #: seeds 1 to 4 of ``evaluate``.
-ASKED = 64
+SLOPE_CHECKS = 64
 #: Number of newest commits whose points the test for a slope uses.
 LOOK_BACK = 120
 
@@ -137,7 +137,7 @@ class Detector(OnlineFilter):
         switched = self._switched(row, index, now)
         if switched is not None:
             silent = "modes"
-        elif self._doubtful(row, index, now, strength):
+        elif self._explained_by_noise(row, index, now, strength):
             self._retry[row] = now + 1 + (now - index) // 4
             return
         # Test noise before a slope: a step that a slope silenced is reported when the slope ends, but a step that noise
@@ -158,7 +158,7 @@ class Detector(OnlineFilter):
             self._withdraw_switches(row, now, switched)
         self._catch_up(row, now)
 
-    def _doubtful(self, row: int, index: int, now: int, strength: float) -> bool:
+    def _explained_by_noise(self, row: int, index: int, now: int, strength: float) -> bool:
         """Return whether correlated noise, or larger noise around ``index``, explains a step of this strength."""
         points = self.values[row, index : now + 1]
         return explained_by_noise(
@@ -274,15 +274,15 @@ class Detector(OnlineFilter):
         """Compute the positions of the last changes again, and test again whether a slope explains unreported steps.
 
         The next time comes when the number of commits since the report of the change has grown by half. The test for a
-        slope runs at each of the first ``ASKED`` commits after an unreported step, and the step is reported as soon as
-        no slope explains it.
+        slope runs at each of the first ``SLOPE_CHECKS`` commits after an unreported step, and the step is reported as
+        soon as no slope explains it.
         """
         run_lengths = self.run_lengths
         places = run_lengths.locate(rows, run_lengths.depth[rows] == self.depth[rows, None])
         for row, now, index_now, *ends in zip(*(column.tolist() for column in (rows, index, *places)), strict=True):
             shift = self.shifts[row][-1]
             age = now - shift.reported_at
-            self._look[row] = now + 1 + (0 if shift.silent == "slope" and age < ASKED else age // 2)
+            self._look[row] = now + 1 + (0 if shift.silent == "slope" and age < SLOPE_CHECKS else age // 2)
             if index_now < shift.index - FAR:
                 # A place this far away belongs to another change, which was never likely enough for a report. So the
                 # reported change does not exist.

@@ -25,7 +25,7 @@ _BEFORE, _AFTER, _PRIOR = 6, 12, 4.0
 #: Maximum square that one point contributes to this estimate, and the ratio above which the noise counts as larger.
 _LARGEST_SQUARE, _CLEARLY = 9.0, 1.3
 #: If the noise exceeds the estimate by a multiple, a step needs this many cost units beyond the threshold per multiple.
-_DOUBTED = 19.0
+_COST_OF_EXCESS = 19.0
 #: Noise does not explain a step that is larger than this many standard deviations of the noise around the step.
 _BEYOND_NOISE = 5.0
 
@@ -139,7 +139,7 @@ def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: 
     size = median(after)
     residuals = (after - size) / deviation
     variance_factor = correlated(np.append(before, residuals), gate) * louder(before, residuals, gate)
-    if excess >= _DOUBTED * (variance_factor - 1):
+    if excess >= _COST_OF_EXCESS * (variance_factor - 1):
         return False
     return abs(size) < _BEYOND_NOISE * math.sqrt(variance_factor) * deviation
 

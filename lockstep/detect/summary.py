@@ -57,7 +57,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
     levels = _levels(segments)
     analyses = []
     for place, (row, row_slice) in enumerate(zip(rows, row_slices, strict=True)):
-        noise = _noise(detector, row, _rest(detector, segments, row_slice.stop - 1))
+        noise = _noise(detector, row, _residuals(detector, segments, row_slice.stop - 1))
         known = noise.kind != "short"
         analyses.append(
             Analysis(
@@ -117,7 +117,7 @@ def _levels(segments: Segments) -> list[Level]:
     return list(map(Level, *(column.tolist() for column in columns)))
 
 
-def _rest(detector: Detector, segments: Segments, at: int) -> Floats:
+def _residuals(detector: Detector, segments: Segments, at: int) -> Floats:
     """Return the distances of a segment's points from the segment's mean, log units."""
     y = detector.values[segments.row[at], segments.start[at] : segments.stop[at]]
     residuals: Floats = y[np.isfinite(y)] - segments.mean[at]

@@ -77,7 +77,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     columns, results = data.get("result_columns"), data.get("results")
     if not isinstance(columns, list) or not isinstance(results, dict):
         raise Unreadable("the file has no results or no result_columns")
-    gathered = _Gathered()
+    gathered = _PointCollector()
     complaints += notes
     for benchmark, values in results.items():
         shown = short_name(benchmark)
@@ -103,7 +103,7 @@ def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
     return dict(zip(map(str, columns), values, strict=False))
 
 
-class _Gathered:
+class _PointCollector:
     """Collects the points of a file's benchmarks, and joins them into columns at the end."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class _Gathered:
             "value": value,
             "measured_at": np.repeat(np.array(started, dtype=np.int64), sizes),
         }
-        stats = {part: numbers(listed) for part, listed in self._stats.items() if any(map(_something, listed))}
+        stats = {part: numbers(listed) for part, listed in self._stats.items() if any(map(_not_none, listed))}
         columns |= {part: _counts(stats[part]) for part in ("number", "repeat") if part in stats}
         columns |= {part: stats[part] for part in ("q25", "q75") if part in stats}
         if "low" in stats and "high" in stats:
@@ -186,7 +186,7 @@ class _Gathered:
         return FilePoints(columns)
 
 
-def _something(value: Any) -> bool:
+def _not_none(value: Any) -> bool:
     return value is not None
 
 

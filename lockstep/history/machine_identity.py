@@ -47,7 +47,7 @@ def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[s
                 first = group is groups[0] and lane[0] == groups[0].runs[0]
                 differing = [] if group is groups[0] else _differing(group.strings, groups[0].strings)
                 suffix = [] if lane[0] == group.runs[0] else [environment]
-                name = folder if first else _free(f"{folder} ({', '.join([*differing, *suffix])})", used_names)
+                name = folder if first else _unused_name(f"{folder} ({', '.join([*differing, *suffix])})", used_names)
                 for index in lane:
                     names[index] = name
     return names
@@ -105,7 +105,7 @@ def _differing(strings: Mapping[str, str], other_strings: Mapping[str, str]) -> 
     return [strings[key] for key in keys if strings[key] != other_strings.get(key)][:3]
 
 
-def _free(name: str, used_names: set[str]) -> str:
+def _unused_name(name: str, used_names: set[str]) -> str:
     free, number = name, 1
     while free in used_names:
         number += 1

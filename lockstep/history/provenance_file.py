@@ -57,7 +57,7 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
         return _complaining(asv, Complaint("the file's JSON is nested too deep")), {}
     except (ValueError, OverflowError) as error:  # Unreadable, RecordError, or a sample that is not a number
         return _complaining(asv, Complaint(str(error).removeprefix(str(path)).lstrip(" :,"))), {}
-    joined = _Joined(asv, provenance, ids)
+    joined = _RecordMerger(asv, provenance, ids)
     complaints: Counter[str] = Counter()
     for record in records:
         try:
@@ -103,7 +103,7 @@ def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
     return rate * scale if rate is not None and rate > 0 and scale is not None else None
 
 
-class _Joined:
+class _RecordMerger:
     """Collects asv's points of a file, and writes provenance records over them."""
 
     def __init__(self, asv: AsvFile, provenance: Provenance, ids: SeriesIds) -> None:

@@ -69,7 +69,7 @@ def _remembering(rng: np.random.Generator) -> Sample:
     return _quiet(rng, "autoregression of .3 … .7", wandering(rng, 120, 1.0, rng.uniform(0.3, 0.7)))
 
 
-def _odd(rng: np.random.Generator) -> Sample:
+def _outliers(rng: np.random.Generator) -> Sample:
     noise = rng.normal(0, 1, 120)
     noise += (rng.random(120) < rng.uniform(0.02, 0.05)) * rng.uniform(5, 20, 120)
     return _quiet(rng, "2 … 5 % outliers", noise)
@@ -91,7 +91,7 @@ _KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
     _noisier,
     _mixed,
     _remembering,
-    _odd,
+    _outliers,
     _uneven,
     _rounded,
 )

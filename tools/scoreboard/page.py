@@ -218,7 +218,7 @@ def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -
             _number(record.floor_s),
             _share(record),
             target.headline,
-            _wanted(target),
+            _target_text(target),
             _met(target, record.speedup),
         ]
         yield f"| {' | '.join(cells)} |"
@@ -253,7 +253,7 @@ def _against(against: str, measured: Sequence[tuple[str, Measured]], targets: Ta
             _micro(rival),
             _micro(entry.records[variant]),
             _ratio(ratio),
-            _wanted(target),
+            _target_text(target),
             _met(target, ratio),
         ]
         yield f"| {' | '.join(cells)} |"
@@ -304,7 +304,7 @@ def _ratio(ratio: Estimate | None) -> str:
     return f"{ratio.value:.3f}× ({ratio.low:.3f}–{ratio.high:.3f})" if ratio else "n/a"
 
 
-def _wanted(target: Target) -> str:
+def _target_text(target: Target) -> str:
     if target.at_least is None:
         return ""
     return f"{target.at_least:g}×" + (f" ({target.stretch:g}×)" if target.stretch else "")

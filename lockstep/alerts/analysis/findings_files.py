@@ -143,7 +143,7 @@ class MachineFindings:
             name: the name of the series.
             after: position of a commit; changes whose ``last`` is at or before it are left out.
         """
-        places = self._places.get(name, _NOWHERE)
+        places = self._places.get(name, _NO_PLACES)
         chosen = places[(self._last[places] > after) & ~self._suppressed[places]]
         return [self._finding(name, place) for place in chosen.tolist()]
 
@@ -198,4 +198,4 @@ def write_changes(path: Path, findings: Iterable[Finding], alerts: Iterable[Aler
 _CHANGE = [field.name for field in fields(Finding)][1:]
 #: For each change, in the order of the lines: the index of its series, ``Finding.last``, and 1 if it is suppressed.
 _INDEX = ("series_index", "last", "suppressed")
-_NOWHERE = np.empty(0, dtype=np.intp)
+_NO_PLACES = np.empty(0, dtype=np.intp)

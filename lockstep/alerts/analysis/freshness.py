@@ -87,7 +87,7 @@ class MachineReports:
 
 def freshness(reports: MachineReports, now: int) -> list[Alert]:
     """Return the freshness alerts of one machine; ``now`` is in ms since 1970."""
-    checks = _Found(reports)
+    checks = _FreshnessChecks(reports)
     alerts = [*checks.stopped(), *checks.vanished(), *checks.versions()]
     silence = (now - reports.measured_at) // _DAY_MS
     if reports.commits and reports.measured_at and silence >= SILENT_DAYS:
@@ -110,7 +110,7 @@ def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
     return frozenset(machine for machine, at in measured_at.items() if at and (newest - at) // _DAY_MS >= SILENT_DAYS)
 
 
-class _Found:
+class _FreshnessChecks:
     """Searches the reports of one machine for freshness alerts."""
 
     def __init__(self, reports: MachineReports) -> None:

@@ -250,22 +250,24 @@ class _Bench:
         message = f"{self._ends(span, expected)}, so they differ by {math.expm1(bad - good):+.1%}"
         history = f"but the recorded change is {math.expm1(expected.size):+.1%}"
         if math.isnan(expected.good + expected.bad):
-            return f"{message}, {history}: {_ELSEWHERE}", tuple(self.measured), None
+            return f"{message}, {history}: {_NOT_THE_COMMITS}", tuple(self.measured), None
         history += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
         # Compare each end with its recorded level.
         distances: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
         worst: End = "good" if distances["good"] > distances["bad"] else "bad"
         if distances[worst] < _REACH * abs(expected.size):
-            return f"{message}, {history}: {_ELSEWHERE}", tuple(self.measured), None
+            return f"{message}, {history}: {_NOT_THE_COMMITS}", tuple(self.measured), None
         side = "bad" if worst == "good" else "good"
         end_state = (
             f"{getattr(span, worst)[:8]}, the {worst} end, is {'already' if worst == 'good' else 'still'} {side}"
         )
-        return f"{message}, {history}: {end_state}. {_OUTSIDE}", tuple(self.measured), worst
+        return f"{message}, {history}: {end_state}. {_OUTSIDE_RANGE}", tuple(self.measured), worst
 
 
-_ELSEWHERE = "the commits do not explain the change. The toolchain, the machine and the protocol are those of today"
-_OUTSIDE = (
+_NOT_THE_COMMITS = (
+    "the commits do not explain the change. The toolchain, the machine and the protocol are those of today"
+)
+_OUTSIDE_RANGE = (
     "The change came outside the range, or with the toolchain, the machine or the protocol, which are those of today; "
     "--widen extends the range"
 )

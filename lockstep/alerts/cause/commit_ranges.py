@@ -58,7 +58,7 @@ class Ranges:
         # A partial clone would fetch missing objects over the network.
         self._git = Git(repo, timeout_s=30.0, fetch=False)
         self._packages = tuple("" if path in (".", "./") else path.removeprefix("./") for path in packages)
-        self._strange: set[str] = set()
+        self._missing_commits: set[str] = set()
         self._trees: dict[str, tuple[str, ...]] = {}
         self.between = lru_cache(maxsize=4096)(self._between)
 
@@ -72,22 +72,22 @@ class Ranges:
         """Find out which of these commits git does not know. One question to git is faster than one for each range."""
         lines = self._git.try_lines("cat-file", "--batch-check", given=commits)
         known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
-        self._strange |= set(commits) - known
+        self._missing_commits |= set(commits) - known
 
     def lacking(self, commits: Sequence[str]) -> str:
         """Return a digest of the commits that git does not know, which tells when stored ranges are out of date.
 
         Call ``learn`` with these commits first.
         """
-        return hashlib.sha256(" ".join(commit for commit in commits if commit in self._strange).encode()).hexdigest()[
-            :32
-        ]
+        return hashlib.sha256(
+            " ".join(commit for commit in commits if commit in self._missing_commits).encode()
+        ).hexdigest()[:32]
 
     def _between(self, before: str, after: str) -> Range:
         """Return the commits from ``before`` (exclusive) to ``after`` (inclusive)."""
         if self._shallow is None:
             return Range(unknown="no repository")
-        known = all(_HASH.fullmatch(commit) and commit not in self._strange for commit in (before, after))
+        known = all(_HASH.fullmatch(commit) and commit not in self._missing_commits for commit in (before, after))
         command = ("rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--")
         lines = self._git.try_lines(*command) if known else None
         if lines is None:

@@ -95,7 +95,7 @@ def columns_of(alert: Alert) -> dict[str, Any]:
 
 def read_page(connection: Connection, choice: Choice, order: Order, start: int, limit: int) -> Page:
     """Return a page of at most ``limit`` selected alerts, starting at index ``start``."""
-    where = _where(choice)
+    where = _conditions(choice)
     slower = func.count(case((ALERT.c.topic == "slower", 1)))
     total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
     # Sort only the numbers of the alerts, because whole rows take longer to sort.
@@ -162,7 +162,7 @@ def _order(order: Order) -> list[ColumnElement[Any]]:
     return [ALERT.c.family, ALERT.c.machine, *urgent] if order == "family" else urgent
 
 
-def _where(choice: Choice) -> list[ColumnElement[bool]]:
+def _conditions(choice: Choice) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if choice.states is not None:
         conditions.append(ALERT.c.state.in_(sorted(choice.states)))
@@ -177,4 +177,4 @@ def _where(choice: Choice) -> list[ColumnElement[bool]]:
 
 def narrowed(query: Select[Any], choice: Choice) -> Select[Any]:
     """Return the query restricted to the alerts that a choice selects."""
-    return query.where(*_where(choice))
+    return query.where(*_conditions(choice))

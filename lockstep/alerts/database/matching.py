@@ -28,7 +28,7 @@ _WITHDRAWN = 100.0
 
 
 @dataclass(frozen=True)
-class _Known:
+class _StoredChange:
     """A change of an alert in the database. Positions are among the machine's commits; ``end`` is the last possible
     position.
     """
@@ -63,7 +63,7 @@ def owners(
     renamed_members = {
         place: members for place, members in members_by_place.items() if any(member.key in new for member in members)
     }
-    known: dict[tuple[SeriesName, bool], list[_Known]] = defaultdict(list)
+    known: dict[tuple[SeriesName, bool], list[_StoredChange]] = defaultdict(list)
     for row in rows if renamed_members else ():
         for content in row.content["members"]:
             place = SeriesName(**content["series"]), content["size"] > 0
@@ -76,7 +76,7 @@ def owners(
     return pairs
 
 
-def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int]) -> _Known:
+def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int]) -> _StoredChange:
     series = SeriesName(**content["series"])
     key = Member(**{**content, "series": series, "cause": None}).key
     # Older versions stored no range for a series. Other machines may have narrowed the range of the alert.
@@ -86,10 +86,10 @@ def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int])
     start = min(places.get(before, end - 1) + 1, end)
     withdrawn = row.state == "resolved" and row.ending == "withdrawn"
     accepted = row.state == "resolved" and row.ending == "intended"
-    return _Known(row.id, key, start, end, content["size"], withdrawn, accepted)
+    return _StoredChange(row.id, key, start, end, content["size"], withdrawn, accepted)
 
 
-def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping[str, int]) -> dict[str, int]:
+def _aligned(known: Sequence[_StoredChange], members: Sequence[Member], places: Mapping[str, int]) -> dict[str, int]:
     """Pair the stored changes of a series with the changes of this analysis, in the order of the commits.
 
     As many changes as possible are paired. Among such pairings, the one with the least total distance is chosen.
@@ -111,7 +111,7 @@ def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping
     return best[-1][-1][2]
 
 
-def _distance(known: _Known, member: Member, span: tuple[int, int]) -> float | None:
+def _distance(known: _StoredChange, member: Member, span: tuple[int, int]) -> float | None:
     """Return the distance of two changes in measured commits; ``None`` if they are not the same change."""
     gap = float(max(span[0] - known.end, known.start - span[1], 0))
     if known.key != member.key:

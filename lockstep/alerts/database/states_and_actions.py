@@ -76,7 +76,7 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
     """
     if state not in _FROM[act.action]:
         raise LifecycleError(
-            f"an alert in the state {state} cannot be {_DONE[act.action]}; only {_or(_FROM[act.action])} can"
+            f"an alert in the state {state} cannot be {_DONE[act.action]}; only {_joined_by_or(_FROM[act.action])} can"
         )
     if not act.who.strip():
         raise LifecycleError("the action needs the name of the person: --by NAME")
@@ -90,6 +90,6 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
     return _TO[act.action]
 
 
-def _or(states: frozenset[State]) -> str:
+def _joined_by_or(states: frozenset[State]) -> str:
     names = sorted(f"{state} alerts" for state in states)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

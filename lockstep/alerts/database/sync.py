@@ -82,8 +82,8 @@ class Sync:
         self._new = NewAlerts()
         #: The alert of each change that has a new name. In ``owner``, the same name may still belong to another change.
         self.moved: dict[str, int] = {}
-        self._same: dict[str, int] = {}
-        self._near: dict[tuple[str, str, str, str], int] = {}
+        self._number_of_fingerprint: dict[str, int] = {}
+        self._number_at_commit: dict[tuple[str, str, str, str], int] = {}
         self._revised: list[dict[str, Any]] = []
         self._places: dict[str, dict[str, int]] = {}
         #: Whether anything was written.
@@ -114,7 +114,7 @@ class Sync:
             if number in parts:
                 self._update(row, merged(parts[number]))
             else:
-                self._lost(row)
+                self._resolve_missing(row)
         for place in sorted(numbers.keys() & parts.keys()):
             row = self.connection.execute(select(ALERT).where(ALERT.c.id == numbers[place])).one()
             self._update(row, merged(parts[place]))
@@ -142,15 +142,15 @@ class Sync:
                     self.owner[key] = number
 
     def _know(self, number: int, fingerprint: str, place: tuple[str, str, str], commits: Sequence[str]) -> None:
-        self._same[fingerprint] = number
+        self._number_of_fingerprint[fingerprint] = number
         for commit in commits:
             # Alerts come in the order of their numbers, so the oldest alert keeps the commit.
-            self._near.setdefault((*place, commit), number)
+            self._number_at_commit.setdefault((*place, commit), number)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
         """Split an alert of this analysis if several stored alerts own its changes. New changes join the oldest."""
         if not alert.members:
-            return [(self._same.get(alert.fingerprint), alert)]
+            return [(self._number_of_fingerprint.get(alert.fingerprint), alert)]
         hashes = [_hash(member.key) for member in alert.members]
         owned = [self.moved.get(key_hash, self.owner.get(key_hash)) for key_hash in hashes]
         known = [number for number in owned if number is not None]
@@ -168,7 +168,7 @@ class Sync:
         The stored alert has the same machine, family and topic as the new alert, and their ranges share a commit.
         """
         place = _place_of(alert)
-        numbers = (self._near.get((*place, commit)) for commit in alert.commits)
+        numbers = (self._number_at_commit.get((*place, commit)) for commit in alert.commits)
         return min((number for number in numbers if number is not None), default=None)
 
     def _open(self, alert: Alert) -> None:
@@ -254,7 +254,7 @@ class Sync:
         elif later >= LATER_COMMITS:
             self._reopen(row, f"still slower {later} commits after it was called fixed")
 
-    def _lost(self, row: Row[Any]) -> None:
+    def _resolve_missing(self, row: Row[Any]) -> None:
         """Resolve an alert that the analysis no longer finds."""
         if row.state == "resolved":
             return
