@@ -111,16 +111,19 @@ class Tracer:
             cases: labels of the cases by suite; ``None`` for all cases.
         """
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-        from lockstep.machine_code.compiling.build import identify
+        from lockstep.machine_code.compiling.build import Identification
 
         self._answer_as(target)
         chosen = [(self._suites[name], None if cases is None else cases[name]) for name in suites]
-        traces = [row for suite, labels in chosen for row in self._suite(suite, Target.spelled(target), skip, labels)]
-        requests = list({id(one): one for *_, trace in traces for one in trace[1]}.values())
-        kernels = dict(zip(map(id, requests), identify(requests, self._tree, self._processes), strict=True))
-        for request in requests:
-            kernel = kernels[id(request)]
-            self._requests[target, kernel.identity] = (request, kernel)
+        traces = []
+        with Identification(self._tree, self._processes) as identification:
+            for one, labels in chosen:
+                for row in self._suite(one, Target.spelled(target), skip, labels):
+                    traces.append(row)
+                    identification.add(row[3][1])
+            identified = identification.finish()
+        kernels = {id(request): kernel for request, kernel in identified}
+        self._requests |= {(target, kernel.identity): (request, kernel) for request, kernel in identified}
         rows = []
         for suite, variant, case, (steps, wanted, unknown, absent, memory) in traces:
             identities = [kernels[id(one)].identity for one in wanted]

@@ -1,18 +1,20 @@
 """Compile kernels whose launches were traced, in processes forked from the tracing process.
 
 A request to compile holds Triton's own objects, which cannot be sent between processes; a forked process has copies.
-``identify`` digests the compiler's input of each kernel; ``build`` compiles the kernels that must be compiled.
+``Identification`` digests the compiler's input of each kernel; ``build`` compiles the kernels that must be compiled.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import inspect
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from lockstep.machine_code.compiling.reproducible_assembly import VARIES_FROM, a
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.targets import occupancy
 from lockstep.machine_code.tracing.recorded_launches import Request
-from lockstep.processes.end_with_parent import pool
+from lockstep.processes.end_with_parent import ForkedCall, pool
 
 #: Maximum number of kernels in one task.
 BATCH = 12
@@ -36,29 +38,81 @@ _CACHE = "TRITON_CACHE_DIR"
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
-def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
-    """Return each requested kernel with its identity, a digest of the compiler's input, without compiling the kernel.
+class Identification:
+    """Identifies kernels in forked processes while this process traces further kernels.
 
-    Args:
-        requests: distinct requests; the result has the same order.
-        tree: folder of the sources; ``KernelCode.source`` is relative to this folder.
-        processes: maximum number of processes to start.
+    Every ``BATCH`` requests fork one process, so what a process inherits does not depend on how fast the others are.
     """
-    # Imported here: Triton is slow to import.
-    from triton.runtime.cache import triton_key
 
-    triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
-    found = _spread(_identify, requests, processes, BATCH)
-    return [
-        KernelCode(
-            name=request.source.name,
-            identity=identity if isinstance(identity, str) else f"broken {request.source.hash()}",
-            source=_source(request.function, tree),
-            options={name: value for name in OPTIONS if (value := getattr(request.options, name, None)) is not None},
-            failure="" if isinstance(identity, str) else _first_line(identity),
-        )
-        for request, identity in zip(requests, found, strict=True)
-    ]
+    def __init__(self, tree: Path, processes: int) -> None:
+        """Prepare to identify kernels.
+
+        Args:
+            tree: folder of the sources; ``KernelCode.source`` is relative to this folder.
+            processes: maximum number of forked processes at once.
+        """
+        self._tree, self._processes = tree, processes
+        self._requests: dict[int, Request] = {}
+        self._waiting: list[Request] = []
+        self._running: deque[tuple[Sequence[Request], ForkedCall[list[Any]]]] = deque()
+        self._found: list[Any] = []
+
+    def __enter__(self) -> Identification:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._running:
+            self._running.popleft()[1].kill()
+
+    def add(self, requests: Iterable[Request]) -> None:
+        """Take requests to identify; those that were added before are ignored."""
+        for request in requests:
+            if id(request) not in self._requests:
+                self._requests[id(request)] = request
+                self._waiting.append(request)
+                if len(self._waiting) == BATCH:
+                    self._fork(self._waiting)
+                    self._waiting = []
+
+    def finish(self) -> list[tuple[Request, KernelCode]]:
+        """Return each request once, in the order of ``add``, and the requested kernel, which is not compiled."""
+        share = max(1, -(-len(self._waiting) // self._processes))
+        for first in range(0, len(self._waiting), share):
+            self._fork(self._waiting[first : first + share])
+        while self._running:
+            self._collect()
+        return [
+            (request, _kernel(request, identity, self._tree))
+            for request, identity in zip(self._requests.values(), self._found, strict=True)
+        ]
+
+    def _fork(self, requests: Sequence[Request]) -> None:
+        # Imported here: Triton is slow to import.
+        from triton.runtime.cache import triton_key
+
+        triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
+        if len(self._running) == self._processes:
+            self._collect()
+        self._running.append((requests, ForkedCall(_identify, requests)))
+
+    def _collect(self) -> None:
+        requests, running = self._running.popleft()
+        try:
+            self._found += running.result()
+        except EOFError:
+            # The process crashed; ``_spread`` finds the kernel that is to blame.
+            self._found += _spread(_identify, requests, 1, BATCH)
+
+
+def _kernel(request: Request, identity: str | Exception, tree: Path) -> KernelCode:
+    """Return a requested kernel with its identity, a digest of the compiler's input, or with the reason for none."""
+    return KernelCode(
+        name=request.source.name,
+        identity=identity if isinstance(identity, str) else f"broken {request.source.hash()}",
+        source=_source(request.function, tree),
+        options={name: value for name in OPTIONS if (value := getattr(request.options, name, None)) is not None},
+        failure="" if isinstance(identity, str) else _first_line(identity),
+    )
 
 
 def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes: int) -> list[KernelCode]:
@@ -66,7 +120,7 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
 
     Args:
         requests: the requests to compile, all for one target.
-        kernels: the result of ``identify`` for these requests.
+        kernels: the result of ``Identification`` for these requests.
         processes: maximum number of processes to start.
     """
     built = _spread(_build, requests, processes, BATCH)
@@ -152,6 +206,7 @@ def _compile(request: Request) -> None:
 
 
 def _identify(requests: Sequence[Request]) -> list[Any]:
+    gc.disable()  # collections in a short-lived forked process find little, and copy the pages of its parent
     return [_attempt(_identity, request) for request in requests]
 
 
