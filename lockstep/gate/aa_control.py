@@ -30,21 +30,21 @@ class AAControl:
     def _apart(self) -> dict[SeriesKey, tuple[float, bool]]:
         """Return for each case the share by which unchanged code may differ, and whether this bound is finite."""
         return {
-            one.key: furthest(one.change)
-            for one in self.verdicts
-            if one.change is not None and (self.on_cpu or one.outcome in ("slower", "faster"))
+            verdict.key: furthest(verdict.change)
+            for verdict in self.verdicts
+            if verdict.change is not None and (self.on_cpu or verdict.outcome in ("slower", "faster"))
         }
 
     def least(self, key: SeriesKey, requested: float) -> float:
         """Return the smallest change of a case that counts: ``requested``, or more if the noise requires it."""
         alike = (apart for other, (apart, _) in self._apart.items() if other.quantity == key.quantity)
         worst = max(alike, default=0.0)
-        own = self._apart.get(key, (worst, True))[0] if self.on_cpu else worst
-        return max(requested, own)
+        share = self._apart.get(key, (worst, True))[0] if self.on_cpu else worst
+        return max(requested, share)
 
     def note(self, requested: Callable[[SeriesKey], float]) -> str:
         """Return a note if unchanged code may differ by more than the smallest change that was requested, else ""."""
-        key = max(self._apart, key=lambda one: self._apart[one][0], default=None)
+        key = max(self._apart, key=lambda series: self._apart[series][0], default=None)
         if key is None or self._apart[key][0] <= requested(key):
             return ""
         apart, ends = self._apart[key]

@@ -157,7 +157,7 @@ class Verdict:
 
 def verdict_from(row: Mapping[str, Any]) -> Verdict:
     """Return a verdict from its JSON object; unknown fields are ignored."""
-    known = {one.name: row[one.name] for one in fields(Verdict) if one.name in row}
+    known = {attribute.name: row[attribute.name] for attribute in fields(Verdict) if attribute.name in row}
     change = known.get("change")
     return Verdict(
         **{

@@ -81,7 +81,7 @@ class Coordinator:
         self._culprits = Culprits()
         self.machine: dict[str, str] = {}
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
-        self.found: Mapping[str, Mapping[str, SideFacts]] = {}
+        self.imported: Mapping[str, Mapping[str, SideFacts]] = {}
         self.conflicts: dict[str, Conflict] = {}
         self._cases = 0
         self.compared_s = 0.0
@@ -91,7 +91,7 @@ class Coordinator:
         """Return the requested suites that cannot be judged, because neither version has their family."""
         return tuple(
             name
-            for name, sides in self.found.items()
+            for name, sides in self.imported.items()
             if len(sides) == 2 and all(side.missing for side in sides.values())
         )
 
@@ -115,7 +115,7 @@ class Coordinator:
     def start(self) -> Mapping[str, str]:
         """Import both versions and return facts of the machine with its clock state. Raise the errors of ``worker``."""
         self.machine = {**self.worker.host, "clock_state": self.worker.clock_state}
-        self.found = self.worker.found
+        self.imported = self.worker.imported
         self._find_conflicts()
         return self.machine
 
@@ -132,7 +132,7 @@ class Coordinator:
 
     def judge(self, selection: Selection, proof: Proof) -> None:
         """Judge the selected cases and run the A/A control: fill ``verdicts`` and ``aa_verdicts`` within the budget."""
-        keys = list(selection.keys(self.found))
+        keys = list(selection.keys(self.imported))
         chance = random.Random(self.setup.seed)
         proof = self._checked(proof, keys)
         proved = [key for key in keys if proof.same(key)]
@@ -152,8 +152,8 @@ class Coordinator:
         self._measure_aa(proved, todo, costs, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
         ordered = worst_first(groups(todo), proof.severity, noise, chance)
-        for rest in (checks, compiled, costs):
-            ordered += worst_first(groups(rest), proof.severity, {}, chance)
+        for cost_keys in (checks, compiled, costs):
+            ordered += worst_first(groups(cost_keys), proof.severity, {}, chance)
         for number, waiting in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
@@ -169,40 +169,40 @@ class Coordinator:
 
     def _cost_keys(self, keys: Sequence[SeriesKey], proof: Proof) -> list[SeriesKey]:
         """Return the costs to measure. Record a first verdict on every cost: "same" if proved, else "unsure"."""
-        left = []
+        to_measure = []
         compared = (key for key in keys if self.verdicts[key].outcome in ("same", "unsure"))
         for latency in (key for key in compared if key.suite not in self.conflicts):
             for key in (replace(latency, quantity=cost) for cost in self.terms.costs.get(latency.suite, ())):
                 if proof.same(key):
                     self.verdicts[key] = self._proved(key)
                     continue
-                left.append(key)
+                to_measure.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
-        return left
+        return to_measure
 
     def _with_latency(self, group: Group) -> Group:
         """Remove from a group of costs the variants whose latency cannot be compared, and delete their verdicts."""
         if group.quantity == LATENCY:
             return group
-        kept = []
+        variants = []
         comparable = {"same", "unsure", "faster", "slower"}
         if group.quantity == COMPILE and self.machine["device"] == "cpu":
             comparable.add("na")  # a machine without a GPU compiles the kernels that it cannot run
         for key in group.cases():
             if self.verdicts[replace(key, quantity=LATENCY)].outcome in comparable:
-                kept.append(key.variant)
+                variants.append(key.variant)
             else:
                 del self.verdicts[key]
-        return replace(group, variants=tuple(kept))
+        return replace(group, variants=tuple(variants))
 
     def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
         """Return the proof if launches on this GPU confirm it, else an empty proof; on a CPU, the unchecked proof."""
         proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
         if not proved or self.machine["device"] == "cpu":
             return proof
-        held = [key for key in proved if self._held_by_one(key)]
+        on_both_sides = [key for key in proved if self._is_on_both_sides(key)]
         until = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
-        confirmed, note = confirm(proof, proved, held, self._observe, random.Random(self.setup.seed), until)
+        confirmed, note = confirm(proof, proved, on_both_sides, self._observe, random.Random(self.setup.seed), until)
         self.notes.append(note)
         return confirmed
 
@@ -227,11 +227,11 @@ class Coordinator:
     def _head(self, key: SeriesKey) -> SideFacts | None:
         """Return the result of importing head for a case's suite, in a process with or without base."""
         conflict = self.conflicts.get(key.suite)
-        return conflict.head if conflict else self.found.get(key.suite, {}).get("head")
+        return conflict.head if conflict else self.imported.get(key.suite, {}).get("head")
 
-    def _held_by_one(self, key: SeriesKey) -> bool:
+    def _is_on_both_sides(self, key: SeriesKey) -> bool:
         """Return whether the worker imported the case's variant from base and from head."""
-        sides = self.found.get(key.suite, {})
+        sides = self.imported.get(key.suite, {})
         return key.suite not in self.conflicts and all(
             key.variant in sides.get(side, SideFacts()).variants for side in ("base", "head")
         )
@@ -240,7 +240,7 @@ class Coordinator:
         """Find suites whose head can be imported only without base; their cases cannot be compared."""
         failing = {
             name: sides["head"].error
-            for name, sides in self.found.items()
+            for name, sides in self.imported.items()
             if "head" in sides and sides["head"].error and "base" in sides and sides["base"].variants
         }
         if not failing:
@@ -248,7 +248,7 @@ class Coordinator:
         alone = GateWorker(self.setup, self.terms.silence_s, list(self._skip), alone="head")
         alone.close()
         for name, error in failing.items():
-            head = alone.found.get(name, {}).get("head")
+            head = alone.imported.get(name, {}).get("head")
             if head is not None and head.variants:
                 self.conflicts[name] = Conflict(head, error)
                 self.notes.append(f"{name}: {self.conflicts[name].reason}, so its cases were not compared")
@@ -261,7 +261,7 @@ class Coordinator:
 
     def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
         """Return a verdict that needs no measurement (a failed import, a missing variant, a proof), or ``None``."""
-        sides = self.found.get(key.suite, {})
+        sides = self.imported.get(key.suite, {})
         head_died, base_died = (self._skip.get(f"{key.suite}@{side}", "") for side in ("head", "base"))
         base, head = sides.get("base"), self._head(key)
         head_error = f"import of {key.suite}: {head_died}" if head_died else head.error if head else ""
@@ -296,7 +296,7 @@ class Coordinator:
             return  # no case needs the control
         on_cpu = self.machine["device"] == "cpu"
         # A CPU's noise changes from case to case. A CPU has few cases, so all of them are compared with themselves.
-        bases = {name: sides.get("base", SideFacts()).variants for name, sides in self.found.items()}
+        bases = {name: sides.get("base", SideFacts()).variants for name, sides in self.imported.items()}
         both = [key for key in (*todo, *costs) if key.variant in bases[key.suite]]
         picks = groups(both) if on_cpu else []
         for quantity in [] if on_cpu else dict.fromkeys(key.quantity for key in both):
@@ -308,14 +308,16 @@ class Coordinator:
                 break
             # A proof holds for the device's work. The host's time of proved cases may differ.
             twins = on_cpu or not proved or group.quantity != LATENCY
-            own = deadline_of_group(picks[number:], time.monotonic(), until)
-            taken = [verdict for verdict in self._measure(group, own, twins=twins) if verdict.change is not None]
-            self.aa_verdicts += [replace(verdict, proved=not twins) for verdict in taken]
+            group_deadline = deadline_of_group(picks[number:], time.monotonic(), until)
+            verdicts = [
+                verdict for verdict in self._measure(group, group_deadline, twins=twins) if verdict.change is not None
+            ]
+            self.aa_verdicts += [replace(verdict, proved=not twins) for verdict in verdicts]
         self._aa = AAControl(tuple(self.aa_verdicts), on_cpu)
-        if note := self._aa.note(self._asked):
+        if note := self._aa.note(self._requested):
             self.notes.append(note)
 
-    def _asked(self, key: SeriesKey) -> float:
+    def _requested(self, key: SeriesKey) -> float:
         """Return the smallest change that counts: for a latency ``--min-effect`` if given, else by thresholds.toml."""
         if self.terms.min_effect is not None and key.quantity == LATENCY:
             return self.terms.min_effect
@@ -323,28 +325,28 @@ class Coordinator:
 
     def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
         """Yield the verdicts of one group. When a variant kills the worker, a new worker judges the other variants."""
-        left = {key.variant: key for key in group.cases()}
-        for variant in list(left):
+        remaining = {key.variant: key for key in group.cases()}
+        for variant in list(remaining):
             if refusal := self._culprits.refusal(group.suite, variant):
-                yield Verdict(left.pop(variant), "failed", refusal)
-        while left and (left_s := deadline - time.monotonic()) > 0:
-            keys = list(left.values())
+                yield Verdict(remaining.pop(variant), "failed", refusal)
+        while remaining and (remaining_s := deadline - time.monotonic()) > 0:
+            keys = list(remaining.values())
             thresholds = {key.variant: self.terms.thresholds.of(*_fields(key), key.quantity) for key in keys}
-            asked = GroupRequest(
-                replace(group, variants=tuple(left)),
-                min_effect={key.variant: self._aa.least(key, self._asked(key)) for key in keys},
-                same_within={key.variant: max(MOST_SAME, self._asked(key)) for key in keys},
+            request = GroupRequest(
+                replace(group, variants=tuple(remaining)),
+                min_effect={key.variant: self._aa.least(key, self._requested(key)) for key in keys},
+                same_within={key.variant: max(MOST_SAME, self._requested(key)) for key in keys},
                 alpha={variant: 1 - threshold.confidence for variant, threshold in thresholds.items()},
                 cases=self._cases,
-                deadline_s=left_s,
+                deadline_s=remaining_s,
                 twins=twins,
             )
             if group.quantity == COMPILE:
-                yield from self._compile_pairs.judge(asked, self.machine)
+                yield from self._compile_pairs.judge(request, self.machine)
                 return
             try:
-                for verdict in self.worker.judge(asked):
-                    left.pop(verdict.key.variant)
+                for verdict in self.worker.judge(request):
+                    remaining.pop(verdict.key.variant)
                     yield verdict
                 self.controls = self.worker.controls
                 return
@@ -353,10 +355,10 @@ class Coordinator:
                 if died.at_start:
                     raise
                 variant, _, side = died.variant.partition("@")
-                culprit = variant if variant in left else next(iter(left))
-                self._say(f"{left[culprit]}: {died.how}")
+                culprit = variant if variant in remaining else next(iter(remaining))
+                self._say(f"{remaining[culprit]}: {died.how}")
                 self._culprits.add(group.suite, culprit, died)
-                yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
+                yield Verdict(remaining.pop(culprit), "failed", died.how, in_base=side == "base")
 
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
         """Return a worker's verdict with code differences, source line and an accepted slowdown's reason added."""
@@ -379,8 +381,8 @@ class Coordinator:
 
 def moved_controls(verdicts: Iterable[Verdict]) -> str:
     """Return why timings cannot be trusted if a control's time changed in most epochs, voided or not; else ""."""
-    begun = [(verdict.moved, verdict.epochs + verdict.voided) for verdict in verdicts]
-    moved, epochs = sum(count for count, _ in begun), sum(count for _, count in begun)
+    counts = [(verdict.moved, verdict.epochs + verdict.voided) for verdict in verdicts]
+    moved, epochs = sum(count for count, _ in counts), sum(count for _, count in counts)
     if moved > MOST_MOVED * epochs:
         return f"the controls moved in {moved} of {epochs} epochs, so the machine is not steady"
     return ""

@@ -55,7 +55,9 @@ class Observation:
 
 def observation_from(row: Mapping[str, Any]) -> Observation:
     """Return an observation from a mapping that ``dataclasses.asdict`` made."""
-    launches = tuple(Launched(one["name"], tuple(one["grid"]), one["fingerprint"]) for one in row["launches"])
+    launches = tuple(
+        Launched(launch["name"], tuple(launch["grid"]), launch["fingerprint"]) for launch in row["launches"]
+    )
     return Observation(launches, tuple(row["calls"]), row["error"], row["refused"])
 
 
@@ -75,22 +77,22 @@ def contradiction(base: Observation, head: Observation, traced: Sequence[CaseCod
         return "" if base.error == head.error else f"base refuses: {base.error}; head: {head.error}"
     if base.error or head.error:  # identical code would fail on both sides
         return f"base fails: {base.error}" if base.error else f"head fails: {head.error}"
-    if found := _difference(base, head):
-        return found
+    if difference := _difference(base, head):
+        return difference
     for side, ran, code in (("base", base, traced[0]), ("head", head, traced[1])):
-        if code is not None and (found := _against(ran, code)):
-            return f"{side} {found}"
+        if code is not None and (difference := _against(ran, code)):
+            return f"{side} {difference}"
     return ""
 
 
 def _difference(base: Observation, head: Observation) -> str:
     if len(base.launches) != len(head.launches):
         return f"base launches {len(base.launches)} kernels, head {len(head.launches)}"
-    for one, other in zip(base.launches, head.launches, strict=True):
-        if one.grid != other.grid:
-            return f"base launches {one}, head {other}"
-        if one.fingerprint != other.fingerprint:
-            return f"{other.name} has other machine code in head ({one.fingerprint} → {other.fingerprint})"
+    for launch, other in zip(base.launches, head.launches, strict=True):
+        if launch.grid != other.grid:
+            return f"base launches {launch}, head {other}"
+        if launch.fingerprint != other.fingerprint:
+            return f"{other.name} has other machine code in head ({launch.fingerprint} → {other.fingerprint})"
     for before, after in zip(base.calls, head.calls, strict=False):
         if before != after:
             return f"base calls {before}, head {after}"
@@ -106,17 +108,17 @@ def _against(ran: Observation, code: CaseCode) -> str:
     """
     grids = [_grid(step) for step in code.host if step.startswith("launch [")]
     traced = [(kernel.name, grid) for kernel, grid in zip(code.kernels, grids, strict=False)]
-    launched = [(one.name, one.grid) for one in ran.launches]
+    launched = [(launch.name, launch.grid) for launch in ran.launches]
     if launched == traced or _tuned(launched, traced):
         known = [kernel.machine.loaded if kernel.machine else "" for kernel in code.kernels]
         if launched == traced:
-            for one, fingerprint in zip(ran.launches, known, strict=False):
-                if fingerprint and one.fingerprint and one.fingerprint != fingerprint:
-                    return f"loaded other machine code of {one.name} than its trace has"
+            for launch, fingerprint in zip(ran.launches, known, strict=False):
+                if fingerprint and launch.fingerprint and launch.fingerprint != fingerprint:
+                    return f"loaded other machine code of {launch.name} than its trace has"
         return ""
-    mine = ", ".join(map(str, ran.launches)) or "nothing"
-    its = ", ".join(str(Launched(name, grid)) for name, grid in traced) or "nothing"
-    return f"launched {mine}; its trace has {its}"
+    launched_text = ", ".join(map(str, ran.launches)) or "nothing"
+    traced_text = ", ".join(str(Launched(name, grid)) for name, grid in traced) or "nothing"
+    return f"launched {launched_text}; its trace has {traced_text}"
 
 
 def _tuned(launched: Sequence[tuple[str, tuple[int, ...]]], traced: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
@@ -124,7 +126,9 @@ def _tuned(launched: Sequence[tuple[str, tuple[int, ...]]], traced: Sequence[tup
     if len(launched) >= len(traced):
         return False
     waiting = iter(traced)
-    return all(one in waiting for one in launched) and {name for name, _ in launched} == {name for name, _ in traced}
+    return all(launch in waiting for launch in launched) and {name for name, _ in launched} == {
+        name for name, _ in traced
+    }
 
 
 def _grid(step: str) -> tuple[int, ...]:
@@ -172,24 +176,24 @@ def _spell(error: Exception) -> str:
 @contextlib.contextmanager
 def _launches() -> Iterator[list[Launched]]:
     """Record the kernels that Triton launches within the block."""
-    found: list[Launched] = []
+    recorded: list[Launched] = []
     try:
         # Imported here: Triton is slow to import.
         from triton.runtime.jit import JITFunction
     except ImportError:
-        yield found
+        yield recorded
         return
     run = JITFunction.run
 
     def note(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         kernel = run(self, *args, grid=grid, warmup=warmup, **kwargs)
         if not warmup:
-            found.append(_launched(self, kernel, grid, args, kwargs))
+            recorded.append(_launched(self, kernel, grid, args, kwargs))
         return kernel
 
     JITFunction.run = note
     try:
-        yield found
+        yield recorded
     finally:
         JITFunction.run = run
 
@@ -207,9 +211,9 @@ def _launched(function: Any, kernel: Any, grid: Any, args: tuple[Any, ...], kwar
 
 
 @contextlib.contextmanager
-def _operators(wanted: bool) -> Iterator[list[str]]:
+def _operators(record: bool) -> Iterator[list[str]]:
     """Record torch's operators within the block, in the notation of a trace."""
-    if not wanted:
+    if not record:
         yield []
         return
     # Imported here: torch is slow to import.

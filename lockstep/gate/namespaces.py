@@ -104,8 +104,8 @@ class Sides:
         name = type(suite).__module__
         if name.partition(".")[0] not in self.definitions:
             return suite
-        mine: Suite = getattr(importlib.import_module(name), type(suite).__name__)()
-        return mine
+        copy: Suite = getattr(importlib.import_module(name), type(suite).__name__)()
+        return copy
 
     def _loaded(self) -> list[str]:
         return [name for name in sys.modules if self._home_of(name.split(".", 1)[0], None) is not None]

@@ -42,10 +42,10 @@ class Selection:
     states: Sequence[str]
     variants: Sequence[str] = ()
 
-    def keys(self, found: Mapping[str, Mapping[str, SideFacts]]) -> Iterator[SeriesKey]:
-        """Yield the key of every selected series that base or head has, from the imports' result (``found``)."""
+    def keys(self, imported: Mapping[str, Mapping[str, SideFacts]]) -> Iterator[SeriesKey]:
+        """Yield the key of every selected series that base or head has, from the imports' result (``imported``)."""
         for name in self.suites:
-            sides = [found.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
+            sides = [imported.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
             variants = dict.fromkeys(variant for side in sides for variant in side.variants)
             if not variants and not all(side.missing for side in sides):
                 # Neither side could be imported. Today's variants are listed, so that the report shows the failure.
@@ -78,8 +78,8 @@ def select(
     """
     cases: dict[str, Sequence[str]] = {}
     for name, suite in suites.items():
-        here, wanted = (suite.quick if on_cpu else suite.cases), requested[name]
-        cases[name] = [case.label for case in here if wanted is None or case.label in wanted]
+        machine_cases, labels = (suite.quick if on_cpu else suite.cases), requested[name]
+        cases[name] = [case.label for case in machine_cases if labels is None or case.label in labels]
     states: tuple[str, ...] = CACHE_STATES if l2 == "both" else (l2,)
     if on_cpu:
         states = tuple(state for state in states if state == "warm")
@@ -117,15 +117,15 @@ def worst_first(
     )
 
 
-def deadline_of_group(left: Sequence[Group], now: float, end: float) -> float:
-    """Return when the first group of ``left`` must stop, so that a noisy case does not use the budget of the others.
+def deadline_of_group(undecided: Sequence[Group], now: float, end: float) -> float:
+    """Return when the first undecided group must stop, so that a noisy case does not use the budget of the others.
 
     Args:
-        left: groups that are not decided yet.
+        undecided: groups that are not decided yet.
         now, end: times on ``time.monotonic()``'s clock; ``end`` is the end of the budget.
     """
-    share = (end - now) / sum(len(group.variants) for group in left)
-    return min(end, now + len(left[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
+    share = (end - now) / sum(len(group.variants) for group in undecided)
+    return min(end, now + len(undecided[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
 
 
 def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
@@ -133,19 +133,21 @@ def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
 
     A run may measure only some series, so the newest ``NOISE_RUNS`` runs are read. Damaged files are skipped.
     """
-    found: list[tuple[str, Path]] = []
+    files: list[tuple[str, Path]] = []
     for path in results.glob(f"*/*{SUFFIX}"):
         # Read only the first line: a long history has hundreds of files.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), path.open(encoding="utf-8") as file:
             provenance = json.loads(file.readline())
             if provenance["host"]["gpu"] == gpu:
-                found.append((str(provenance["recorded_at"]), path))
+                files.append((str(provenance["recorded_at"]), path))
     noise: dict[SeriesKey, float] = {}
-    for _, path in sorted(found)[-NOISE_RUNS:]:
+    for _, path in sorted(files)[-NOISE_RUNS:]:
         with contextlib.suppress(OSError, RecordError):
             _, records = read_records(path)
             noise |= {
-                SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde is not None
+                SeriesKey(record.suite, record.variant, record.case, record.l2): record.mde
+                for record in records
+                if record.mde is not None
             }
     return noise
 
@@ -178,4 +180,4 @@ def aa_groups(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]
             if not by_suite[suite]:
                 del by_suite[suite]
     # One variant of each case, to limit the cost.
-    return [replace(one, variants=(chance.choice(one.variants),)) for one in picked[:AA_GROUPS]]
+    return [replace(group, variants=(chance.choice(group.variants),)) for group in picked[:AA_GROUPS]]

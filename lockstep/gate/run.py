@@ -133,7 +133,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         blank = Report(
             base=base.label,
             head=head.label,
-            toolchains=tuple(one.name for one in request.toolchains or ()),
+            toolchains=tuple(toolchain.name for toolchain in request.toolchains or ()),
             min_effect=request.thresholds.default.min_effect if request.min_effect is None else request.min_effect,
             confidence=request.thresholds.default.confidence,
             budget_s=request.budget_s,
@@ -257,7 +257,7 @@ def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinato
     """
     known = dict.fromkeys(name for suite in suites for name in suite.variants())
     known |= dict.fromkeys(
-        name for sides in coordinator.found.values() for facts in sides.values() for name in facts.variants
+        name for sides in coordinator.imported.values() for facts in sides.values() for name in facts.variants
     )
     _refuse_unlisted(variants, known)
 

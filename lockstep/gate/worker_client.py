@@ -69,7 +69,7 @@ class GateWorker(Watched):
             raise
         self.host: dict[str, str] = ready["host"]
         self.clock_state: str = ready["clock_state"]
-        self.found = {
+        self.imported = {
             suite: {side: _facts(row) for side, row in sides.items()} for suite, sides in ready["found"].items()
         }
 

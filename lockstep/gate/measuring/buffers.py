@@ -78,18 +78,18 @@ class Buffers:
             SideFailed: the offline preparation of base or head raised.
         """
         prepared = self._prepared(contender)
-        kept = self._move_scratch(contender)
+        scratch_shared = self._move_scratch(contender)
         arms = {}
         for side in (BASE, HEAD):
             function = contender.families[side].variants[contender.name]
             calls = []
-            for one, made in zip(self.sets, prepared, strict=True):
-                arguments = bind(function, {**one.inputs, **made[side]})
-                if one.out is not None and takes_out(function):
-                    arguments["out"] = one.out
+            for argument_set, made in zip(self.sets, prepared, strict=True):
+                arguments = bind(function, {**argument_set.inputs, **made[side]})
+                if argument_set.out is not None and takes_out(function):
+                    arguments["out"] = argument_set.out
                 calls.append(BoundCall(function, arguments))
             arms[side] = Arm(side, tuple(calls), self.once)
-        return arms, kept and all(made[BASE] is made[HEAD] for made in prepared)
+        return arms, scratch_shared and all(made[BASE] is made[HEAD] for made in prepared)
 
     def _move_scratch(self, contender: Contender) -> bool:
         """Move the variants' scratch buffers once per epoch. Return whether base and head use the same buffers.
@@ -102,9 +102,9 @@ class Buffers:
         if pair not in self._moved:
             move(base, self._chance)
             if head is not base:
-                for name, mine in list(head.items()):
-                    alike = name in base and _equal(base[name], mine)
-                    head[name] = base[name] if alike else place(mine, self._chance)
+                for name, buffer in list(head.items()):
+                    alike = name in base and _equal(base[name], buffer)
+                    head[name] = base[name] if alike else place(buffer, self._chance)
             self._moved[pair] = base.keys() == head.keys() and all(base[name] is head[name] for name in base)
         return self._moved[pair]
 
@@ -130,7 +130,7 @@ class Buffers:
     def _place(self, made: Mapping[str, dict[str, Any]], alike: bool) -> dict[str, Any]:
         if alike:
             return dict.fromkeys(made, place(made[HEAD], self._chance))
-        return {side: place(mine, self._chance) for side, mine in made.items()}
+        return {side: place(values, self._chance) for side, values in made.items()}
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -149,7 +149,7 @@ class Comparer:
         Raises:
             DeviceLost: a call of base or head broke the CUDA context.
         """
-        found = {}
+        observed = {}
         for side in (BASE, HEAD):
             self._listener("observe", variant, side)
             family, where = self._families[suite.name, side], self.device.torch_device
@@ -159,8 +159,8 @@ class Comparer:
                 self.device.release()
                 if not self.device.healthy():
                     raise DeviceLost(f"{variant}@{side}", ran.error)
-            found[side] = asdict(ran)
-        return found
+            observed[side] = asdict(ran)
+        return observed
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
         """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
@@ -260,7 +260,7 @@ class Comparer:
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
             raise NotImplementedError(f"no warm L2: the case's {max(sizes) / 1e6:.0f} MB do not fit into the cache")
         floor = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
-        whole = size_of({id(tensor): tensor for mine in touched for tensor in mine}.values())
+        whole = size_of({id(tensor): tensor for tensors in touched for tensor in tensors}.values())
         return set_count(min(sizes), whole, floor, self.device, l2)
 
     def _ready_controls(self) -> Controls:
@@ -294,15 +294,15 @@ class Comparer:
                 break
             before = controls.take(self.device)
             verifier = Verifier(suite, case, self.device)
-            taken = {
+            epochs = {
                 key: self._epoch(key.quantity, trial, buffers, verifier, seed)
                 for key, trial in live.items()
                 if time.monotonic() < deadline
             }
             # A control that follows the other costs may differ from one that follows replays.
-            guarded = all(key.quantity in GUARDED for key in taken)
+            guarded = all(key.quantity in GUARDED for key in epochs)
             moved = controls.moved(before, controls.take(self.device)) if guarded else ""
-            for key, epoch in taken.items():
+            for key, epoch in epochs.items():
                 trial = live[key]
                 if epoch is not None and moved:
                     trial.moved += 1
@@ -328,15 +328,15 @@ class Comparer:
                 Timed(arms[side], replay, contender.families[side], contender.name, cost)
                 for side, replay in replays.items()
             ]
-            here = replace(
+            pair_verifier = replace(
                 verifier,
                 active=lambda side: self.sides.active(contender.trees[side]),
                 listener=lambda stage, side: self._listener(stage, contender.name, side),
             )
             with self.sides.active(HEAD):
-                found = here.verify(timed, seed)
-                here.restore(timed, seed)  # other variants are timed on these buffers
-            return found.failures
+                verified = pair_verifier.verify(timed, seed)
+                pair_verifier.restore(timed, seed)  # other variants are timed on these buffers
+            return verified.failures
 
         due = len(trial.epochs) == trial.verified
         try:

@@ -104,19 +104,19 @@ class CostPairs:
             except NoEnergy as error:
                 raise SideFailed(BASE, str(error)) from error  # the board's fault, not head's
         ready.require_right(verify)
-        return of_pairs({side: [Timing(one)] for side, one in joules.items()}, ready.shared)
+        return of_pairs({side: [Timing(value)] for side, value in joules.items()}, ready.shared)
 
     def _host(self, contender: Contender, buffers: Buffers, verify: Verify | None) -> Epoch:
         assert self.spinner is not None
         arms, shared = buffers.arms(contender)
         meter = HostTime(self.device, self.spinner)
-        taken: dict[str, list[float]] = {BASE: [], HEAD: []}
+        seconds: dict[str, list[float]] = {BASE: [], HEAD: []}
         for number in range(1 + HOST_PAIRS):
             # Base is first in the pair that does not count, so that head is not blamed for what base does as well.
             for side in (HEAD, BASE) if number and (number + buffers.seed) % 2 else (BASE, HEAD):
                 with buffers.sides.active(contender.trees[side]):
                     try:
-                        taken[side].append(meter.batch(arms[side], buffers.restore))
+                        seconds[side].append(meter.batch(arms[side], buffers.restore))
                     except Exception as error:
                         raise SideFailed(side, f"outside a graph: {brief(error)}") from error
         if verify is not None:
@@ -125,4 +125,4 @@ class CostPairs:
             }
             require_right(verify(arms, replays))
         # Other work on the host only adds time, so the fastest batches count.
-        return of_fastest({side: [Timing(one) for one in mine[1:]] for side, mine in taken.items()}, shared)
+        return of_fastest({side: [Timing(value) for value in times[1:]] for side, times in seconds.items()}, shared)

@@ -225,11 +225,14 @@ def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timin
     """
     less: dict[str, list[Timing]] = {BASE: [], HEAD: []}
     for base, head, alone in zip(*(by_side[side] for side in (BASE, HEAD, ALONE)), strict=True):
-        both = {side: replace(own, seconds=own.seconds - alone.seconds) for side, own in ((BASE, base), (HEAD, head))}
+        differences = {
+            side: replace(timing, seconds=timing.seconds - alone.seconds)
+            for side, timing in ((BASE, base), (HEAD, head))
+        }
         # The fixed kernels may be disturbed while they run alone; such a difference has no logarithm.
-        if min(one.seconds for one in both.values()) > 0:
-            for side, one in both.items():
-                less[side].append(one)
+        if min(timing.seconds for timing in differences.values()) > 0:
+            for side, timing in differences.items():
+                less[side].append(timing)
     if not less[BASE]:
         raise SideFailed(BASE, "fixed kernels with its calls take no longer than these kernels alone")
     return less
@@ -266,7 +269,7 @@ def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
 
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
-    fastest = {side: min(mine, key=lambda timing: timing.seconds) for side, mine in by_side.items()}
+    fastest = {side: min(timings, key=lambda timing: timing.seconds) for side, timings in by_side.items()}
     seconds = {side: timing.seconds for side, timing in fastest.items()}
     return Epoch(Pair((fastest[HEAD],), (fastest[BASE],)), seconds, shared)
 
@@ -275,7 +278,7 @@ def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
     """Return the result of an epoch from those pairs of replays within which the clock did not jump."""
     good = steady(by_side[HEAD], by_side[BASE])
     heads, bases = (tuple(itertools.compress(by_side[side], good)) for side in (HEAD, BASE))
-    seconds = {side: median(timing.seconds for timing in mine) for side, mine in by_side.items()}
+    seconds = {side: median(timing.seconds for timing in timings) for side, timings in by_side.items()}
     return Epoch(Pair(heads, bases), seconds, shared)
 
 

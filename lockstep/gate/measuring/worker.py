@@ -39,8 +39,10 @@ def main() -> int:
     from lockstep.suite.discovery import load_suites
 
     suites = load_suites(options.benchmarks)
-    own = [suites[name] for name in options.suites if suites[name].adapters]
-    definitions = {top: one.home.parent for one in own for top in definition_packages(one, options.packages)}
+    with_adapters = [suites[name] for name in options.suites if suites[name].adapters]
+    definitions = {
+        top: suite.home.parent for suite in with_adapters for top in definition_packages(suite, options.packages)
+    }
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
@@ -55,23 +57,23 @@ def main() -> int:
 
     device = open_device()
     referee = Comparer(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
-    found: dict[str, dict[str, Any]] = {}
+    imported: dict[str, dict[str, Any]] = {}
     for name in options.suites:
         for side in [options.alone] if options.alone else ["base", "head"]:
             if f"{name}@{side}" not in options.skip:
                 stage("load", name, side)
-                found.setdefault(name, {})[side] = asdict(referee.load(suites[name], side))
+                imported.setdefault(name, {})[side] = asdict(referee.load(suites[name], side))
     facts = host_facts()
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
-    process.emit("ready", host=facts, clock_state=clocks, found=found)
+    process.emit("ready", host=facts, clock_state=clocks, found=imported)
     for request in process.requests():
         try:
             if "observe" in request:
-                wanted = request["observe"]
-                process.emit("observed", ran=referee.observe(suites[wanted.pop("suite")], **wanted))
+                observe = request["observe"]
+                process.emit("observed", ran=referee.observe(suites[observe.pop("suite")], **observe))
                 continue
-            asked = group_request_from(request["judge"])
-            for verdict in referee.judge(suites[asked.group.suite], asked):
+            group_request = group_request_from(request["judge"])
+            for verdict in referee.judge(suites[group_request.group.suite], group_request):
                 process.emit("verdict", verdict=asdict(verdict))
         except DeviceLost as lost:
             return process.lost(lost.variant, lost.reason)

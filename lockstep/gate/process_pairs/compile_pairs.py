@@ -82,8 +82,8 @@ class CompilePairs:
     def _verdict(
         self, key: SeriesKey, traced: Mapping[str, Mapping[str, Kernels | str]], test: Test, until: float
     ) -> Verdict:
-        found = {side: kernels.get(key.variant, f"{side} has no such variant") for side, kernels in traced.items()}
-        base, head = found["base"], found["head"]
+        kernels_of = {side: kernels.get(key.variant, f"{side} has no such variant") for side, kernels in traced.items()}
+        base, head = kernels_of["base"], kernels_of["head"]
         if isinstance(base, str) or isinstance(head, str):
             return Verdict(key, "na", f"its kernels are not known: {head if isinstance(head, str) else base}")
         if not base and not head:
@@ -98,8 +98,8 @@ class CompilePairs:
     def _add_pair(self, trial: PairTrial, key: SeriesKey, kernels: Mapping[str, Kernels]) -> None:
         """Compile the kernels of base and head once more; which of the two comes first alternates from pair to pair."""
         order = ("base", "head") if len(trial.seconds) % 2 else ("head", "base")
-        taken = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
-        base, head = taken["base"], taken["head"]
+        seconds = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
+        base, head = seconds["base"], seconds["head"]
         if base is not None and head is not None:
             trial.add(base, head)
         elif head is None:
@@ -111,8 +111,12 @@ class CompilePairs:
         """Return the seconds to compile ``kernels`` of base or head (``side``); ``None`` if a kernel cannot compile."""
         clock = self._clock(side, number)
         clock.kernels(key.suite, key.case)  # the second round's process has not traced them yet
-        taken = clock.clock(kernels, REPEATS)
-        return math.fsum(min(taken[one]) for one in kernels) if all(one in taken for one in kernels) else None
+        seconds = clock.clock(kernels, REPEATS)
+        return (
+            math.fsum(min(seconds[kernel]) for kernel in kernels)
+            if all(kernel in seconds for kernel in kernels)
+            else None
+        )
 
     def _clock(self, side: str, number: int) -> CompileClock:
         """Return the process that times the compilations of base or head (``side``) in a round (``number``)."""

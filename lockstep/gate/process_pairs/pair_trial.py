@@ -61,7 +61,7 @@ class PairTrial:
         if not pairs:
             return Verdict(key, "unsure", UNREACHED, min_effect=self.test.min_effect)
         last = self.seconds[-len(shown) :]
-        found = Verdict(
+        undecided = Verdict(
             key,
             "unsure",
             change=relative(interval(shown, self.test.alpha)),
@@ -72,16 +72,16 @@ class PairTrial:
         )
         match self.decisions:
             case ["same"] | [_, "same"]:
-                return replace(found, outcome="same", min_effect=self.test.same_bound)
-            case [one, other] if one == other:
+                return replace(undecided, outcome="same", min_effect=self.test.same_bound)
+            case [outcome, confirming] if outcome == confirming:
                 twice = relative(found_twice(first, more[0], self.test))
-                return replace(found, outcome=one, confirmed=True, change=twice)
+                return replace(undecided, outcome=outcome, confirmed=True, change=twice)
             case [_, _]:
-                return replace(found, reason="slower in one round and faster in the other")
+                return replace(undecided, reason="slower in one round and faster in the other")
             case [_]:
-                seen = f"{math.expm1(fmean(first)):+.2%} in a first round"
-                return replace(found, reason=f"{seen}, not confirmed by a second: {self._undecided(shown)}")
-        return replace(found, reason=self._undecided(shown))
+                first_change = f"{math.expm1(fmean(first)):+.2%} in a first round"
+                return replace(undecided, reason=f"{first_change}, not confirmed by a second: {self._undecided(shown)}")
+        return replace(undecided, reason=self._undecided(shown))
 
     def _undecided(self, ratios: Sequence[float]) -> str:
         if self.test.hopeless(ratios):

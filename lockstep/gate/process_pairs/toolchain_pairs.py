@@ -87,22 +87,22 @@ class ProcessPairs:
             budget_s: seconds after which no further case is measured.
             reasons: returns what differs in the code of a case.
         """
-        here = {name: dict.fromkeys(suite.variants(), ("", 0)) for name, suite in selection.suites.items()}
-        keys = list(selection.keys({name: {"head": SideFacts(variants)} for name, variants in here.items()}))
+        variants_of = {name: dict.fromkeys(suite.variants(), ("", 0)) for name, suite in selection.suites.items()}
+        keys = list(selection.keys({name: {"head": SideFacts(variants)} for name, variants in variants_of.items()}))
         trials = {key: PairTrial(self._test(key, len(keys)), "pairs of processes") for key in keys}
         versions = {name: suite.digest() for name, suite in selection.suites.items()}
         until, chance, number = time.monotonic() + budget_s, random.Random(seed), 0
         self.verdicts = {key: trial.verdict(key) for key, trial in trials.items()}
         while (live := [key for key in keys if not trials[key].over]) and time.monotonic() < until:
-            taken: dict[str, dict[SeriesKey, Record]] = {}
+            records: dict[str, dict[SeriesKey, Record]] = {}
             # The order alternates, so that each side is first equally often.
             sides = ("base", "head") if number % 2 else ("head", "base")
             place = chance.getrandbits(48)
             for side in sides:
-                taken[side] = dict(self._process(side, live, versions, place, until))
+                records[side] = dict(self._process(side, live, versions, place, until))
             for key in live:
-                if key in taken["base"] and key in taken["head"]:
-                    add_records(trials[key], key, taken["base"][key], taken["head"][key])
+                if key in records["base"] and key in records["head"]:
+                    add_records(trials[key], key, records["base"][key], records["head"][key])
                     self.verdicts[key] = self._dressed(replace(trials[key].verdict(key), code=reasons(key)))
             number += 1
             self._say(f"pair {number} of processes: {sum(not trials[key].over for key in keys)} cases undecided")
@@ -131,8 +131,10 @@ class ProcessPairs:
             for group in groups(live):
                 if time.monotonic() >= until:
                     return
-                found = recorder.measure(group.suite, group.case, group.l2, list(group.variants), versions[group.suite])
-                records = {record.variant: record for record in found}
+                measured = recorder.measure(
+                    group.suite, group.case, group.l2, list(group.variants), versions[group.suite]
+                )
+                records = {record.variant: record for record in measured}
                 yield from ((key, records[key.variant]) for key in group.cases() if key.variant in records)
         finally:
             self.close()

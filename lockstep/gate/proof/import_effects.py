@@ -44,8 +44,8 @@ class Scope:
     """
 
     def __init__(self, module: ast.Module, packages: set[str], replaced: set[str]) -> None:
-        self._origins, own = _origins(module, packages)
-        self._shadowed = own | replaced
+        self._origins, bound_otherwise = _origins(module, packages)
+        self._shadowed = bound_otherwise | replaced
         self.foreign = set(self._origins) - self._shadowed
         self._packages = packages
         self._plain = _constants(module) - replaced
@@ -57,16 +57,22 @@ class Scope:
                 return True
             case ast.Import() | ast.ImportFrom():
                 return False  # ``loads`` handles imports
-            case ast.FunctionDef(args=taken) | ast.AsyncFunctionDef(args=taken):
-                defaults = [*taken.defaults, *filter(None, taken.kw_defaults)]
-                noted = [one.annotation for one in ast.walk(taken) if isinstance(one, ast.arg) and one.annotation]
-                noted += [statement.returns] if statement.returns else []
-                return self._registers(statement) or not all(map(self._inert, defaults)) or any(map(_calls, noted))
+            case ast.FunctionDef(args=parameters) | ast.AsyncFunctionDef(args=parameters):
+                defaults = [*parameters.defaults, *filter(None, parameters.kw_defaults)]
+                annotations = [
+                    parameter.annotation
+                    for parameter in ast.walk(parameters)
+                    if isinstance(parameter, ast.arg) and parameter.annotation
+                ]
+                annotations += [statement.returns] if statement.returns else []
+                return (
+                    self._registers(statement) or not all(map(self._inert, defaults)) or any(map(_calls, annotations))
+                )
             case ast.ClassDef(bases=bases, keywords=keywords, body=body):
                 derived = not all(self._is_known(base, BASES) for base in bases)
                 return self._registers(statement) or bool(keywords) or derived or any(map(self.acts, body))
             case ast.Assign(targets=targets, value=value):
-                return not all(isinstance(one, ast.Name) for one in targets) or not self._inert(value)
+                return not all(isinstance(target, ast.Name) for target in targets) or not self._inert(value)
             case ast.AnnAssign(target=ast.Name(), value=value, annotation=annotation):
                 return _calls(annotation) or (value is not None and not self._inert(value))
             case ast.Pass() | ast.Expr(value=ast.Constant()):
@@ -84,8 +90,8 @@ class Scope:
                 names = [base, *(f"{base}.{alias.name}" for alias in aliases)]
             case _:
                 return []
-        own = [name for name in names if name.split(".")[0] in self._packages]
-        files_of = {name: name.replace(".", "/") for name in own}
+        own_modules = [name for name in names if name.split(".")[0] in self._packages]
+        files_of = {name: name.replace(".", "/") for name in own_modules}
         known = [name for name, file in files_of.items() if f"{file}.py" in files or f"{file}/__init__.py" in files]
         quiet = QUIET | sys.stdlib_module_names | self._packages
         return known + [name for name in names if name.split(".")[0] not in quiet]
@@ -94,7 +100,9 @@ class Scope:
         for decorator in statement.decorator_list:
             wrapper = decorator.func if isinstance(decorator, ast.Call) else decorator
             arguments = (
-                [*decorator.args, *(one.value for one in decorator.keywords)] if isinstance(decorator, ast.Call) else []
+                [*decorator.args, *(keyword.value for keyword in decorator.keywords)]
+                if isinstance(decorator, ast.Call)
+                else []
             )
             if not self._is_known(wrapper, WRAPPERS) or not all(map(self._inert, arguments)):
                 return True
@@ -123,8 +131,8 @@ class Scope:
                 return all(map(self._inert, parts))
             case ast.Dict(keys=keys, values=values):
                 return all(key is not None and self._inert(key) for key in keys) and all(map(self._inert, values))
-            case ast.Lambda(args=taken):
-                return all(map(self._inert, [*taken.defaults, *filter(None, taken.kw_defaults)]))
+            case ast.Lambda(args=parameters):
+                return all(map(self._inert, [*parameters.defaults, *filter(None, parameters.kw_defaults)]))
             case ast.Attribute():
                 root: ast.expr = value
                 while isinstance(root, ast.Attribute):
@@ -144,11 +152,13 @@ class Scope:
 
 def _constants(module: ast.Module) -> set[str]:
     """Return the names that are bound exactly once in the module, to a constant."""
-    bound = [(name, one) for one in module.body for name in binds(one)]
-    twice = {name for name, _ in bound if sum(name == other for other, _ in bound) > 1}
+    bindings = [(name, statement) for statement in module.body for name in binds(statement)]
+    twice = {name for name, _ in bindings if sum(name == other for other, _ in bindings) > 1}
     return {
-        name for name, one in bound if name not in twice and isinstance(getattr(one, "value", None), ast.Constant)
-    }  # fmt: skip
+        name
+        for name, statement in bindings
+        if name not in twice and isinstance(getattr(statement, "value", None), ast.Constant)
+    }
 
 
 def _calls(value: ast.expr) -> bool:
@@ -164,7 +174,7 @@ def binds(statement: ast.stmt) -> set[str]:
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             return {alias.asname or alias.name.split(".")[0] for alias in aliases}
         case ast.Assign(targets=targets):
-            return {one.id for one in targets if isinstance(one, ast.Name)}
+            return {target.id for target in targets if isinstance(target, ast.Name)}
         case ast.AnnAssign(target=ast.Name(id=name)):
             return {name}
     return set()
@@ -173,31 +183,39 @@ def binds(statement: ast.stmt) -> set[str]:
 def _origins(module: ast.Module, packages: set[str]) -> tuple[dict[str, str], set[str]]:
     """Return the names imported from other packages with their dotted origins, and names that are bound otherwise."""
     outside: dict[str, str] = {}
-    own: set[str] = set()
+    bound_otherwise: set[str] = set()
     for node in ast.walk(module):
         match node:
             case ast.Import(names=aliases):
                 for alias in aliases:
                     name, root = alias.asname or alias.name.split(".")[0], alias.name.split(".")[0]
-                    _bind(name, alias.name if alias.asname else root, outside, own, own_code=root in packages)
+                    _bind(
+                        name, alias.name if alias.asname else root, outside, bound_otherwise, own_code=root in packages
+                    )
             case ast.ImportFrom(module=source, names=aliases, level=level):
                 for alias in aliases:
                     own_code = bool(level) or (source or "").split(".")[0] in packages
-                    _bind(alias.asname or alias.name, f"{source}.{alias.name}", outside, own, own_code=own_code)
+                    _bind(
+                        alias.asname or alias.name,
+                        f"{source}.{alias.name}",
+                        outside,
+                        bound_otherwise,
+                        own_code=own_code,
+                    )
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                own.add(name)
+                bound_otherwise.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                own.add(name)
+                bound_otherwise.add(name)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                own.add(name)
+                bound_otherwise.add(name)
             case ast.MatchMapping(rest=str(name)):
-                own.add(name)
-    return outside, own
+                bound_otherwise.add(name)
+    return outside, bound_otherwise
 
 
-def _bind(name: str, origin: str, outside: dict[str, str], own: set[str], *, own_code: bool) -> None:
+def _bind(name: str, origin: str, outside: dict[str, str], bound_otherwise: set[str], *, own_code: bool) -> None:
     if own_code or outside.setdefault(name, origin) != origin:
-        own.add(name)
+        bound_otherwise.add(name)
 
 
 #: Methods that change a container.

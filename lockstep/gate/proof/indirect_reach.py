@@ -82,11 +82,11 @@ def _hides(node: ast.AST, bound: set[str]) -> bool:
 
 def _call_hides(node: ast.Call) -> bool:
     name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-    if name in ("import_module", "__import__") and any(_is_hiding_text(one) for one in ast.walk(node)):
+    if name in ("import_module", "__import__") and any(_is_hiding_text(part) for part in ast.walk(node)):
         return True
     if name in _UNLESS_TEXT:
-        at = _UNLESS_TEXT[name]
-        if len(node.args) <= at or not isinstance(text := node.args[at], ast.Constant):
+        position = _UNLESS_TEXT[name]
+        if len(node.args) <= position or not isinstance(text := node.args[position], ast.Constant):
             return True
         return text.value in _FUNCTIONS or text.value in _ATTRIBUTES
     if name == "format" and isinstance(node.func, ast.Attribute):

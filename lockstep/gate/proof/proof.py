@@ -79,11 +79,11 @@ class Proof:
 
     @cached_property
     def _changes(self) -> Mapping[CaseKey, tuple[CodeChange, ...]]:
-        found: dict[CaseKey, list[CodeChange]] = {}
+        changes_of: dict[CaseKey, list[CodeChange]] = {}
         for change in self.comparison.changes if self.comparison else ():
             for case in change.cases:
-                found.setdefault(case, []).append(change)
-        return {case: tuple(changes) for case, changes in found.items()}
+                changes_of.setdefault(case, []).append(change)
+        return {case: tuple(changes) for case, changes in changes_of.items()}
 
 
 def prove(
@@ -130,26 +130,26 @@ def prove(
 
 def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
     """Return the suite's variants that reach the same code in both trees."""
-    found = set()
+    unchanged = set()
     if suite.adapters:
         before, after = (own_variants_files(tree.root, tree.packages, suite) for tree in (base, head))
-        found |= set(suite.adapters) if same_code(before, after) else set()
+        unchanged |= set(suite.adapters) if same_code(before, after) else set()
     if not suite.module:
-        return frozenset(found)
+        return frozenset(unchanged)
     before, after = (closure(tree.root, tree.packages, suite.module) for tree in (base, head))
     listed = [name for name in suite.variants() if name not in suite.adapters]
     if same_code(before, after):
-        return frozenset({*found, *listed})
+        return frozenset({*unchanged, *listed})
     prefix, path = (f"{suite.op}." if suite.op else ""), suite.module.replace(".", "/")
     try:
         base_sources, head_sources = Sources(before, path), Sources(after, path)
     except Unreadable:
-        return frozenset(found)
+        return frozenset(unchanged)
     for name in listed:
         reached = base_sources.reach(prefix + name)
         if reached is not None and reached == head_sources.reach(prefix + name):
-            found.add(name)
-    return frozenset(found)
+            unchanged.add(name)
+    return frozenset(unchanged)
 
 
 def _case(key: SeriesKey) -> CaseKey:
@@ -172,7 +172,7 @@ Observe = Callable[[SeriesKey, bool], tuple[Observation, Observation]]
 def confirm(
     proof: Proof,
     proved: Sequence[SeriesKey],
-    callable_here: Sequence[SeriesKey],
+    callable_in_both: Sequence[SeriesKey],
     observe: Observe,
     chance: random.Random,
     until: float,
@@ -182,7 +182,7 @@ def confirm(
     Args:
         proof: the proof to confirm.
         proved: the cases that the proof covers, at least one.
-        callable_here: the proved cases that one process can call in both base and head.
+        callable_in_both: the proved cases that one process can call in both base and head.
         observe: calls a case in base and in head, and returns the launches.
         chance: selects the sample.
         until: time on ``time.monotonic()``'s clock after which no further case is called.
@@ -192,14 +192,14 @@ def confirm(
         called, or no case was called.
     """
     checked = 0
-    for key in sample(callable_here, lambda key: proof.traced(key) is not None, chance):
+    for key in sample(callable_in_both, lambda key: proof.traced(key) is not None, chance):
         if time.monotonic() >= until:
             break
         traced = proof.traced(key)
         base, head = observe(key, traced is not None)
         case = f"{key.suite} {key.variant} {key.case}"
-        if found := contradiction(base, head, traced or (None, None)):
-            return _void(proof, f"a proof was wrong: {case}: {found}", found)
+        if contradicted := contradiction(base, head, traced or (None, None)):
+            return _void(proof, f"a proof was wrong: {case}: {contradicted}", contradicted)
         if base.error and not base.refused:
             reason = f"{case} could not be called: {base.error}"
             return _void(proof, f"the proofs could not be checked on this GPU: {reason}", reason)

@@ -29,7 +29,7 @@ class _Statement:
     """A statement of a module: its file, its index in the module, and its effect at import."""
 
     path: str
-    at: int
+    index: int
     node: ast.stmt
     scope: Scope
     acts: bool
@@ -74,27 +74,27 @@ class Sources:
         modules = {path: _module(content) for path, content in files.items() if path.endswith(".py")}
         packages = {path.split("/", 1)[0] for path in files}
         # A name that one module sets in another module may differ from what the imports show.
-        replaced = {name for one in modules.values() for node in ast.walk(one) if (name := _stored(node))}
+        replaced = {name for module in modules.values() for node in ast.walk(module) if (name := _stored(node))}
         self._data = {f"{path} {content.hex()}" for path, content in files.items() if path not in modules}
         self._statements: list[_Statement] = []
         self._tables: list[_Statement] = []
         self._paths = tuple(modules)
         for path, module in modules.items():
             scope = Scope(module, packages, replaced)
-            for at, node in enumerate(module.body):
+            for index, node in enumerate(module.body):
                 acts = scope.acts(node)
                 loads = () if acts else tuple(scope.loads(node, path, files))
-                statement = _Statement(path, at, node, scope, acts, loads)
+                statement = _Statement(path, index, node, scope, acts, loads)
                 is_table = path in (f"{family}.py", f"{family}/__init__.py") and binds(node) & {"VARIANTS", "PREPARE"}
                 (self._tables if is_table else self._statements).append(statement)
-        if not any("VARIANTS" in one.binds for one in self._tables):
+        if not any("VARIANTS" in table.binds for table in self._tables):
             raise Unreadable  # its variants are the functions that the current VARIANTS lists (lockstep.suite.variants)
         #: Names that a function may write to, with the statements that contain such functions.
         self._writers: dict[str, list[_Statement]] = {}
-        for one in self._statements:
-            for name in one.writes:
-                self._writers.setdefault(name, []).append(one)
-        self._bound = {name for one in (*self._statements, *self._tables) for name in one.binds}
+        for statement in self._statements:
+            for name in statement.writes:
+                self._writers.setdefault(name, []).append(statement)
+        self._bound = {name for statement in (*self._statements, *self._tables) for name in statement.binds}
 
     def reach(self, variant: str) -> frozenset[str] | None:
         """Return everything that a variant can reach, one text per module, without comments, docstrings and layout.
@@ -113,31 +113,39 @@ class Sources:
                 return None
             for entry in entries:
                 names |= set(_mentions(entry, table.scope.foreign))
-            reached[table.path][table.at] = " ".join(map(ast.dump, entries))
+            reached[table.path][table.index] = " ".join(map(ast.dump, entries))
         waiting = list(self._tables)  # whole tables, in case a reachable statement reads other entries
-        for one in self._statements:
-            if one.acts:
-                names |= one.mentions
-                reached[one.path][one.at] = one.text
+        for statement in self._statements:
+            if statement.acts:
+                names |= statement.mentions
+                reached[statement.path][statement.index] = statement.text
                 continue
-            if one.loads:
-                reached[one.path][one.at] = f"loads {' '.join(one.loads)}"  # modules in import order
-            waiting.append(one)
+            if statement.loads:
+                reached[statement.path][statement.index] = (
+                    f"loads {' '.join(statement.loads)}"  # modules in import order
+                )
+            waiting.append(statement)
         while True:
             written = names & self._bound & self._writers.keys()
             # Statements that write to reached names, and all variants in order, because each variant may have called
             # them before.
-            wanted = {id(one) for name in written for one in self._writers[name]}
-            wanted |= {id(table) for table in self._tables} if written else set()
-            found = [one for one in waiting if one.binds & names or one.is_special or id(one) in wanted]
-            if not found:
+            written_to = {id(writer) for name in written for writer in self._writers[name]}
+            written_to |= {id(table) for table in self._tables} if written else set()
+            newly_reached = [
+                statement
+                for statement in waiting
+                if statement.binds & names or statement.is_special or id(statement) in written_to
+            ]
+            if not newly_reached:
                 break
-            waiting = [one for one in waiting if one not in found]
-            for one in found:
-                names |= one.mentions
-                reached[one.path][one.at] = one.text
+            waiting = [statement for statement in waiting if statement not in newly_reached]
+            for statement in newly_reached:
+                names |= statement.mentions
+                reached[statement.path][statement.index] = statement.text
         # One text for each module, so that the order of its statements counts.
-        texts = (f"{path} " + "\n".join(text for _, text in sorted(one.items())) for path, one in reached.items())
+        texts = (
+            f"{path} " + "\n".join(text for _, text in sorted(texts_of.items())) for path, texts_of in reached.items()
+        )
         return frozenset({*self._data, *texts})
 
 
@@ -203,4 +211,8 @@ def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Dict) or not all(isinstance(key, ast.Constant) for key in value.keys):
         return None
-    return [one for key, one in zip(value.keys, value.values, strict=True) if getattr(key, "value", None) == variant]
+    return [
+        value_node
+        for key, value_node in zip(value.keys, value.values, strict=True)
+        if getattr(key, "value", None) == variant
+    ]

@@ -26,7 +26,7 @@ from urllib.parse import quote, urlencode
 from lockstep.gate.report.markdown import to_markdown
 from lockstep.gate.report.untrusted_report import MOST_ZIPPED, Unreadable, from_zip
 
-TOLD, UNREADABLE, NO_ANSWER = 0, 1, 3
+COMMENTED, UNREADABLE, NO_ANSWER = 0, 1, 3
 
 #: The workflow whose runs get a comment, and the workflow's artifact (.github/actions/gate/action.yml).
 WORKFLOW, ARTIFACT = ".github/workflows/gate.yml", "gate-report"
@@ -100,14 +100,14 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
     pull = find_pull(github, run, event["repository"])
     if pull is None:
         print("no comment: no open pull request is at this run's commit, or the run is not trusted")
-        return TOLD
+        return COMMENTED
     try:
-        found = to_markdown(from_zip(_artifact(github, run["id"])))
-        code = TOLD
+        findings = to_markdown(from_zip(_artifact(github, run["id"])))
+        code = COMMENTED
     except Unreadable as error:
-        found = f"### ⚠️ The gate left no report: {error}.\n"
+        findings = f"### ⚠️ The gate left no report: {error}.\n"
         code = UNREADABLE
-    _upsert(github, pull, comment_text(found, pull.sha, run["html_url"]))
+    _upsert(github, pull, comment_text(findings, pull.sha, run["html_url"]))
     print(f"wrote the comment of pull request {pull.number}")
     return code
 
@@ -126,22 +126,22 @@ def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, A
     if run["event"] == "pull_request":
         owner = repository["full_name"].partition("/")[0]
         pulls = github.get("/pulls", state="open", head=f"{owner}:{run['head_branch']}")
-        return next((_pull(one) for one in pulls if one["head"]["sha"] == run["head_sha"]), None)
+        return next((_pull(pull) for pull in pulls if pull["head"]["sha"] == run["head_sha"]), None)
     title = re.fullmatch(r"Gate #(\d{1,9}) at ([0-9a-f]{40})", run["display_title"])
     by_hand = run["event"] == "workflow_dispatch" and run["head_branch"] == repository["default_branch"]
     if not by_hand or title is None:
         return None
-    one = github.get(f"/pulls/{title[1]}")
-    return _pull(one) if one["state"] == "open" and one["head"]["sha"] == title[2] else None
+    pull_request = github.get(f"/pulls/{title[1]}")
+    return _pull(pull_request) if pull_request["state"] == "open" and pull_request["head"]["sha"] == title[2] else None
 
 
-def comment_text(found: str, sha: str, run_url: str) -> str:
+def comment_text(findings: str, sha: str, run_url: str) -> str:
     """Return the comment: the marker by which a later run finds it, findings, commit, and a link to the run."""
     footer = f"\n[All of it, with the JSON report]({quote(run_url, safe=':/')}), for {sha}\n"
-    lines, left = [], MOST_TEXT - len(footer)
-    for line in found.splitlines(keepends=True):
-        left -= len(line)
-        if left < 0:
+    lines, remaining = [], MOST_TEXT - len(footer)
+    for line in findings.splitlines(keepends=True):
+        remaining -= len(line)
+        if remaining < 0:
             lines.append("\n… cut\n")
             break
         lines.append(line)
@@ -168,19 +168,19 @@ def _pull(row: Mapping[str, Any]) -> Pull:
 def _artifact(github: GitHub, run: int) -> bytes:
     """Return the newest report of a run, as a zip file."""
     listed = github.get(f"/actions/runs/{run}/artifacts", name=ARTIFACT)["artifacts"]
-    there = [one for one in listed if one["name"] == ARTIFACT and not one["expired"]]
-    if not there:
+    artifacts = [artifact for artifact in listed if artifact["name"] == ARTIFACT and not artifact["expired"]]
+    if not artifacts:
         raise Unreadable("the run ended before it wrote a report")
-    newest = max(there, key=lambda one: one["id"])
+    newest = max(artifacts, key=lambda artifact: artifact["id"])
     if newest["size_in_bytes"] > MOST_ZIPPED:
         raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB, the limit: judge fewer cases at once")
     return github.download(f"/actions/artifacts/{newest['id']}/zip", MOST_ZIPPED)
 
 
 def _upsert(github: GitHub, pull: Pull, text: str) -> None:
-    for one in _comments(github, pull):
-        if (one["user"] or {}).get("login") == AUTHOR and one["body"].startswith(MARKER):
-            return github.send("PATCH", f"/issues/comments/{one['id']}", {"body": text})
+    for comment in _comments(github, pull):
+        if (comment["user"] or {}).get("login") == AUTHOR and comment["body"].startswith(MARKER):
+            return github.send("PATCH", f"/issues/comments/{comment['id']}", {"body": text})
     return github.send("POST", f"/issues/{pull.number}/comments", {"body": text})
 
 

@@ -22,10 +22,10 @@ def annotate(report: Report, prefix: str = "") -> Iterator[str]:
         report: the report.
         prefix: the project's path within the repository, "" or "sub/folder/".
     """
-    at: dict[tuple[str, int], list[Verdict]] = {}
+    by_line: dict[tuple[str, int], list[Verdict]] = {}
     for verdict in (*report.of("failed"), *report.of("slower")):
-        at.setdefault((verdict.file, verdict.line), []).append(verdict)
-    located = sorted(at.items(), key=lambda item: not any(verdict.blocks for verdict in item[1]))
+        by_line.setdefault((verdict.file, verdict.line), []).append(verdict)
+    located = sorted(by_line.items(), key=lambda item: not any(verdict.blocks for verdict in item[1]))
     for (file, number), verdicts in located[:MOST_ANNOTATIONS]:
         level = "error" if any(verdict.blocks for verdict in verdicts) else "warning"
         more = f" (and {len(verdicts) - 1} more)" if len(verdicts) > 1 else ""

@@ -152,62 +152,64 @@ def headline(report: Report) -> str:
         return f"Interrupted: {_counted(report)}."
     if report.trouble:
         return f"Nothing can be said: {report.trouble}."
-    said = []
+    parts = []
     failed = [verdict for verdict in report.of("failed") if verdict.blocks]
     if failed:
-        said.append(f"{_cases(failed)} failed: {_names(failed)}, {failed[0].reason}")
+        parts.append(f"{_cases(failed)} failed: {_names(failed)}, {failed[0].reason}")
     slower = report.regressions
     if slower:
         latencies = [verdict for verdict in slower if verdict.key.quantity == LATENCY]
-        found = [f"{_cases(latencies)} slower: {_names(latencies)} by {_by(latencies)}"] if latencies else []
+        slowdowns = [f"{_cases(latencies)} slower: {_names(latencies)} by {_by(latencies)}"] if latencies else []
         for cost in (cost for cost in COSTS if cost != ERROR):
             worse = [verdict for verdict in slower if verdict.key.quantity == cost and verdict.change]
-            found += [f"{_cases(worse)}: {worse[0].of_cost}: {_names(worse)} by {_by(worse)}"] if worse else []
-        if found:
-            said.append(f"{'; '.join(found)}, found twice; {report.confidence:.0%} sure that none is by chance")
-        said += _of_errors(slower)
-        said += _of_bits(slower, "not deterministic any more")
-        said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
+            slowdowns += [f"{_cases(worse)}: {worse[0].of_cost}: {_names(worse)} by {_by(worse)}"] if worse else []
+        if slowdowns:
+            parts.append(f"{'; '.join(slowdowns)}, found twice; {report.confidence:.0%} sure that none is by chance")
+        parts += _of_errors(slower)
+        parts += _of_bits(slower, "not deterministic any more")
+        parts += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
     if accepted:
         sized = [verdict for verdict in accepted if verdict.change]
-        said += [f"{_cases(sized)} slower as accepted: {_names(sized)} by {_by(sized)}"] if sized else []
-        said += _of_bits(accepted, "not deterministic any more, as accepted")
+        parts += [f"{_cases(sized)} slower as accepted: {_names(sized)} by {_by(sized)}"] if sized else []
+        parts += _of_bits(accepted, "not deterministic any more, as accepted")
     if report.absent or report.unrun:
-        said.append(f"not judged: {report.unjudged}")
+        parts.append(f"not judged: {report.unjudged}")
     elif report.unjudged and report.of("same", "new"):
-        said.append(f"no case that the change can touch was judged: {report.unjudged}")
-        return _sentence(said, report)
+        parts.append(f"no case that the change can touch was judged: {report.unjudged}")
+        return _sentence(parts, report)
     if not slower and (accepted or report.of("same") or report.of("faster")):
-        said.append(f"nothing {'else ' if accepted or report.unrun else ''}slower by more than {counts_from(report)}")
+        parts.append(f"nothing {'else ' if accepted or report.unrun else ''}slower by more than {counts_from(report)}")
     elif not slower and report.of("new") and not failed:
-        said.append(f"nothing was compared; head passes its checks in {_cases(report.of('new'))} without a base")
+        parts.append(f"nothing was compared; head passes its checks in {_cases(report.of('new'))} without a base")
     elif not slower and not report.absent and not report.unrun:
-        said.append(f"nothing was judged: {report.unjudged}" if report.unjudged else "nothing else was judged")
+        parts.append(f"nothing was judged: {report.unjudged}" if report.unjudged else "nothing else was judged")
     faster = [verdict for verdict in report.of("faster") if verdict.change]
     if faster:
-        said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
-    said += _of_bits(report.of("faster"), "deterministic now")
+        parts.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
+    parts += _of_bits(report.of("faster"), "deterministic now")
     refused = [verdict for verdict in report.of("na") if verdict not in report.unrun]
     if refused:
-        said.append(f"{_cases(refused)} not compared: {_names(refused)}, not available here ({refused[0].reason})")
-    return _sentence(said, report)
+        parts.append(f"{_cases(refused)} not compared: {_names(refused)}, not available here ({refused[0].reason})")
+    return _sentence(parts, report)
 
 
 def _of_errors(verdicts: Sequence[Verdict]) -> list[str]:
     """Return the headline's part about changed errors of results, as a list; [] if no verdict is about an error."""
-    found = [verdict for verdict in verdicts if verdict.key.quantity == ERROR]
-    return [f"{_cases(found)}: {found[0].of_cost}: {_names(found)} by {_by(found)} in every draw"] if found else []
+    errors = [verdict for verdict in verdicts if verdict.key.quantity == ERROR]
+    return [f"{_cases(errors)}: {errors[0].of_cost}: {_names(errors)} by {_by(errors)} in every draw"] if errors else []
 
 
 def _of_bits(verdicts: Sequence[Verdict], what: str) -> list[str]:
     """Return the headline's part about determinism, as a list; [] if no verdict is about determinism."""
-    found = [verdict for verdict in verdicts if verdict.key.quantity == DETERMINISTIC]
-    return [f"{_cases(found)} {what}: {_names(found)} at {found[0].key.case} {found[0].key.l2}"] if found else []
+    changes = [verdict for verdict in verdicts if verdict.key.quantity == DETERMINISTIC]
+    return (
+        [f"{_cases(changes)} {what}: {_names(changes)} at {changes[0].key.case} {changes[0].key.l2}"] if changes else []
+    )
 
 
-def _sentence(said: Sequence[str], report: Report) -> str:
-    text = "; ".join(said)
+def _sentence(parts: Sequence[str], report: Report) -> str:
+    text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]} ({_counted(report)})."
 
 
@@ -223,9 +225,9 @@ def _why_not(verdict: Verdict) -> str:
 def counts_from(report: Report) -> str:
     """Return the smallest change that counts: the requested one, and the largest one used for a case with a verdict."""
     decided = report.of("same", "faster", "slower")
-    asked, widest = report.min_effect, max((verdict.min_effect for verdict in decided), default=0.0)
-    more = f" (up to {percent(widest)} where noise or a rule asks for it)" if widest > 1.2 * asked else ""
-    return percent(asked) + more
+    requested, widest = report.min_effect, max((verdict.min_effect for verdict in decided), default=0.0)
+    more = f" (up to {percent(widest)} where noise or a rule asks for it)" if widest > 1.2 * requested else ""
+    return percent(requested) + more
 
 
 def percent(share: float) -> str:
@@ -254,11 +256,11 @@ def _by(verdicts: Sequence[Verdict]) -> str:
     most, least = verdicts[0], verdicts[-1]
     if abs(_value(most)) < abs(_value(least)):
         most, least = least, most
-    at = f"{most.key.case} {most.key.l2}"
+    case = f"{most.key.case} {most.key.l2}"
     if len(verdicts) > 1:
-        return f"{100 * _value(least):+.2f} % to {100 * _value(most):+.2f} %, most at {at}"
+        return f"{100 * _value(least):+.2f} % to {100 * _value(most):+.2f} %, most at {case}"
     assert most.change is not None
-    return f"{100 * most.change.value:+.2f} % ({100 * most.change.low:+.2f} to {100 * most.change.high:+.2f}) at {at}"
+    return f"{100 * most.change.value:+.2f} % ({100 * most.change.low:+.2f} to {100 * most.change.high:+.2f}) at {case}"
 
 
 def _value(verdict: Verdict) -> float:

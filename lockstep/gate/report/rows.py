@@ -180,9 +180,9 @@ def advice(report: Report) -> str:
     short = [verdict for verdict in report.cases if _ran_out(verdict)]
     if not short or report.interrupted:
         return ""
-    taken = sum(verdict.epochs + verdict.voided for verdict in (*report.cases, *report.meter))
+    epochs = sum(verdict.epochs + verdict.voided for verdict in (*report.cases, *report.meter))
     missing = sum(max(verdict.epochs, LEAST_EPOCHS - verdict.epochs) for verdict in short)
-    factor = 1 + missing / taken if taken > 0 else 2.0
+    factor = 1 + missing / epochs if epochs > 0 else 2.0
     seconds = math.ceil(factor * report.budget_s / STEP_S) * STEP_S
     cases = f"{len(short)} case{'s' if len(short) > 1 else ''}"
     return (

@@ -14,16 +14,16 @@ _STYLES = {"failed": "red", "slower": "red", "unsure": "yellow", "faster": "gree
 
 def show(report: Report, console: Console, *, plain: bool = False) -> None:
     """Print the report. With ``plain``, print a line for each case with another verdict than "same", and no table."""
-    told = rows(report)
+    table_rows = rows(report)
     if plain:
         for verdict in report.cases:
             if verdict.outcome != "same":
                 console.print(line(verdict), markup=False, highlight=False, soft_wrap=True)
-    elif told:
+    elif table_rows:
         table = plain_table(())
         for column in COLUMNS:
             table.add_column(column, justify="right" if "µs" in column or column == "change" else "left")
-        for row in told:
+        for row in table_rows:
             # Plain text, because names may contain rich's markup.
             table.add_row(*(Text(cell) for cell in row.cells), style=_STYLES.get(row.outcome, ""))
         # A log is as wide as its lines need.

@@ -73,7 +73,9 @@ def from_json(text: bytes) -> Report:
         confidence=entry.number("confidence"),
         budget_s=entry.number("budget_s"),
         seed=int(entry.number("seed")),
-        machine={name: entry.part("machine").text(name) for name in _TOLD if name in entry.part("machine").values},
+        machine={
+            name: entry.part("machine").text(name) for name in _MACHINE_FACTS if name in entry.part("machine").values
+        },
         cases=tuple(_verdict(item) for item in entry.parts("cases")),
         meter=tuple(item for item in map(_verdict, entry.parts("meter")) if item.change),
         wall_s=entry.number("wall_s"),
@@ -88,14 +90,14 @@ def from_json(text: bytes) -> Report:
 
 
 def _toolchains(entry: _Entry) -> tuple[str, ...]:
-    found = entry.texts("toolchains") if "toolchains" in entry.values else ()
-    if len(found) not in (0, 2):
+    toolchains = entry.texts("toolchains") if "toolchains" in entry.values else ()
+    if len(toolchains) not in (0, 2):
         raise entry.wrong("toolchains")
-    return found
+    return toolchains
 
 
 #: Facts of the machine that a report uses or shows.
-_TOLD = ("device", "gpu", "cpu", "clock_state", "driver", "torch", "triton")
+_MACHINE_FACTS = ("device", "gpu", "cpu", "clock_state", "driver", "torch", "triton")
 
 
 def _verdict(entry: _Entry) -> Verdict:
