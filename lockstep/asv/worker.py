@@ -103,12 +103,12 @@ def _known_code(
     # As when compiling ahead: this variable decides which kernels are chosen, and so their keys in the cache.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-    from lockstep.machine_code.compiled_tree import kept_codes
+    from lockstep.machine_code.compiled_tree import cached_codes
     from lockstep.machine_code.targets import Target
     from lockstep.machine_code.worker_session import Tree
 
     tree = Tree("this commit", checkout.resolve(), tuple(packages))
-    return kept_codes(tree, suites.values(), Target.of_host(host))
+    return cached_codes(tree, suites.values(), Target.of_host(host))
 
 
 def _run(arguments: list[str], cwd: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from lockstep.processes.cache_folder import cache_folder
 #: Format version; it is raised whenever the stored values change in form or meaning.
 VERSION = 2
 #: Seconds after which unused entries are deleted.
-KEPT = 60 * 24 * 3600
+RETENTION_S = 60 * 24 * 3600
 #: The time of an entry's last use is updated only if it is more seconds ago than this.
 RECENT = 24 * 3600
 
@@ -38,25 +38,25 @@ class Cache:
 
     def get(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the values stored under these keys; missing keys are left out."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         with contextlib.suppress(sqlite3.Error, OSError, ValueError, zlib.error), self._open() as database:
             now = time.time()
             stale = []
             for key in dict.fromkeys(keys):
                 row = database.execute("SELECT value, used FROM kept WHERE key = ?", (key,)).fetchone()
                 if row is not None:
-                    found[key] = json.loads(zlib.decompress(row[0]))
+                    values[key] = json.loads(zlib.decompress(row[0]))
                     stale += [(now, key)] if now - row[1] > RECENT else []
             database.executemany("UPDATE kept SET used = ? WHERE key = ?", stale)
-        return found
+        return values
 
     def put(self, values: Mapping[str, Any]) -> None:
-        """Store values by key, and delete entries that were not used for ``KEPT`` seconds."""
+        """Store values by key, and delete entries that were not used for ``RETENTION_S``."""
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as database:
             now = time.time()
             rows = [(key, zlib.compress(json.dumps(value).encode(), 3), now) for key, value in values.items()]
             database.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
-            database.execute("DELETE FROM kept WHERE used < ?", (now - KEPT,))
+            database.execute("DELETE FROM kept WHERE used < ?", (now - RETENTION_S,))
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

@@ -45,13 +45,15 @@ class CompileClock:
         Raises:
             TracingFailed: the compiling process does not start, or dies.
         """
-        traced, wanted = self.kernels(suite, case), set(variants)
-        kernels = {name: found for name, found in traced.items() if name in wanted and isinstance(found, tuple)}
-        taken = self.clock((one for mine in kernels.values() for one in mine), REPEATS)
+        traced, requested = self.kernels(suite, case), set(variants)
+        kernels = {
+            name: launched for name, launched in traced.items() if name in requested and isinstance(launched, tuple)
+        }
+        seconds_of = self.clock((kernel for launched in kernels.values() for kernel in launched), REPEATS)
         return {
-            variant: tuple(map(math.fsum, zip(*(taken[one] for one in mine), strict=True)))
-            for variant, mine in kernels.items()
-            if mine and all(one in taken for one in mine)
+            variant: tuple(map(math.fsum, zip(*(seconds_of[kernel] for kernel in launched), strict=True)))
+            for variant, launched in kernels.items()
+            if launched and all(kernel in seconds_of for kernel in launched)
         }
 
     def kernels(self, suite: str, case: str) -> Mapping[str, Kernels | str]:

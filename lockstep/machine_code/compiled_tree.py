@@ -59,11 +59,11 @@ def codes_of(
         return reader.built(target, codes, _identities(codes), anew=anew)
 
 
-def kept_codes(
+def cached_codes(
     tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
 ) -> Mapping[CaseKey, CaseCode]:
     """Return the code of the cases that the cache holds. Unlike ``codes_of``, this function starts no process."""
-    return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
+    return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).cached(target)
 
 
 def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None) -> CompilerFacts:
@@ -89,8 +89,10 @@ class Reader:
         # Read now rather than on demand: two readers run in parallel, and in CPython 3.11 (seen in 3.11.7) two threads
         # that parse at once sometimes fail with "AST constructor recursion depth mismatch" (gh-106905).
         files = {suite.name: family_sources(tree, suite) for suite in suites}
-        self._sources = {one.name: digest(files[one.name], definition_files(one, tree.packages)) for one in suites}
-        self._bypass = {name: bypassing(found) for name, found in files.items()}
+        self._sources = {
+            suite.name: digest(files[suite.name], definition_files(suite, tree.packages)) for suite in suites
+        }
+        self._bypass = {name: bypassing(contents) for name, contents in files.items()}
         self._cache = cache
         self._say = say
         self._surroundings = _surroundings(tree.toolchain)
@@ -110,19 +112,19 @@ class Reader:
     def described(self, target: Target) -> CompilerFacts:
         """Return the versions and the default options of the tree's compiler."""
         key = f"compiler {digest(target.spell(), self._surroundings)}"
-        if key not in (kept := self._cache.get([key])):
-            kept = {key: asdict(self._session.describe(target))}
-            self._cache.put(kept)
-        return facts_from(kept[key])
+        if key not in (cached := self._cache.get([key])):
+            cached = {key: asdict(self._session.describe(target))}
+            self._cache.put(cached)
+        return facts_from(cached[key])
 
-    def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
+    def cached(self, target: Target) -> dict[CaseKey, CaseCode]:
         """Return the code of the cases that the cache holds, with the cached machine code of their kernels."""
-        codes = {key: code for key, code in self._kept_cases(target)[0].items() if not code.absent}
-        return _completed(codes, self._kept_kernels(_identities(codes)))
+        codes = {key: code for key, code in self._cached_cases(target)[0].items() if not code.absent}
+        return _completed(codes, self._cached_kernels(_identities(codes)))
 
     def traced(self, target: Target) -> dict[CaseKey, CaseCode]:
         """Return the code of every case, with no kernel compiled; cases that the tree lacks are marked as absent."""
-        codes, missing = self._kept_cases(target)
+        codes, missing = self._cached_cases(target)
         if missing:
             self._say(f"tracing {', '.join(missing)} of {self._tree.label} for {target.name}")
             fresh = self._session.trace(missing, target)
@@ -139,35 +141,37 @@ class Reader:
 
         With ``anew`` all of these kernels are compiled.
         """
-        wanted = sorted(set(identities))
-        known = {} if anew else self._kept_kernels(wanted)
-        missing = [one for one in wanted if one not in known]
+        requested = sorted(set(identities))
+        known = {} if anew else self._cached_kernels(requested)
+        missing = [identity for identity in requested if identity not in known]
         if missing:
             self._say(f"compiling {len(missing)} kernels of {self._tree.label} for {target.name}")
-            users = {key.suite for key, code in codes.items() if any(one.identity in missing for one in code.kernels)}
+            users = {
+                key.suite for key, code in codes.items() if any(kernel.identity in missing for kernel in code.kernels)
+            }
             fresh = self._session.build(missing, sorted(users), target)
-            self._cache.put({one: asdict(kernel) for one, kernel in fresh.items()})
+            self._cache.put({identity: asdict(kernel) for identity, kernel in fresh.items()})
             known |= fresh
         return _completed(codes, known)
 
-    def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
+    def _cached_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
         """Return the code of cases that the cache holds, and the cache key of each suite whose cases it lacks."""
         keys = {name: self._key(name, target) for name in self._sources}
         known = self._cache.get(keys.values())
         codes: dict[CaseKey, CaseCode] = {}
         for name, key in keys.items():
-            found = {CaseKey(name, *which): case_code_from(row) for *which, row in known.get(key, ())}
-            if not all(map(_still_so, found.values())):
+            cached = {CaseKey(name, *labels): case_code_from(row) for *labels, row in known.get(key, ())}
+            if not all(map(_still_so, cached.values())):
                 known.pop(key)
                 continue
-            codes |= self._with_bypass(found)
+            codes |= self._with_bypass(cached)
         return codes, {name: key for name, key in keys.items() if key not in known}
 
     def _with_bypass(self, codes: Mapping[CaseKey, CaseCode]) -> dict[CaseKey, CaseCode]:
         return {key: replace(code, bypass=self._bypass[key.suite]) for key, code in codes.items()}
 
-    def _kept_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
-        return {one: kernel_code_from(row) for one, row in self._cache.get(identities).items()}
+    def _cached_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
+        return {identity: kernel_code_from(row) for identity, row in self._cache.get(identities).items()}
 
     def _key(self, suite: str, target: Target) -> str:
         """Return a key that depends on everything that decides the code of a suite's cases."""
@@ -190,10 +194,12 @@ def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode
     """Return ``codes`` with the machine code of known kernels. Each kernel keeps its own file and line."""
 
     def complete(kernel: KernelCode) -> KernelCode:
-        found = known.get(kernel.identity)
-        return replace(kernel, machine=found.machine, failure=found.failure) if found else kernel
+        compiled = known.get(kernel.identity)
+        return replace(kernel, machine=compiled.machine, failure=compiled.failure) if compiled else kernel
 
-    return {key: replace(code, kernels=tuple(complete(one) for one in code.kernels)) for key, code in codes.items()}
+    return {
+        key: replace(code, kernels=tuple(complete(kernel) for kernel in code.kernels)) for key, code in codes.items()
+    }
 
 
 def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:

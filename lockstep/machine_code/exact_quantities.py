@@ -20,7 +20,7 @@ def exact_quantities(code: CaseCode) -> dict[str, int]:
     if code.memory is None or any(step.startswith("tunes ") for step in code.host):
         return {}
     kernels, operators = _of_call(code)
-    found = {
+    quantities = {
         "launches": len(kernels) + operators,
         "allocations": code.memory.allocations,
         "memory": code.memory.peak,
@@ -28,16 +28,16 @@ def exact_quantities(code: CaseCode) -> dict[str, int]:
     }
     machines = [kernel.machine for kernel in dict.fromkeys(kernels) if kernel.machine is not None]
     if not kernels or len(machines) < len(set(kernels)):
-        return found
-    return found | _of_machine_code(machines)
+        return quantities
+    return quantities | _of_machine_code(machines)
 
 
 def _of_machine_code(machines: list[MachineCode]) -> dict[str, int]:
     return {
-        "registers": max(one.registers for one in machines),
-        "spills": max(one.spill_bytes for one in machines),
-        "shared": max(one.shared_bytes for one in machines),
-        "instructions": sum(one.mix.get("all", 0) for one in machines),
+        "registers": max(machine.registers for machine in machines),
+        "spills": max(machine.spill_bytes for machine in machines),
+        "shared": max(machine.shared_bytes for machine in machines),
+        "instructions": sum(machine.mix.get("all", 0) for machine in machines),
     }
 
 

@@ -137,13 +137,15 @@ class CaseCode:
             and self.bypass == other.bypass
             and self._agrees_with(other)
             and len(self.kernels) == len(other.kernels)
-            and all(mine.same_as(its) for mine, its in zip(self.kernels, other.kernels, strict=True))
+            and all(
+                kernel.same_as(other_kernel) for kernel, other_kernel in zip(self.kernels, other.kernels, strict=True)
+            )
         )
 
     def _agrees_with(self, other: CaseCode) -> bool:
         """Return whether every environment variable that both cases read had the same value."""
-        mine, its = dict(self.environment), dict(other.environment)
-        return all(mine[name] == its[name] for name in mine.keys() & its.keys())
+        own_values, other_values = dict(self.environment), dict(other.environment)
+        return all(own_values[name] == other_values[name] for name in own_values.keys() & other_values.keys())
 
 
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:

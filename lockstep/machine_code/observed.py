@@ -58,10 +58,12 @@ class Observer:
         """Return the kernels and the host side that ran in a watched case; None if neither is known."""
         if key not in self._launched:
             return None
-        kernels = list(dict.fromkeys(kernel for one in self._launched[key] if (kernel := self._kernel(one))))
+        kernels = list(dict.fromkeys(kernel for launch in self._launched[key] if (kernel := self._kernel(launch))))
         traced = self._known.get(key)
         host = ""
-        if traced is not None and {one.fingerprint for one in traced.kernels} == {one.code for one in kernels}:
+        if traced is not None and {kernel.fingerprint for kernel in traced.kernels} == {
+            kernel.code for kernel in kernels
+        }:
             # Trace and run launched the same kernels, so both took the same branches.
             host = traced.host_fingerprint
         return Code(tuple(kernels), host) if kernels or host else None

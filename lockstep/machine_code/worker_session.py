@@ -103,23 +103,23 @@ class Session:
         Raises:
             TracingFailed: the worker does not start.
         """
-        asked = {"suites": list(suites), "target": target.spell()}
-        if any(former["target"] != asked["target"] for former in self._traced):
+        request = {"suites": list(suites), "target": target.spell()}
+        if any(former["target"] != request["target"] for former in self._traced):
             self.close()  # modules may have stored answers of the other target when they were imported
         while True:
             try:
-                event = self._ask({"trace": {**asked, "skip": self._skip, "cases": cases or self._cases}}, "traced")
+                event = self._ask({"trace": {**request, "skip": self._skip, "cases": cases or self._cases}}, "traced")
             except WorkerDied as died:
                 self.close()
                 if not died.variant:
                     raise TracingFailed(f"tracing {self.tree.label} failed: {died.how}") from died
                 self._skip[died.variant] = f"cannot be followed without a GPU ({died.how})"
                 continue
-            self._traced.append(asked)
+            self._traced.append(request)
             kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
             return {
                 CaseKey(suite, variant, case): CaseCode(
-                    tuple(kernels[one] for one in identities),
+                    tuple(kernels[identity] for identity in identities),
                     tuple(host),
                     unknown,
                     environment_from(event["environment"]),
@@ -139,12 +139,12 @@ class Session:
         Raises:
             TracingFailed: the worker does not start.
         """
-        asked = suite, case, target.spell()
-        if asked not in self._codes:
+        key = suite, case, target.spell()
+        if key not in self._codes:
             # A variant may end the worker meanwhile, which empties ``_codes``.
             codes = self.trace([suite], target, {suite: [case]})
-            self._codes[asked] = codes
-        return self._codes[asked]
+            self._codes[key] = codes
+        return self._codes[key]
 
     def build(self, identities: Iterable[str], suites: Iterable[str], target: Target) -> dict[str, KernelCode]:
         """Return kernels with their machine code, by identity.
@@ -157,11 +157,11 @@ class Session:
         Raises:
             TracingFailed: the worker does not start, or dies.
         """
-        asked = {"suites": list(suites), "target": target.spell()}
-        if asked not in self._traced:
+        request = {"suites": list(suites), "target": target.spell()}
+        if request not in self._traced:
             self.trace(suites, target)
         try:
-            event = self._ask({"build": {"target": asked["target"], "identities": list(identities)}}, "built")
+            event = self._ask({"build": {"target": request["target"], "identities": list(identities)}}, "built")
         except WorkerDied as died:
             self.close()
             raise TracingFailed(f"compiling {self.tree.label} failed: {died.how}") from died
@@ -186,13 +186,13 @@ class Session:
         Raises:
             TracingFailed: the worker dies.
         """
-        asked = {"target": target.spell(), "identities": list(identities), "repeats": repeats}
+        request = {"target": target.spell(), "identities": list(identities), "repeats": repeats}
         try:
-            seconds = self._ask({"clock": asked}, "clocked")["seconds"]
+            seconds = self._ask({"clock": request}, "clocked")["seconds"]
         except WorkerDied as died:
             self.close()
             raise TracingFailed(f"timing the compiler of {self.tree.label} failed: {died.how}") from died
-        return {one: tuple(taken) for one, taken in zip(identities, seconds, strict=True) if taken}
+        return {identity: tuple(times) for identity, times in zip(identities, seconds, strict=True) if times}
 
     def stop(self) -> None:
         """Make another thread's request, and every later request, fail at once; ``close`` must still be called."""

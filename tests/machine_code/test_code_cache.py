@@ -4,7 +4,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 
-from lockstep.machine_code.cache import KEPT, VERSION, Cache
+from lockstep.machine_code.cache import RETENTION_S, VERSION, Cache
 
 
 def test_what_is_put_is_got(tmp_path):
@@ -41,7 +41,7 @@ def test_what_nobody_asks_for_is_forgotten(tmp_path):
     cache = Cache(path)
     cache.put({"old": 1, "used": 2})
     with sqlite3.connect(path) as database:
-        database.execute("UPDATE kept SET used = used - ?", (KEPT + 60,))
+        database.execute("UPDATE kept SET used = used - ?", (RETENTION_S + 60,))
     database.close()
     cache.get(["used"])
     cache.put({"new": 3})

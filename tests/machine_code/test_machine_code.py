@@ -18,7 +18,7 @@ from project import make_project
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache, cache_path
-from lockstep.machine_code.compiled_tree import kept_codes
+from lockstep.machine_code.compiled_tree import cached_codes
 from lockstep.machine_code.differences.report import diff_lines
 from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.sources.commit_sources import RefError, sources, unpack
@@ -516,7 +516,7 @@ def test_what_cannot_be_trusted_says_why(codes, variant):
 
 def test_the_cache_knows_it_all_without_a_process(base, suite, codes, monkeypatch):
     monkeypatch.setattr("lockstep.machine_code.worker_session.Session._start", None)
-    assert kept_codes(base, [suite], SM90) == codes_of(base, [suite], SM90) == codes
+    assert cached_codes(base, [suite], SM90) == codes_of(base, [suite], SM90) == codes
 
 
 def test_the_same_sources_are_the_same_without_a_process(base, suite, room, monkeypatch):
@@ -564,7 +564,7 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
         readers.add(threading.get_ident())
         return tree_files(*arguments)
 
-    monkeypatch.setattr(sys.modules[kept_codes.__module__], "tree_files", read)
+    monkeypatch.setattr(sys.modules[cached_codes.__module__], "tree_files", read)
     head = lay_out(room / "head", tiles="TILE = (256, 128, 32, 4)\n")
     comparison = compare(base, head, [suite], SM90)
     # Two threads that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905).

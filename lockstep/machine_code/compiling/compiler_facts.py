@@ -38,12 +38,12 @@ def compiler_facts(target: Target) -> CompilerFacts:
     # Imported here: Triton is slow to import.
     from triton.compiler.compiler import make_backend
 
-    found = {name: _version(name) for name in ("triton", "torch")}
-    found |= {"python": platform.python_version(), "ptxas": assembler_version(target.arch)}
+    versions = {name: _version(name) for name in ("triton", "torch")}
+    versions |= {"python": platform.python_version(), "ptxas": assembler_version(target.arch)}
     # Parsed rather than read from the class: some defaults depend on the target and on Triton's settings.
     options = make_backend(target.for_triton()).parse_options({})
     defaults = {name: repr(value) for name, value in vars(options).items() if name not in _PLACES}
-    return CompilerFacts(found, defaults)
+    return CompilerFacts(versions, defaults)
 
 
 def compiler_differences(base: CompilerFacts, head: CompilerFacts) -> Iterator[str]:

@@ -107,13 +107,13 @@ def mixes(cubins: Sequence[bytes], arch: int) -> list[dict[str, int]]:
     codes = [b"".join(content for name, content in _sections(cubin) if name.startswith(".text")) for cubin in cubins]
     counts: list[Counter[str]] = [Counter() for _ in codes]
     printed = _run("nvdisasm", b"".join(codes), "--binary", f"SM{arch}{'a' if arch >= 90 else ''}") if codes else ""
-    at, end = -1, 0
+    index, end = -1, 0
     for address, mnemonic in _INSTRUCTION.findall(printed):
         while int(address, 16) >= end:
-            at += 1
-            end += len(codes[at])
-        counts[at]["all"] += mnemonic != "NOP"
-        counts[at][_class_of(mnemonic)] += 1
+            index += 1
+            end += len(codes[index])
+        counts[index]["all"] += mnemonic != "NOP"
+        counts[index][_class_of(mnemonic)] += 1
     return [{name: count[name] for name in (*CLASSES, "all") if count[name]} for count in counts]
 
 

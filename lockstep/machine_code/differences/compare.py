@@ -125,41 +125,43 @@ def compare(
     same = {
         suite.name for suite in chosen if alike and same_code(family_sources(base, suite), family_sources(head, suite))
     }
-    rest = [suite for suite in chosen if suite.name not in same]
-    if not rest:
+    to_compare = [suite for suite in chosen if suite.name not in same]
+    if not to_compare:
         return Comparison(target, {}, {}, frozenset(same))
-    kept = cache or Cache()
+    code_cache = cache or Cache()
     # Each side may use all processors, because the cache often has the other side.
     processes = processors_here()
     with (
-        Reader(base, rest, processes, kept, say) as mine,
-        Reader(head, rest, processes, kept, say) as its,
-        ThreadPoolExecutor(2) as both,
+        Reader(base, to_compare, processes, code_cache, say) as base_reader,
+        Reader(head, to_compare, processes, code_cache, say) as head_reader,
+        ThreadPoolExecutor(2) as pool,
     ):
         ended = threading.Event()
-        late = threading.Timer(limit_s or 0.0, _end, (ended, mine, its))
+        late = threading.Timer(limit_s or 0.0, _end, (ended, base_reader, head_reader))
         late.daemon = True
         try:
             if limit_s is not None:
                 late.start()
-            compilers = None if alike else _both(both.map(lambda reader: reader.described(target), (mine, its)))
-            before, after = both.map(lambda reader: reader.traced(target), (mine, its))
-            wanted = differing(before, after, whole=whole)
-            before, after = both.map(
+            compilers = (
+                None if alike else _both(pool.map(lambda reader: reader.described(target), (base_reader, head_reader)))
+            )
+            before, after = pool.map(lambda reader: reader.traced(target), (base_reader, head_reader))
+            to_compile = differing(before, after, whole=whole)
+            before, after = pool.map(
                 lambda reader, codes, identities: reader.built(target, codes, identities),
-                (mine, its), (before, after), wanted,
+                (base_reader, head_reader), (before, after), to_compile,
             )  # fmt: skip
         except TracingFailed as failed:
-            mine.stop()
-            its.stop()
+            base_reader.stop()
+            head_reader.stop()
             if ended.is_set():
-                names = ", ".join(suite.name for suite in rest)
+                names = ", ".join(suite.name for suite in to_compare)
                 raise TooSlow(f"comparing the code of {names} took more than {limit_s:.0f} s") from failed
             raise
         except BaseException:
             # Leaving the pool waits for its threads, and they wait for processes that may compile for another minute.
-            mine.stop()
-            its.stop()
+            base_reader.stop()
+            head_reader.stop()
             raise
         finally:
             late.cancel()

@@ -55,17 +55,17 @@ def differences(
     Returns:
         Changes of kernels first; within a kind, those that affect most cases first.
     """
-    found: dict[CodeChange, list[CaseKey]] = {}
+    cases_of: dict[CodeChange, list[CaseKey]] = {}
     for key in dict.fromkeys([*base, *head]):
         for change in _of_case(base.get(key), head.get(key)):
-            found.setdefault(change, []).append(key)
+            cases_of.setdefault(change, []).append(key)
     for key, reason in (lacking or {}).items():
-        found.setdefault(CodeChange("", "unknown", f"in neither version: {reason}"), []).append(key)
+        cases_of.setdefault(CodeChange("", "unknown", f"in neither version: {reason}"), []).append(key)
     changes: dict[tuple[str, str, str], CodeChange] = {}
-    for change, keys in found.items():
+    for change, keys in cases_of.items():
         # Specialisations of one kernel whose figures change equally are merged into one change.
-        told = changes.setdefault((change.kernel, change.kind, change.sentence), change)
-        changes[change.kernel, change.kind, change.sentence] = replace(told, cases=(*told.cases, *keys))
+        merged = changes.setdefault((change.kernel, change.kind, change.sentence), change)
+        changes[change.kernel, change.kind, change.sentence] = replace(merged, cases=(*merged.cases, *keys))
     return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
 
 
@@ -76,15 +76,17 @@ def differing(
 
     With ``whole``, return all kernels of each case that has such a kernel.
     """
-    mine: set[str] = set()
-    its: set[str] = set()
+    base_identities: set[str] = set()
+    head_identities: set[str] = set()
     for key in base.keys() & head.keys():
         pairs = list(matched(base[key].kernels, head[key].kernels))
-        unlike = [(one, other) for one, other in pairs if one is None or other is None or not one.same_as(other)]
+        unlike = [
+            (before, after) for before, after in pairs if before is None or after is None or not before.same_as(after)
+        ]
         for before, after in pairs if unlike and whole else unlike:
-            mine |= {before.identity} if before else set()
-            its |= {after.identity} if after else set()
-    return mine, its
+            base_identities |= {before.identity} if before else set()
+            head_identities |= {after.identity} if after else set()
+    return base_identities, head_identities
 
 
 def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChange]:
@@ -104,16 +106,16 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
         yield CodeChange("", "unknown", f"{', '.join(other)} may launch kernels unseen by a trace, and differ")
     for before, after in matched(base.kernels, head.kernels):
         if before is None or after is None:
-            (there,) = (kernel for kernel in (before, after) if kernel)
-            yield _of_kernel("launched no more" if after is None else "launched now", before, after, there)
+            (present,) = (kernel for kernel in (before, after) if kernel)
+            yield _of_kernel("launched no more" if after is None else "launched now", before, after, present)
         elif not before.same_as(after):
             yield _of_kernel(kernel_sentence(before, after), before, after, after)
     if base.host != head.host and not base.unknown and not head.unknown:
         yield CodeChange("", "host", _host_sentence(base, head))
 
 
-def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | None, there: KernelCode) -> CodeChange:
-    return CodeChange(there.name, "kernel", sentence, there.source, before=before, after=after)
+def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | None, present: KernelCode) -> CodeChange:
+    return CodeChange(present.name, "kernel", sentence, present.source, before=before, after=after)
 
 
 def matched(
@@ -125,8 +127,8 @@ def matched(
     """
     pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
     for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
-        mine, its = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
-        pairs |= dict.fromkeys(zip_longest(mine, its))
+        base_kernels, head_kernels = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
+        pairs |= dict.fromkeys(zip_longest(base_kernels, head_kernels))
     return iter(pairs)
 
 
@@ -146,8 +148,12 @@ def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
         *((name, old.mix.get(name, 0), new.mix.get(name, 0), "") for name in {**old.mix, **new.mix} if name != "all"),
         ("instructions", old.mix.get("all", 0), new.mix.get("all", 0), ""),
     ]
-    told = [f"{name} {one} → {other}{unit}" for name, one, other, unit in steps if one != other]
-    return ", ".join(told) or "other instructions, the same figures"
+    figures = [
+        f"{name} {old_figure} → {new_figure}{unit}"
+        for name, old_figure, new_figure, unit in steps
+        if old_figure != new_figure
+    ]
+    return ", ".join(figures) or "other instructions, the same figures"
 
 
 def _host_sentence(base: CaseCode, head: CaseCode) -> str:
@@ -161,12 +167,16 @@ def _host_sentence(base: CaseCode, head: CaseCode) -> str:
                 changes += [f"does {step}" for step in head.host[begin:end]]
                 changes += [f"no longer does {step}" for step in base.host[first:last]]
         return changes[0] + _more(len(changes) - 1)
-    different = [at for at, (one, other) in enumerate(zip(base.host, head.host, strict=True)) if one != other]
-    one, other = base.host[different[0]], head.host[different[0]]
+    different = [
+        index
+        for index, (base_step, head_step) in enumerate(zip(base.host, head.host, strict=True))
+        if base_step != head_step
+    ]
+    base_step, head_step = base.host[different[0]], head.host[different[0]]
     more = _more(len(different) - 1)
-    old, new = _LAUNCH.fullmatch(one), _LAUNCH.fullmatch(other)
+    old, new = _LAUNCH.fullmatch(base_step), _LAUNCH.fullmatch(head_step)
     if not old or not new:
-        return f"{one} → {other}{more}"
+        return f"{base_step} → {head_step}{more}"
     launches = sum(step.startswith("launch ") for step in head.host[: different[0]])
     name = head.kernels[launches].name if launches < len(head.kernels) else "launch"
     steps = [f"grid {old[1]} → {new[1]}"] if old[1] != new[1] else []
@@ -183,9 +193,13 @@ def _changed_arguments(old: str, new: str) -> list[str]:
     if len(before) != len(after):
         return [f"{len(before)} → {len(after)} arguments"]
     pairs = enumerate(zip(before, after, strict=True), 1)
-    changed = [f"argument {place} {one} → {other}" for place, (one, other) in pairs if one != other]
-    rest = len(changed) - _NAMED
-    return changed[:_NAMED] + ([f"{rest} more argument{'s' * (rest > 1)}"] if rest > 0 else [])
+    changed = [
+        f"argument {place} {old_argument} → {new_argument}"
+        for place, (old_argument, new_argument) in pairs
+        if old_argument != new_argument
+    ]
+    further = len(changed) - _NAMED
+    return changed[:_NAMED] + ([f"{further} more argument{'s' * (further > 1)}"] if further > 0 else [])
 
 
 def _arguments(text: str) -> list[str]:

@@ -42,12 +42,12 @@ def quantity_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, Ca
     Quantities of machine code are known only if every kernel of a case is compiled, see
     ``lockstep.machine_code.differences.compare``.
     """
-    found: dict[tuple[str, str, str, int, int], list[CaseKey]] = {}
+    cases_of: dict[tuple[str, str, str, int, int], list[CaseKey]] = {}
     for key in base.keys() & head.keys():
         before, after = exact_quantities(base[key]), exact_quantities(head[key])
         for name in EXACT:
             if name in before and name in after and before[name] != after[name]:
                 alike = (key.suite, key.variant, name, before[name], after[name])
-                found.setdefault(alike, []).append(key)
-    changes = [QuantityChange(name, old, new, tuple(sorted(keys))) for (*_, name, old, new), keys in found.items()]
-    return tuple(sorted(changes, key=lambda one: (not one.worse, EXACT.index(one.quantity), one.cases)))
+                cases_of.setdefault(alike, []).append(key)
+    changes = [QuantityChange(name, old, new, tuple(sorted(keys))) for (*_, name, old, new), keys in cases_of.items()]
+    return tuple(sorted(changes, key=lambda change: (not change.worse, EXACT.index(change.quantity), change.cases)))

@@ -62,8 +62,8 @@ def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
     for key, code in codes.items():
         yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'unknown'}"
         yield from (f"  {step}" for step in code.host)
-        if found := exact_quantities(code):
-            yield f"  a call: {', '.join(f'{name} {value}' for name, value in found.items())}"
+        if quantities := exact_quantities(code):
+            yield f"  a call: {', '.join(f'{name} {value}' for name, value in quantities.items())}"
 
 
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
@@ -88,21 +88,21 @@ def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[s
 
 def status_line(comparison: Comparison) -> str:
     """Return the number of cases by status, and the number of suites that need no comparison."""
-    told = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
+    counts = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
     alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
-    parts = ([f"cases: {told}"] if told else []) + ([alike] if same else [])
+    parts = ([f"cases: {counts}"] if counts else []) + ([alike] if same else [])
     return f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
 
 
 def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
     """Yield a line for each quantity, direction and variant: the largest change, and the number of further changes."""
     groups: dict[tuple[str, bool, str, str], list[QuantityChange]] = {}
-    for one in changes:
-        groups.setdefault((one.quantity, one.worse, *one.cases[0][:2]), []).append(one)
+    for change in changes:
+        groups.setdefault((change.quantity, change.worse, *change.cases[0][:2]), []).append(change)
     for alike in groups.values():
-        largest = max(alike, key=lambda one: abs(one.after - one.before))
-        keys = [*largest.cases, *(key for one in alike if one is not largest for key in one.cases)]
+        largest = max(alike, key=lambda change: abs(change.after - change.before))
+        keys = [*largest.cases, *(key for change in alike if change is not largest for key in change.cases)]
         yield f"    {largest}"
         yield f"      {used_by(keys)}"
 
@@ -135,9 +135,9 @@ def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
         else:
             yield f"    {change.sentence if len(change.sentence) <= WIDTH else f'{change.sentence[:WIDTH]}…'}"
         yield f"      {used_by(change.cases)}"
-    rest = [key for change in alike if change not in shown for key in change.cases]
-    if rest:
-        yield f"      and in {len(alike) - len(shown)} more ways: {used_by(rest)}"
+    unshown = [key for change in alike if change not in shown for key in change.cases]
+    if unshown:
+        yield f"      and in {len(alike) - len(shown)} more ways: {used_by(unshown)}"
 
 
 def _severity(change: CodeChange) -> tuple[int, int]:
@@ -171,10 +171,14 @@ MOST_TEXT = 60_000
 
 def to_markdown(comparisons: Sequence[Comparison], base: str, head: str) -> str:
     """Return the differences as Markdown: a heading that names the targets, then ``diff_lines`` as a code block."""
-    different = [one.target.name for one in comparisons if any(change.kind != "unknown" for change in one.changes)]
-    found = f"differs on {', '.join(different)}" if different else "is the same"
-    lines = [line for one in comparisons for line in diff_lines(one, base, head)]
-    return f"### Machine code {found}\n\n{fenced(chr(10).join(lines))}\n"
+    different = [
+        comparison.target.name
+        for comparison in comparisons
+        if any(change.kind != "unknown" for change in comparison.changes)
+    ]
+    outcome = f"differs on {', '.join(different)}" if different else "is the same"
+    lines = [line for comparison in comparisons for line in diff_lines(comparison, base, head)]
+    return f"### Machine code {outcome}\n\n{fenced(chr(10).join(lines))}\n"
 
 
 def fenced(text: str) -> str:

@@ -68,10 +68,10 @@ class KernelChange:
         """Return the figures that differ: "registers 170 → 106, instructions 626 → 468, blocks an SM 1 → 2"."""
         if self.after.failure or self.before.failure:
             return self.after.failure or f"compiles; before: {self.before.failure}"
-        told = [f"{name} {old:,} → {new:,}" for name, (old, new) in self.steps.items()]
+        figures = [f"{name} {old:,} → {new:,}" for name, (old, new) in self.steps.items()]
         old_blocks, new_blocks = (side.machine.blocks if side.machine else 0 for side in (self.before, self.after))
-        told += [f"blocks an SM {old_blocks} → {new_blocks}"] if old_blocks != new_blocks else []
-        return ", ".join(told) or "the same figures"
+        figures += [f"blocks an SM {old_blocks} → {new_blocks}"] if old_blocks != new_blocks else []
+        return ", ".join(figures) or "the same figures"
 
 
 def kernel_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[KernelChange, ...]:
@@ -79,18 +79,20 @@ def kernel_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, Case
 
     Specialisations of a function are separate changes, unless each compiler makes the same code of them.
     """
-    found: dict[tuple[str, str, str, str], KernelChange] = {}
+    changes: dict[tuple[str, str, str, str], KernelChange] = {}
     for key in sorted(base.keys() & head.keys()):
         if base[key].unknown or head[key].unknown:
             continue
         for before, after in matched(base[key].kernels, head[key].kernels):
             if before is None or after is None:
                 continue  # a difference of the host side, which the comparison reports
-            one = found.setdefault(
+            merged = changes.setdefault(
                 (before.name, before.source, _code(before), _code(after)), KernelChange(before, after, ())
             )
-            found[before.name, before.source, _code(before), _code(after)] = replace(one, cases=(*one.cases, key))
-    return tuple(sorted(found.values(), key=_rank))
+            changes[before.name, before.source, _code(before), _code(after)] = replace(
+                merged, cases=(*merged.cases, key)
+            )
+    return tuple(sorted(changes.values(), key=_rank))
 
 
 def counted(changes: Iterable[KernelChange]) -> dict[str, int]:

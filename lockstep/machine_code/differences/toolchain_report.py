@@ -46,8 +46,8 @@ def toolchain_lines(comparison: Comparison, base: str, head: str, ref: str) -> I
 def compiler_lines(comparison: Comparison) -> Iterator[str]:
     """Yield a sentence for each version and default option that differs between the compilers."""
     if comparison.compilers:
-        found = list(compiler_differences(*comparison.compilers))
-        yield from found or ["the compilers have the same versions and the same default options"]
+        differences = list(compiler_differences(*comparison.compilers))
+        yield from differences or ["the compilers have the same versions and the same default options"]
     if comparison.fields:
         yield f"launch arguments have fields that one side lacks, at their defaults: {', '.join(comparison.fields)}"
 
@@ -57,22 +57,22 @@ def kernel_counts(changes: Sequence[KernelChange]) -> str:
     counts = counted(changes)
     changed = len(changes) - counts.pop("same", 0)
     parts = [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
-    for way in ("worse", "better"):
-        sides = {name: sum(name in getattr(change, way) for change in changes) for name in FIGURES}
-        told = ", ".join(f"{name} {count}" for name, count in sides.items() if count)
-        parts += [f"{way} in {told}"] if told else []
-    said = f": {'; '.join(parts)}" if changed else ""
-    return f"{len(changes)} kernel{'' if len(changes) == 1 else 's'}, {changed} changed{said}"
+    for direction in ("worse", "better"):
+        sides = {name: sum(name in getattr(change, direction) for change in changes) for name in FIGURES}
+        figures = ", ".join(f"{name} {count}" for name, count in sides.items() if count)
+        parts += [f"{direction} in {figures}"] if figures else []
+    details = f": {'; '.join(parts)}" if changed else ""
+    return f"{len(changes)} kernel{'' if len(changes) == 1 else 's'}, {changed} changed{details}"
 
 
 def toolchain_markdown(comparisons: Sequence[Comparison], base: str, head: str, ref: str) -> str:
     """Return Markdown: a heading with each target's number of changed kernels, then ``toolchain_lines`` as code."""
-    found = []
-    for one in comparisons:
-        changed = sum(change.verdict != "same" for change in one.kernels)
-        found.append(f"{changed} of {len(one.kernels)} on {one.target.name}")
-    lines = [line for one in comparisons for line in toolchain_lines(one, base, head, ref)]
-    return f"### {base} → {head} changes kernels: {', '.join(found)}\n\n{fenced(chr(10).join(lines))}\n"
+    counts = []
+    for comparison in comparisons:
+        changed = sum(change.verdict != "same" for change in comparison.kernels)
+        counts.append(f"{changed} of {len(comparison.kernels)} on {comparison.target.name}")
+    lines = [line for comparison in comparisons for line in toolchain_lines(comparison, base, head, ref)]
+    return f"### {base} → {head} changes kernels: {', '.join(counts)}\n\n{fenced(chr(10).join(lines))}\n"
 
 
 def _line(change: KernelChange) -> str:

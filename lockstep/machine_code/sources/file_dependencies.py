@@ -110,7 +110,7 @@ def nodes(tree: ast.AST) -> Iterator[ast.AST]:
         for name in node._fields:
             part = getattr(node, name, None)
             if isinstance(part, list):
-                stack += [one for one in part if isinstance(one, ast.AST)]
+                stack += [child for child in part if isinstance(child, ast.AST)]
             elif isinstance(part, ast.AST) and name != "ctx":
                 stack.append(part)
 
@@ -218,9 +218,9 @@ class _Reading:
 
     def _attribute(self, node: ast.Attribute) -> None:
         self._word(node, node.attr)
-        of = word(node.value)
-        self._reads_text |= of == "inspect" and node.attr in ("stack", "trace")
-        self._changes_path |= of == "sys" and node.attr == "path"
+        owner = word(node.value)
+        self._reads_text |= owner == "inspect" and node.attr in ("stack", "trace")
+        self._changes_path |= owner == "sys" and node.attr == "path"
         if node.attr == "parent":
             self._climbs += 1
         elif node.attr == "parents" and id(node) not in self._numbered:

@@ -44,18 +44,18 @@ def bypassing(files: Mapping[str, bytes]) -> tuple[tuple[str, str], ...]:
         return ()
     modules = {module_of(name)[0]: name for name in sources}
     imports = {
-        name: set(sources) if read.any_import else {modules[one] for one in read.imports if one in modules}
+        name: set(sources) if read.any_import else {modules[module] for module in read.imports if module in modules}
         for name, content in sources.items()
         for read in [facts(content, *module_of(name))]
     }
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [*naming, *(name for name, imported in imports.items() if imported & naming)]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += imports[name]
-    return tuple((name, _digest(sources[name], *module_of(name))) for name in sorted(found))
+    return tuple((name, _digest(sources[name], *module_of(name))) for name in sorted(reached))
 
 
 def _digest(content: bytes, module: str, is_package: bool) -> str:

@@ -29,7 +29,7 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
     Returns:
         An empty dict if there are no such modules.
     """
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     read: dict[str, Facts] = {}
     listed = _listed(root, packages)
     waiting = [*modules]
@@ -43,16 +43,18 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
         waiting += [name.rpartition(".")[0]] if "." in name else []
         # Python prefers a folder to a file of the same name; both are read, because either may be imported.
         stem = name.replace(".", "/")
-        for file in (one for one in (f"{stem}/__init__.py", f"{stem}.py") if one in listed and (root / one).is_file()):
-            found[file] = (root / file).read_bytes()
-            read[file] = facts(found[file], name, file.endswith("/__init__.py"))
+        for file in (
+            path for path in (f"{stem}/__init__.py", f"{stem}.py") if path in listed and (root / path).is_file()
+        ):
+            contents[file] = (root / file).read_bytes()
+            read[file] = facts(contents[file], name, file.endswith("/__init__.py"))
             waiting += read[file].imports
-            waiting += [module_of(one)[0] for one in listed if one.endswith(".py")] if read[file].any_import else []
-    if found:
-        found |= dict(_data(root, listed))
+            waiting += [module_of(path)[0] for path in listed if path.endswith(".py")] if read[file].any_import else []
+    if contents:
+        contents |= dict(_data(root, listed))
         if _leaves_the_packages(read):
-            found[OUTSIDE] = str(root).encode()
-    return found
+            contents[OUTSIDE] = str(root).encode()
+    return contents
 
 
 #: ``closure`` adds an entry of this name, with the tree's folder as content, if code may read files outside the
@@ -88,13 +90,13 @@ def module_of(file: str) -> tuple[str, bool]:
 
 def _leaves_the_packages(read: Mapping[str, Facts]) -> bool:
     """Return whether one of the modules ``read`` may read a file outside the packages or import from another folder."""
-    placed = any(one.placed for one in read.values())
-    opens = any(one.opens for one in read.values())
+    placed = any(module.placed for module in read.values())
+    opens = any(module.opens for module in read.values())
     return any(
-        one.changes_path
-        or (opens and one.names_files and not one.placed)
-        or (placed and one.climbs > (name.count("/") if one.placed else 0))
-        for name, one in read.items()
+        module.changes_path
+        or (opens and module.names_files and not module.placed)
+        or (placed and module.climbs > (name.count("/") if module.placed else 0))
+        for name, module in read.items()
     )
 
 
@@ -120,7 +122,7 @@ def digest(*parts: bytes | str | dict[str, bytes]) -> str:
 
 def _listed(root: Path, packages: Sequence[str]) -> dict[str, bool]:
     """Return the path of each file and link of the packages, and whether it is a link; links are not followed."""
-    found = {f"{package}.py": False for package in packages if (root / f"{package}.py").is_file()}
+    is_link = {f"{package}.py": False for package in packages if (root / f"{package}.py").is_file()}
     folders = [package for package in packages if (root / package).is_dir()]
     while folders:
         folder = folders.pop()
@@ -130,8 +132,8 @@ def _listed(root: Path, packages: Sequence[str]) -> dict[str, bool]:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(name)
                 else:
-                    found[name] = entry.is_symlink()
-    return dict(sorted(found.items()))
+                    is_link[name] = entry.is_symlink()
+    return dict(sorted(is_link.items()))
 
 
 def _data(root: Path, listed: Mapping[str, bool]) -> Iterator[tuple[str, bytes]]:

@@ -42,8 +42,8 @@ def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, b
         packages: names of the packages under test.
         suite: the suite.
     """
-    found = closure(root, packages, suite.module) if suite.module else {}
-    return found | (own_variants_files(root, packages, suite) if suite.adapters else {})
+    files = closure(root, packages, suite.module) if suite.module else {}
+    return files | (own_variants_files(root, packages, suite) if suite.adapters else {})
 
 
 def own_variants_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, bytes]:
@@ -60,15 +60,17 @@ def own_variants_files(root: Path, packages: Sequence[str], suite: Suite) -> dic
             names |= read.imports | (set(packages) if read.any_import else set())
             if read.any_import:
                 names |= {
-                    module_of(str(one.relative_to(root)))[0] for top in packages for one in root.glob(f"{top}/**/*.py")
+                    module_of(str(path.relative_to(root)))[0]
+                    for top in packages
+                    for path in root.glob(f"{top}/**/*.py")
                 }
     under_test = sorted(name for name in names if name.partition(".")[0] in packages)
-    found = closure(root, packages, *under_test)
+    files = closure(root, packages, *under_test)
     for file, content in definition.items():
         for module, name in _imported(content) if file.endswith(".py") else ():
-            if module.partition(".")[0] in packages and not _has(found, module, name):
-                found[f"no {module} {name}"] = str(root).encode()
-    return found
+            if module.partition(".")[0] in packages and not _has(files, module, name):
+                files[f"no {module} {name}"] = str(root).encode()
+    return files
 
 
 def _definition(suite: Suite, packages: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bytes]]:
@@ -90,8 +92,8 @@ def _definition(suite: Suite, packages: Sequence[str]) -> tuple[tuple[str, ...],
 
 def _is_own(root: Path, top: str, packages: Sequence[str]) -> bool:
     """Return whether a top-level name is the project's own but not under test."""
-    own = (root / f"{top}.py").is_file() or (root / top / "__init__.py").is_file()
-    return own and top not in packages and top != HARNESS
+    in_tree = (root / f"{top}.py").is_file() or (root / top / "__init__.py").is_file()
+    return in_tree and top not in packages and top != HARNESS
 
 
 def _imported(content: bytes) -> Iterator[tuple[str, str]]:

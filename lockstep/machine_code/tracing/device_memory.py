@@ -44,4 +44,4 @@ class Allocations:
 
 
 def _tensors(value: Any) -> Iterable[torch.Tensor]:
-    return (one for one in tree_iter(value) if isinstance(one, torch.Tensor))
+    return (part for part in tree_iter(value) if isinstance(part, torch.Tensor))

@@ -17,12 +17,14 @@ FIRST_TRITON = (3, 5)
 def untraceable_triton() -> str:
     """Return why launches of the installed Triton cannot be traced, or ""; import nothing."""
     try:
-        found = version("triton")
+        installed = version("triton")
     except PackageNotFoundError:
         return ""  # only kernels of torch can run
     first = ".".join(map(str, FIRST_TRITON))
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    return f"Triton {found} cannot be traced: tracing needs Triton {first} or later" if numbers < FIRST_TRITON else ""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
+    return (
+        f"Triton {installed} cannot be traced: tracing needs Triton {first} or later" if numbers < FIRST_TRITON else ""
+    )
 
 
 class StandIn:
@@ -67,8 +69,8 @@ class StandIn:
         )
 
     def __getattr__(self, name: str) -> Any:
-        # Report a doubt as well: the caller may catch the error and treat it as an answer.
-        Listener.doubt(f"asks Triton's driver for {name}, which its stand-in cannot answer")
+        # Distrust the trace as well: the caller may catch the error and treat it as an answer.
+        Listener.distrust(f"asks Triton's driver for {name}, which its stand-in cannot answer")
         raise AttributeError(name)
 
 
@@ -76,13 +78,13 @@ class _Properties(dict[str, int]):
     """Device properties by the names of Triton's CUDA driver; reading an unknown property makes the trace untrusted."""
 
     def __missing__(self, name: str) -> int:
-        Listener.doubt(f"asks Triton's driver for the device property {name}")
+        Listener.distrust(f"asks Triton's driver for the device property {name}")
         raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an item as ``dict.get`` does; make the trace untrusted if the item is known only with a GPU."""
         if name in ("sm_clock_rate", "mem_clock_rate", "mem_bus_width"):
-            Listener.doubt(f"asks Triton's driver for the device property {name}")
+            Listener.distrust(f"asks Triton's driver for the device property {name}")
         return super().get(name, default)
 
 

@@ -33,7 +33,7 @@ class Request:
 
     def __getattr__(self, name: str) -> Any:
         """Make the trace untrusted: a compiled kernel's attributes are not known, because traces do not compile."""
-        Listener.doubt(f"asks a compiled kernel for {name}")
+        Listener.distrust(f"asks a compiled kernel for {name}")
         raise AttributeError(name)
 
 
@@ -80,16 +80,16 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
         Listener.step(f"tunes {', '.join(f'{name}={value}' for name, value in _tuning(self))}")
         self.nargs = dict(zip(self.arg_names, args, strict=False))
         configurations = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
-        for one in configurations:
-            if one.pre_hook is not None:
-                one.pre_hook({**self.nargs, **kwargs, **one.all_kwargs()})
-            request = self.fn.run(*args, **kwargs, **one.all_kwargs())
+        for configuration in configurations:
+            if configuration.pre_hook is not None:
+                configuration.pre_hook({**self.nargs, **kwargs, **configuration.all_kwargs()})
+            request = self.fn.run(*args, **kwargs, **configuration.all_kwargs())
         self.nargs = None
         return request
 
     JITFunction.run, JITFunction._do_compile, Autotuner.run = note_launch, note_request, launch_all
     for name in FOUND_BY_TUNING:
-        setattr(Autotuner, name, _doubted(name))
+        setattr(Autotuner, name, _distrusted(name))
     stand_in(target)
     try:
         yield
@@ -105,7 +105,7 @@ def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
         yield name, getattr(tuner, name, None)
 
 
-def _doubted(name: str) -> property:
+def _distrusted(name: str) -> property:
     """Return a property for an autotuner's attribute that only measuring on a GPU finds.
 
     The trace becomes untrusted if code outside Triton reads the attribute.
@@ -113,7 +113,7 @@ def _doubted(name: str) -> property:
 
     def read(self: Any) -> Any:
         if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "triton":
-            Listener.doubt(f"asks an autotuner for {name}, which only measuring finds")
+            Listener.distrust(f"asks an autotuner for {name}, which only measuring finds")
         try:
             return vars(self)[name]
         except KeyError:

@@ -26,11 +26,11 @@ class Properties:
         self.__dict__.update(target.properties())
 
     def __getattr__(self, name: str) -> Any:
-        Listener.doubt(f"asks for the device property {name}, which the target's table lacks")
+        Listener.distrust(f"asks for the device property {name}, which the target's table lacks")
         raise AttributeError(name)
 
     def __repr__(self) -> str:
-        Listener.doubt("prints the device's properties, which the target's table has only in part")
+        Listener.distrust("prints the device's properties, which the target's table has only in part")
         return "_CudaDeviceProperties()"
 
 
@@ -88,19 +88,19 @@ def _spare_compiler() -> None:
     """
     tables: list[Any] = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("torch._refs")]
     tables += torch._decomp.global_decomposition_table.values()
-    found = [function for table in tables for function in table.values()]
+    pending = [function for table in tables for function in table.values()]
     seen: set[int] = set()
-    while found:
-        function = found.pop()
+    while pending:
+        function = pending.pop()
         if isinstance(function, FunctionType) and id(function) not in seen:
             seen.add(id(function))
             # Decorators hold the function that they wrap in a closure; not all of them set __wrapped__.
-            held = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+            enclosed = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
             if function.__code__.co_filename == torch._compile.__file__:
-                for one in held:
-                    if isinstance(one, FunctionType):
-                        one.__dict__["__dynamo_disable"] = one
-            found += held
+                for value in enclosed:
+                    if isinstance(value, FunctionType):
+                        value.__dict__["__dynamo_disable"] = value
+            pending += enclosed
 
 
 def _uncompiled(model: Any = None, **options: Any) -> Any:
@@ -111,7 +111,7 @@ def _uncompiled(model: Any = None, **options: Any) -> Any:
         raise TypeError("torch.compile takes a function or a module")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        Listener.doubt("calls a function made by torch.compile, whose kernels are not traced")
+        Listener.distrust("calls a function made by torch.compile, whose kernels are not traced")
         return model(*args, **kwargs)
 
     return run

@@ -64,7 +64,7 @@ def answer_for_tensors() -> None:
 
     Call this function once.
     """
-    _doubt_what_is_unknown()
+    _distrust_unknown_members()
     _place()
     _create_on_meta()
 
@@ -80,14 +80,14 @@ def _outsider(depth: int = 2) -> bool:
     return not file.startswith(_FOLDERS)
 
 
-def _doubt_what_is_unknown() -> None:
+def _distrust_unknown_members() -> None:
     tensor: Any = torch.Tensor
     for name, value in vars(torch._C.TensorBase).items():
         kind = type(value).__name__
         if kind == "getset_descriptor" and name not in _ATTRIBUTES:
-            setattr(tensor, name, _doubted_attribute(name, value))
+            setattr(tensor, name, _distrusted_attribute(name, value))
         elif kind == "method_descriptor" and name not in _METHODS and not _names(name) & operators():
-            setattr(tensor, name, _doubted_method(name, value))
+            setattr(tensor, name, _distrusted_method(name, value))
 
 
 def _names(method: str) -> set[str]:
@@ -96,10 +96,10 @@ def _names(method: str) -> set[str]:
     return {method, bare, bare[1:]} if method.startswith("__") else {method}
 
 
-def _doubted_attribute(name: str, value: Any) -> property:
+def _distrusted_attribute(name: str, value: Any) -> property:
     def read(self: Any) -> Any:
         if _outsider():
-            Listener.doubt(f"asks a tensor for {name}, which may differ on a GPU")
+            Listener.distrust(f"asks a tensor for {name}, which may differ on a GPU")
         return value.__get__(self)
 
     def write(self: Any, new: Any) -> None:
@@ -108,10 +108,10 @@ def _doubted_attribute(name: str, value: Any) -> property:
     return property(read, write)
 
 
-def _doubted_method(name: str, value: Any) -> Callable[..., Any]:
+def _distrusted_method(name: str, value: Any) -> Callable[..., Any]:
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         if _outsider():
-            Listener.doubt(f"asks a tensor for {name}(), which may differ on a GPU")
+            Listener.distrust(f"asks a tensor for {name}(), which may differ on a GPU")
         return value(self, *arguments, **options)
 
     call.__name__ = name
@@ -150,7 +150,7 @@ class _Address(int):
 
     def _compared(self, other: int, operation: Callable[[int, int], Any]) -> Any:
         if _outsider(3):
-            Listener.doubt("compares or subtracts addresses of tensors, which differ on a GPU")
+            Listener.distrust("compares or subtracts addresses of tensors, which differ on a GPU")
         return operation(int(self), int(other))
 
 
@@ -162,15 +162,15 @@ def _place() -> None:
     cast = base.type
 
     def where(self: Any) -> Any:
-        found = device(self)
-        return CUDA if found == META and _outsider() else found
+        actual = device(self)
+        return CUDA if actual == META and _outsider() else actual
 
     def on_cuda(self: Any) -> bool:
         return bool(is_cuda(self) or (is_meta(self) and _outsider()))
 
     def on_meta(self: Any) -> bool:
         if is_meta(self) and _outsider():
-            Listener.doubt("asks whether a tensor is on meta, which is false on a GPU")
+            Listener.distrust("asks whether a tensor is on meta, which is false on a GPU")
             return False
         return bool(is_meta(self))
 
@@ -184,7 +184,7 @@ def _place() -> None:
 
     def type_(self: Any, dtype: Any = None, *arguments: Any, **options: Any) -> Any:
         if not isinstance(dtype, torch.dtype) and _outsider():
-            Listener.doubt("asks a tensor for the name of its type, which contains its device")
+            Listener.distrust("asks a tensor for the name of its type, which contains its device")
         return cast(self, dtype, *arguments, **options)
 
     tensor.device, tensor.is_cuda, tensor.is_meta = property(where), property(on_cuda), property(on_meta)
@@ -217,10 +217,10 @@ def _on_meta(function: Any) -> Any:
             if not isinstance(data, torch.Tensor) and _outsider():
                 content = data.tobytes() if hasattr(data, "tobytes") else repr(data).encode()
                 Listener.step(f"{function.__name__} of {hashlib.sha256(content).hexdigest()[:16]}")
-                result = function(*(_meta_for(one) for one in arguments), **options)
+                result = function(*(_meta_for(argument) for argument in arguments), **options)
                 made_by(content, result)
                 return result
-        return function(*(_meta_for(one) for one in arguments), **options)
+        return function(*(_meta_for(argument) for argument in arguments), **options)
 
     return create
 

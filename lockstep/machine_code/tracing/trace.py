@@ -123,7 +123,7 @@ class Trace:
     def _add(self, launch: Launch, what: str) -> None:
         self.requests.append(launch.request)
         grid = "×".join(str(size) for size in launch.grid)
-        self.steps.append(f"{what} [{grid}] ({', '.join(self.spell(one) for one in launch.arguments)})")
+        self.steps.append(f"{what} [{grid}] ({', '.join(self.spell(argument) for argument in launch.arguments)})")
 
     def step(self, step: str) -> None:
         """Add to the trace a step of the host side that is neither a launch nor a call of a torch operator."""
@@ -132,13 +132,13 @@ class Trace:
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Add a call of a torch operator to the trace's steps, with the call's arguments and result."""
-        given = [self.spell(one) for one in args]
-        given += [f"{key}={self.spell(one)}" for key, one in kwargs.items() if key != "device"]
-        self.steps.append(f"{name}({', '.join(given)}) → {self.spell(result)}")
+        arguments = [self.spell(value) for value in args]
+        arguments += [f"{key}={self.spell(value)}" for key, value in kwargs.items() if key != "device"]
+        self.steps.append(f"{name}({', '.join(arguments)}) → {self.spell(result)}")
 
     def make(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Record which operator made tensors in a call that is not a step, because kernels may read their content."""
-        new = [one for one in _tensors(result) if one.untyped_storage()._cdata not in self._numbers]
+        new = [tensor for tensor in _tensors(result) if tensor.untyped_storage()._cdata not in self._numbers]
         if new:
             alone = Trace(contents=True)
             alone.call(name, args, kwargs, None)
@@ -149,9 +149,12 @@ class Trace:
         if isinstance(value, torch.Tensor):
             return self._spell_tensor(value)
         if isinstance(value, list | tuple):
-            return f"[{', '.join(self.spell(one) for one in value)}]"
+            return f"[{', '.join(self.spell(item) for item in value)}]"
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            parts = [f"{one.name}={self.spell(getattr(value, one.name))}" for one in dataclasses.fields(value)]
+            parts = [
+                f"{attribute.name}={self.spell(getattr(value, attribute.name))}"
+                for attribute in dataclasses.fields(value)
+            ]
             return f"{type(value).__name__}({', '.join(parts)})"
         text = repr(value)
         return getattr(value, "__name__", type(value).__name__) if " at 0x" in text else text
@@ -185,8 +188,8 @@ class Trace:
 def _identity(launch: Launch) -> Any:
     """Return a key that is equal for two launches if they differ only in their tensors and these have equal shapes."""
     alone = Trace()
-    spelled = [alone.spell(one).partition(" ")[2] if isinstance(one, torch.Tensor) else alone.spell(one)
-               for one in launch.arguments]  # fmt: skip
+    spelled = [alone.spell(argument).partition(" ")[2] if isinstance(argument, torch.Tensor) else alone.spell(argument)
+               for argument in launch.arguments]  # fmt: skip
     return id(launch.request), launch.grid, tuple(spelled)
 
 
@@ -237,11 +240,13 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             with watch.calls(trace.distrust), capturing(), _Calls(trace, allocations):
                 call(**arguments)
             # A tensor that the call uses but neither got nor made was stored by the code, perhaps before this case.
-            used = {one for one in trace.storages if one not in known and one not in allocations}
+            used = {storage for storage in trace.storages if storage not in known and storage not in allocations}
             trace.end()
-            kept = {one: size for one, size in trace.storages.items() if one in used} | allocations.live
+            remaining = {
+                storage: size for storage, size in trace.storages.items() if storage in used
+            } | allocations.live
             if trace.complete:
-                trace.memory = Memory(allocations.count, allocations.peak, sum(kept.values()))
+                trace.memory = Memory(allocations.count, allocations.peak, sum(remaining.values()))
             if trace.allocated >= GIGABYTE:
                 trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
     except NotInCommit:
@@ -269,11 +274,11 @@ def _caches(packages: frozenset[str], modules: int) -> list[Callable[[], None]]:
 
     The result is cached; ``modules``, the number of loaded modules, is part of the cache's key.
     """
-    mine = [module for name, module in sys.modules.items() if name.partition(".")[0] in packages]
-    values = [value for module in mine for value in vars(module).values()]
-    held = [part for value in values if isinstance(value, type) for part in vars(value).values()]
-    found = (getattr(value, "cache_clear", None) for value in (*values, *held))
-    return [clear for clear in found if callable(clear)]
+    own_modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in packages]
+    values = [value for module in own_modules for value in vars(module).values()]
+    members = [part for value in values if isinstance(value, type) for part in vars(value).values()]
+    clearing = (getattr(value, "cache_clear", None) for value in (*values, *members))
+    return [clear for clear in clearing if callable(clear)]
 
 
 def _raised_in(error: BaseException) -> str:
@@ -315,7 +320,7 @@ class _Calls(_Mode):
             self._trace.distrust(f"draws random numbers on the CPU ({func})")
         if func.namespace not in ("aten", "prims") or func.__name__.partition(".")[0] not in operators():
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
-        if any(one.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for one in types):
+        if any(tensor_type.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for tensor_type in types):
             self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
         self._allocations.note((args, kwargs), result)
         if str(func) in ALLOCATIONS:

@@ -72,12 +72,12 @@ def refused_mentions(
             because a call that a cache answers is not seen.
         closure: free variables of the function.
     """
-    texts = [one for one in code.co_consts if isinstance(one, str)]
-    found = [f"uses {name}" for name in (*code.co_names, *texts) if name in HIDING_ATTRIBUTES]
+    texts = [constant for constant in code.co_consts if isinstance(constant, str)]
+    reasons = [f"uses {name}" for name in (*code.co_names, *texts) if name in HIDING_ATTRIBUTES]
     for mention in _Reading(code, scope, closure or {}).mentions():
         value, name, owner = mention.value, mention.name, mention.owner
         if value is _MISSING:
-            found += [f"uses the dict of {owner.__name__}"] if owner is not None and name == "__dict__" else []
+            reasons += [f"uses the dict of {owner.__name__}"] if owner is not None and name == "__dict__" else []
             continue
         if isinstance(value, functools._lru_cache_wrapper):
             inner = inspect.unwrap(value)
@@ -86,17 +86,17 @@ def refused_mentions(
                 if caches is not None and top(home) not in own:
                     caches.append(value)
             elif not allowed(home, getattr(inner, "__qualname__", name)):
-                found.append(f"asks {home}.{name}")
+                reasons.append(f"asks {home}.{name}")
             continue
         if reason := refused_value(owner, name, value, own):
-            found.append(reason)
+            reasons.append(reason)
         elif (
             mention.handed_on
             and isinstance(value, ModuleType)
             and (top(value.__name__) == "torch" or value.__name__ in HOLDERS)
         ):
-            found.append(f"passes on {spell(value, name)}, and what is read from it cannot be seen")
-    return found
+            reasons.append(f"passes on {spell(value, name)}, and what is read from it cannot be seen")
+    return reasons
 
 
 def refused_value(owner: ModuleType | None, name: str, value: Any, own: frozenset[str]) -> str:
@@ -122,9 +122,9 @@ class _Reading:
 
     def __init__(self, code: CodeType, scope: Mapping[str, Any], closure: Mapping[str, Any]) -> None:
         self._scope = scope
-        self._steps = [one for one in dis.get_instructions(code) if one.opname not in _NOISE]
+        self._steps = [instruction for instruction in dis.get_instructions(code) if instruction.opname not in _NOISE]
         # Names of the function that refer to modules, as far as its own statements bind them.
-        self._bound: dict[str, Any] = {name: one for name, one in closure.items() if isinstance(one, ModuleType)}
+        self._bound: dict[str, Any] = {name: value for name, value in closure.items() if isinstance(value, ModuleType)}
         # In the body of a class, a bound name becomes an attribute of the class.
         self._in_class = not code.co_flags & inspect.CO_OPTIMIZED and code.co_name != "<module>"
 
@@ -132,31 +132,31 @@ class _Reading:
         """Yield a mention for each plain or dotted name in the function's bytecode."""
         constants: list[Any] = [None, None]
         module: ModuleType | None = None
-        at = 0
-        while at < len(self._steps):
-            step = self._steps[at]
+        index = 0
+        while index < len(self._steps):
+            step = self._steps[index]
             operation, argument = step.opname, step.argval
-            at += 1
+            index += 1
             if operation == "LOAD_CONST":
                 constants = [constants[1], argument]
             elif operation == "IMPORT_NAME":
                 module = _imported(argument, constants[0], constants[1], self._scope)
-                yield from self._end(_Mention(None, argument, module or _MISSING), at, imported=True)
+                yield from self._end(_Mention(None, argument, module or _MISSING), index, imported=True)
             elif operation == "IMPORT_FROM" and module is not None:
-                taken = _attribute(module, argument)
-                if at < len(self._steps) and self._steps[at].opname in ("SWAP", "ROT_TWO"):
+                attribute = _attribute(module, argument)
+                if index < len(self._steps) and self._steps[index].opname in ("SWAP", "ROT_TWO"):
                     # "import a.b as c" reads "b" from "a"; only the last module counts.
-                    module = taken.value if isinstance(taken.value, ModuleType) else None
+                    module = attribute.value if isinstance(attribute.value, ModuleType) else None
                 else:
-                    yield from self._end(taken, at)
+                    yield from self._end(attribute, index)
             elif (start := self._start(operation, argument)) is not None:
-                mention, looked_up = start, self._is_looked_up(at - 1)
-                while at < len(self._steps) and isinstance(mention.value, ModuleType):
-                    if self._steps[at].opname not in _ATTRIBUTES:
+                mention, looked_up = start, self._is_looked_up(index - 1)
+                while index < len(self._steps) and isinstance(mention.value, ModuleType):
+                    if self._steps[index].opname not in _ATTRIBUTES:
                         break
-                    mention = _attribute(mention.value, self._steps[at].argval)
-                    at += 1
-                yield from self._end(mention, at, looked_up=looked_up)
+                    mention = _attribute(mention.value, self._steps[index].argval)
+                    index += 1
+                yield from self._end(mention, index, looked_up=looked_up)
 
     def _start(self, operation: str, argument: Any) -> _Mention | None:
         if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -166,29 +166,29 @@ class _Reading:
             return _Mention(None, argument, self._bound[argument])
         return None
 
-    def _is_looked_up(self, at: int) -> bool:
-        """Return whether the instruction ``at`` loads the first argument of ``getattr`` or ``hasattr``.
+    def _is_looked_up(self, index: int) -> bool:
+        """Return whether the instruction ``index`` loads the first argument of ``getattr`` or ``hasattr``.
 
         The replacements of these two functions check their arguments at run time.
         """
-        before = self._steps[at - 1]
-        return at > 0 and before.opname in ("LOAD_GLOBAL", "LOAD_NAME") and before.argval in ("getattr", "hasattr")
+        before = self._steps[index - 1]
+        return index > 0 and before.opname in ("LOAD_GLOBAL", "LOAD_NAME") and before.argval in ("getattr", "hasattr")
 
     def _end(
-        self, mention: _Mention, at: int, *, imported: bool = False, looked_up: bool = False
+        self, mention: _Mention, index: int, *, imported: bool = False, looked_up: bool = False
     ) -> Iterator[_Mention]:
-        """Yield the mention that ends before instruction ``at``; set ``handed_on`` if the code passes a module on."""
-        following = self._steps[at] if at < len(self._steps) else None
+        """Yield the mention that ends before instruction ``index``; set ``handed_on`` if code passes a module on."""
+        following = self._steps[index] if index < len(self._steps) else None
         operation = following.opname if following else ""
         if isinstance(mention.value, ModuleType):
             if operation in _HARMLESS and operation.startswith("STORE_") and operation != "STORE_ATTR":
                 self._bound[str(following.argval if following else "")] = mention.value
-            mention = replace(mention, handed_on=not (imported or looked_up or self._is_harmless(at)))
+            mention = replace(mention, handed_on=not (imported or looked_up or self._is_harmless(index)))
         if not imported:
             yield mention
 
-    def _is_harmless(self, at: int) -> bool:
-        following = [one.opname for one in self._steps[at : at + 2]]
+    def _is_harmless(self, index: int) -> bool:
+        following = [instruction.opname for instruction in self._steps[index : index + 2]]
         if not following:
             return False
         if following[0] in _HARMLESS:

@@ -25,25 +25,25 @@ class Judge:
 
     Args:
         own: top-level packages under test, and packages that they may call.
-        doubt: receives the reason if a value that is read makes the trace untrusted.
+        distrust: receives the reason if a value that is read makes the trace untrusted.
     """
 
-    def __init__(self, own: frozenset[str], doubt: Callable[[str], None]) -> None:
+    def __init__(self, own: frozenset[str], distrust: Callable[[str], None]) -> None:
         self._own = own
-        self._doubt = doubt
+        self._distrust = distrust
 
     def is_judged(self, module: Any) -> bool:
         """Return whether reads from a module are checked: it is neither in ``own`` nor known to be pure."""
         return isinstance(module, ModuleType) and top(module.__name__) not in self._own and module.__name__ not in PURE
 
-    def taken(self, module: ModuleType, name: str, value: Any) -> Any:
+    def checked(self, module: ModuleType, name: str, value: Any) -> Any:
         """Check a value that is read from a module; return the value, or a ``Reached`` that replaces a module."""
         if self.is_judged(value):
             return value if isinstance(value, Reached) else Reached(value, self)
         if name == "__dict__":
-            self._doubt(f"uses the dict of {module.__name__}")
+            self._distrust(f"uses the dict of {module.__name__}")
         elif reason := refused_value(module, name, value, self._own):
-            self._doubt(f"looks names up at run time and {reason}")
+            self._distrust(f"looks names up at run time and {reason}")
         return value
 
     def builtins(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Judge:
 
         def getattr_(owner: Any, name: str, *default: Any) -> Any:
             value = getattr(owner, name, *default)
-            return self.taken(owner, name, value) if self.is_judged(owner) else value
+            return self.checked(owner, name, value) if self.is_judged(owner) else value
 
         def hasattr_(owner: Any, name: str) -> bool:
             return hasattr(owner, name)
@@ -80,7 +80,7 @@ class Reached(ModuleType):
         if name == "__class__":
             return Reached
         module, judge = object.__getattribute__(self, "judged")
-        return judge.taken(module, name, getattr(module, name))
+        return judge.checked(module, name, getattr(module, name))
 
 
-TRANSPARENT.update((Judge.taken.__code__, Reached.__getattribute__.__code__))
+TRANSPARENT.update((Judge.checked.__code__, Reached.__getattribute__.__code__))

@@ -39,7 +39,7 @@ class ModuleState:
         if self._before is None:
             self._before = self._held()
 
-    def asked(self, reason: str) -> None:
+    def distrust_changed(self, reason: str) -> None:
         """Distrust the modules whose recorded state has changed: they may have stored a fact about the machine.
 
         Args:

@@ -46,10 +46,10 @@ class TreeFiles:
         For code of the tree the name is derived from its file, because a module may assign its own ``__name__``.
         """
         code = frame.f_code
-        found = self._modules.get(object_id(code))
-        if found is None:
-            found = self._modules[object_id(code)] = code, self._named_by(code.co_filename)
-        return found[1] or str(frame.f_globals.get("__name__", ""))
+        entry = self._modules.get(object_id(code))
+        if entry is None:
+            entry = self._modules[object_id(code)] = code, self._named_by(code.co_filename)
+        return entry[1] or str(frame.f_globals.get("__name__", ""))
 
     def _named_by(self, file: str) -> str:
         if not file.endswith(".py") or not self.holds(file):

@@ -43,10 +43,10 @@ def _is_known(name: str, scope: Mapping[str, Any], asking: frozenset[str]) -> bo
         return allowed(str(home), getattr(value, "__qualname__", name))
     if name.startswith("__") and name.endswith("__"):
         return True
-    found = _bindings(str(scope.get("__file__", ""))).get(name, [])
-    if not found or name in asking:
+    expressions = _bindings(str(scope.get("__file__", ""))).get(name, [])
+    if not expressions or name in asking:
         return False
-    return all(_is_plain(one, scope, asking | {name}) for one in found)
+    return all(_is_plain(expression, scope, asking | {name}) for expression in expressions)
 
 
 def _is_plain(node: ast.AST | None, scope: Mapping[str, Any], asking: frozenset[str]) -> bool:
@@ -98,23 +98,23 @@ def _bindings(file: str) -> Mapping[str, list[ast.expr | None]]:
         module = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return {}
-    found: dict[str, list[ast.expr | None]] = {}
+    bindings: dict[str, list[ast.expr | None]] = {}
     plain: set[int] = set()
     for statement in module.body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name) as target], value=value):
-                found.setdefault(name, []).append(value)
+                bindings.setdefault(name, []).append(value)
                 plain.add(id(target))
             case ast.AnnAssign(target=ast.Name(id=name) as target, value=ast.expr() as value):
-                found.setdefault(name, []).append(value)
+                bindings.setdefault(name, []).append(value)
                 plain.add(id(target))
     for node in ast.walk(module):
         match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if id(node) not in plain and name in found:
-                found[name].append(None)  # also bound in another scope, for example within a function
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if id(node) not in plain and name in bindings:
+                bindings[name].append(None)  # also bound in another scope, for example within a function
             case ast.Global(names=names):
                 for name in names:
-                    found.setdefault(name, []).append(None)
-            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()) if name in found:
-                found[name].append(None)
-    return found
+                    bindings.setdefault(name, []).append(None)
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()) if name in bindings:
+                bindings[name].append(None)
+    return bindings

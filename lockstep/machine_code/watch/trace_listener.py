@@ -1,6 +1,6 @@
 """Forward what the code under test does to the trace of the current case.
 
-What is forwarded: doubts (reasons not to trust the trace), steps of the host side, and questions for tensor addresses.
+What is forwarded: reasons to distrust the trace, steps of the host side, and questions for tensor addresses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRANSPARENT: set[CodeType] = set()
 class Listener:
     """The functions that now receive reasons to distrust the trace, steps of the trace, and requests for addresses."""
 
-    doubt: Callable[[str], None] = staticmethod(lambda reason: None)
+    distrust: Callable[[str], None] = staticmethod(lambda reason: None)
     step: Callable[[str], None] = staticmethod(lambda step: None)
     place: Callable[[torch.Tensor], int] | None = None
     capturing = False
@@ -29,25 +29,25 @@ class Listener:
 
 @contextlib.contextmanager
 def heard_by(
-    doubt: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int]
+    distrust: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int]
 ) -> Iterator[None]:
-    """Within the block, ``doubt`` gets reasons to distrust the trace, ``step`` its steps, ``place`` gives addresses."""
-    former = Listener.doubt, Listener.step, Listener.place
-    Listener.doubt, Listener.step, Listener.place = doubt, step, place
+    """Within the block, pass reasons to distrust the trace to ``distrust``, its steps to ``step``; ask ``place``."""
+    former = Listener.distrust, Listener.step, Listener.place
+    Listener.distrust, Listener.step, Listener.place = distrust, step, place
     try:
         yield
     finally:
-        Listener.doubt, Listener.step, Listener.place = former
+        Listener.distrust, Listener.step, Listener.place = former
 
 
 @contextlib.contextmanager
-def doubted_by(doubt: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass reasons to distrust the trace to ``doubt``, and nothing else: other receivers stay."""
-    former, Listener.doubt = Listener.doubt, doubt
+def distrusted_by(distrust: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, pass reasons to distrust the trace to ``distrust``, and nothing else: other receivers stay."""
+    former, Listener.distrust = Listener.distrust, distrust
     try:
         yield
     finally:
-        Listener.doubt = former
+        Listener.distrust = former
 
 
 @contextlib.contextmanager

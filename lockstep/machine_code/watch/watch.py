@@ -27,7 +27,7 @@ from lockstep.machine_code.watch.object_id import object_id
 from lockstep.machine_code.watch.package_files import FILES, TreeFiles
 from lockstep.machine_code.watch.purity import PURE, allowed, is_foreign, refused_call, refused_scope, top
 from lockstep.machine_code.watch.third_party_values import unknown_globals
-from lockstep.machine_code.watch.trace_listener import TRANSPARENT, doubted_by
+from lockstep.machine_code.watch.trace_listener import TRANSPARENT, distrusted_by
 
 #: Audit events that reveal nothing about the machine (https://docs.python.org/3/library/audit_events.html).
 HARMLESS_EVENTS = frozenset(
@@ -73,7 +73,7 @@ class Watch:
         self.environment: dict[str, str | None] = {}
         self._own = self.packages | trusted
         self._files = TreeFiles(root, self.packages)
-        self._doubt: Callable[[str], None] | None = None
+        self._distrust: Callable[[str], None] | None = None
         self._codes: dict[int, tuple[CodeType, _Known]] = {}
         self._importing: list[FrameType] = []
         self._plain: FrameType | None = None
@@ -94,7 +94,7 @@ class Watch:
         """
 
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
-            if event not in HARMLESS_EVENTS and self._doubt is not None:
+            if event not in HARMLESS_EVENTS and self._distrust is not None:
                 self._audit(event, arguments, sys._getframe())
 
         sys.addaudithook(hear)
@@ -103,44 +103,44 @@ class Watch:
         return top(self._files.module(frame)) in self.packages
 
     def _report(self, reason: str) -> None:
-        if self._doubt is not None:
-            self._doubt(reason)
+        if self._distrust is not None:
+            self._distrust(reason)
 
     def begin_case(self) -> None:
         """Start a new case: if its code asks about the machine, modules that changed during the case are distrusted."""
         self._state.begin_case()
 
     @contextlib.contextmanager
-    def calls(self, doubt: Callable[[str], None]) -> Iterator[None]:
-        """Watch calls of the code under test within the block; pass each reason to distrust the trace to ``doubt``."""
+    def calls(self, distrust: Callable[[str], None]) -> Iterator[None]:
+        """Watch calls of the code under test within the block; pass reasons not to trust the trace to ``distrust``."""
         self._forget()
-        before, self._doubt = self._doubt, doubt
+        before, self._distrust = self._distrust, distrust
         self._state.begin_call()
-        asked: list[str] = []
+        reasons: list[str] = []
 
         def noted(reason: str) -> None:
-            asked.append(reason)
-            doubt(reason)
+            reasons.append(reason)
+            distrust(reason)
 
-        self._doubt = noted
+        self._distrust = noted
         with self._profiled(self._event):
             try:
                 yield
             finally:
-                self._doubt = before
-        if asked:
-            self._state.asked(asked[0])
+                self._distrust = before
+        if reasons:
+            self._state.distrust_changed(reasons[0])
 
     @contextlib.contextmanager
     def loads(self) -> Iterator[None]:
         """Watch imports of modules under test within the block; reasons to distrust a module go into ``loading``."""
         self._forget()
-        before, self._doubt = self._doubt, self._doubt_loading
-        with doubted_by(self._doubt_loading), self._profiled(self._event):
+        before, self._distrust = self._distrust, self._distrust_loading
+        with distrusted_by(self._distrust_loading), self._profiled(self._event):
             try:
                 yield
             finally:
-                self._doubt = before
+                self._distrust = before
 
     def _forget(self) -> None:
         """Empty the caches of other packages' functions, because a call that a cache answers is not seen."""
@@ -151,15 +151,17 @@ class Watch:
         """Do not watch imports of modules not under test: they are the same for both trees, and slow to watch."""
 
         def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
-            watched = self._doubt is not None and top(module.__name__) in self.packages
+            watched = self._distrust is not None and top(module.__name__) in self.packages
             if top(module.__name__) in self.packages:
                 vars(module)["__builtins__"] = self._builtins
             with self._profiled(self._event if watched else None):
                 _EXECUTE(loader, module)
             if is_foreign(top(module.__name__)) and top(module.__name__) not in self._own:
-                mine = [one for one in vars(module).values() if isinstance(one, functools._lru_cache_wrapper)]
-                self._caches += mine
-                for cached in mine:
+                own_caches = [
+                    value for value in vars(module).values() if isinstance(value, functools._lru_cache_wrapper)
+                ]
+                self._caches += own_caches
+                for cached in own_caches:
                     cached.cache_clear()
 
         SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
@@ -190,7 +192,7 @@ class Watch:
             self._plain = None
             sys.setprofile(before)
 
-    def _doubt_loading(self, reason: str) -> None:
+    def _distrust_loading(self, reason: str) -> None:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             module = self._files.module(frame)
@@ -209,7 +211,7 @@ class Watch:
             if self._known(frame).plain:
                 return
             self._plain = None
-        if self._doubt is None:
+        if self._distrust is None:
             return
         if event == "call":
             known = self._known(frame)
@@ -217,9 +219,9 @@ class Watch:
                 self._plain = frame
             elif known.own:
                 if known.module in self._state.spoilt:
-                    self._doubt(self._state.spoilt[known.module])
+                    self._distrust(self._state.spoilt[known.module])
                 for reason in known.reasons:
-                    self._doubt(f"{known.name} {reason}")
+                    self._distrust(f"{known.name} {reason}")
                 if known.is_module:
                     self._importing.append(frame)
             elif not known.harmless:
@@ -229,27 +231,27 @@ class Watch:
             if known.own or (known.foreign and not known.harmless and self._follows(frame)):
                 looks_up = argument in _LOOKING_UP and refused_scope(frame.f_globals, self._own)
                 if reason := looks_up or refused_call(argument):
-                    self._doubt(f"{known.name} {reason}")
+                    self._distrust(f"{known.name} {reason}")
         elif event == "c_exception":
             if self._known(frame).own and (reason := _failed(argument)):
-                self._doubt(f"{self._known(frame).name} {reason}")
+                self._distrust(f"{self._known(frame).name} {reason}")
         # Asking the frame for its code at each return would raise an audit event at each return.
         elif event == "return" and self._importing and frame in self._importing:
             self._importing.remove(frame)
             for reason in refused_mentions(frame.f_code, frame.f_globals, self._own):
-                self._doubt(f"{self._files.module(frame)} {reason}")
+                self._distrust(f"{self._files.module(frame)} {reason}")
                 self.loading.setdefault(frame.f_code.co_filename, f"{self._files.module(frame)} {reason}")
 
     def _judge(self, frame: FrameType, known: _Known) -> None:
         """Make the trace untrusted if the code under test called a function that is not known to be harmless."""
-        assert self._doubt is not None
+        assert self._distrust is not None
         if known.module == "os" and frame.f_code.co_qualname == "_Environ.__getitem__":
             if self._caller(frame, any_library=True) is not None:
                 self._read_environment(frame.f_locals.get("key"))
             return
         if known.module == "os" and frame.f_code.co_qualname in ("_Environ.__iter__", "_Environ.__len__"):
             if self._caller(frame, any_library=True) is not None:
-                self._doubt("reads the names of all environment variables")
+                self._distrust("reads the names of all environment variables")
             return
         caller = self._caller(frame)
         if caller is None or (known.module == "logging" and self._files.module(frame.f_back or frame) == "logging"):
@@ -259,14 +261,14 @@ class Watch:
         called = f"{known.module}.{frame.f_code.co_qualname}"
         if known.foreign:
             for reason in known.reasons:
-                self._doubt(f"{self._known(caller).name} calls {called}, which {reason}")
+                self._distrust(f"{self._known(caller).name} calls {called}, which {reason}")
         else:
-            self._doubt(f"{self._known(caller).name} asks {called}, which is not known to be pure")
+            self._distrust(f"{self._known(caller).name} asks {called}, which is not known to be pure")
 
     def _read_environment(self, name: Any) -> None:
-        assert self._doubt is not None
+        assert self._distrust is not None
         if not isinstance(name, str) or name in OURS:
-            self._doubt(f"reads the environment variable {name}, which has another value in a measuring process")
+            self._distrust(f"reads the environment variable {name}, which has another value in a measuring process")
             return
         answers = vars(os.environ)["_data"]  # the watch would see a read of os.environ itself
         raw = answers.get(os.fsencode(name))
@@ -313,7 +315,7 @@ class Watch:
         return False
 
     def _audit(self, event: str, arguments: tuple[Any, ...], hook: FrameType) -> None:
-        assert self._doubt is not None
+        assert self._distrust is not None
         if event in EVALUATING and self._files.module(hook.f_back or hook) in GENERATORS:
             return
         caller = self._caller(hook, any_library=True, any_package=event not in EVALUATING)
@@ -323,14 +325,14 @@ class Watch:
             path = arguments[0]
             if self._files.holds(path):
                 return
-        self._doubt(f"{self._known(caller).name} asks the system ({event})")
+        self._distrust(f"{self._known(caller).name} asks the system ({event})")
 
     def _known(self, frame: FrameType) -> _Known:
         code = frame.f_code
-        found = self._codes.get(object_id(code))
-        if found is None:
-            found = self._codes[object_id(code)] = (code, self._look(frame))
-        return found[1]
+        entry = self._codes.get(object_id(code))
+        if entry is None:
+            entry = self._codes[object_id(code)] = (code, self._look(frame))
+        return entry[1]
 
     def _look(self, frame: FrameType) -> _Known:
         module, code = self._files.module(frame), frame.f_code
