@@ -92,7 +92,7 @@ class Bench:
     def _load(self, submission: Submission) -> Candidate:
         self._measurer.listener("load", submission.name)
         try:
-            with self._measurer.trusted.kept():
+            with self._measurer.trusted.guarding():
                 return self._problem.load(Path(submission.path), submission.function)
         except Disqualified as error:
             raise Refused(f"the candidate's import {error.evidence}", error.rule) from error

@@ -38,7 +38,7 @@ REACH = 6.0
 class Pair:
     """The timings of two arms in one epoch, in seconds per call, by round."""
 
-    mine: tuple[Timing, ...]
+    own: tuple[Timing, ...]
     rival: tuple[Timing, ...]
 
 
@@ -64,8 +64,8 @@ class ClockLaw:
         if not self.slope:
             return [math.log(timing.seconds) for timing in timings]
         reach = REACH * self.spread
-        there = self.clock + min(reach, max(-reach, clock - self.clock))
-        return [math.log(timing.seconds) - self.slope * (math.log(timing.sm_mhz) - there) for timing in timings]
+        limited_clock = self.clock + min(reach, max(-reach, clock - self.clock))
+        return [math.log(timing.seconds) - self.slope * (math.log(timing.sm_mhz) - limited_clock) for timing in timings]
 
 
 def law_of(epochs: Sequence[Sequence[Timing]]) -> ClockLaw:
@@ -89,36 +89,36 @@ def law_of(epochs: Sequence[Sequence[Timing]]) -> ClockLaw:
 
 
 def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
-    """Return log(mine / rival), the log ratio of two arms' times, by epoch and round, both normalised to one clock.
+    """Return log(own / rival), the log ratio of two arms' times, by epoch and round, both normalised to one clock.
 
     Use this function for two versions of one kernel, or for a kernel and itself. The clock is the lower of the two
     arms' mean clocks: that arm's times stay as measured, and the other arm also ran at that clock. A mean clock repeats
     from run to run; the median clock of an epoch's few rounds does not. All rounds count: when the 9 % of rounds with
     an unusual ratio of the arms' clocks were left out, the speedups of fewer runs agreed.
     """
-    mine, rival = _laws(pairs)
-    clocks = [law.clock for law in (mine, rival) if not math.isnan(law.clock)]
+    own, rival = _laws(pairs)
+    clocks = [law.clock for law in (own, rival) if not math.isnan(law.clock)]
     clock = min(clocks, default=math.nan)
-    return _normalised(pairs, mine, clock, rival, clock)
+    return _normalised(pairs, own, clock, rival, clock)
 
 
-def at_reference_clocks(pairs: Sequence[Pair], mine_mhz: float | None, rival_mhz: float | None) -> list[list[float]]:
-    """Return log(mine / rival), the log ratio of two arms' times, by epoch and round, each at its reference clock.
+def at_reference_clocks(pairs: Sequence[Pair], own_mhz: float | None, rival_mhz: float | None) -> list[list[float]]:
+    """Return log(own / rival), the log ratio of two arms' times, by epoch and round, each at its reference clock.
 
     Args:
         pairs: the epochs of both arms.
-        mine_mhz, rival_mhz: reference clocks in MHz; ``None`` takes the arm's mean clock in these epochs.
+        own_mhz, rival_mhz: reference clocks in MHz; ``None`` takes the arm's mean clock in these epochs.
 
     Shares of 64 ratios that agree within 0.3 %, between four processes on one H200 and between five on another: 94 and
     95 % with this function, 94 and 81 % at the lower of the two mean clocks, 50 and 53 % without normalisation, 16 and
     30 % with one clock for all kernels.
     """
-    mine, rival = _laws(pairs)
-    return _normalised(pairs, mine, _log(mine_mhz, mine), rival, _log(rival_mhz, rival))
+    own, rival = _laws(pairs)
+    return _normalised(pairs, own, _log(own_mhz, own), rival, _log(rival_mhz, rival))
 
 
 def _laws(pairs: Sequence[Pair]) -> tuple[ClockLaw, ClockLaw]:
-    return law_of([pair.mine for pair in pairs]), law_of([pair.rival for pair in pairs])
+    return law_of([pair.own for pair in pairs]), law_of([pair.rival for pair in pairs])
 
 
 def _log(mhz: float | None, law: ClockLaw) -> float:
@@ -126,10 +126,10 @@ def _log(mhz: float | None, law: ClockLaw) -> float:
 
 
 def _normalised(
-    pairs: Sequence[Pair], law: ClockLaw, mine_clock: float, rival: ClockLaw, rival_clock: float
+    pairs: Sequence[Pair], law: ClockLaw, own_clock: float, rival: ClockLaw, rival_clock: float
 ) -> list[list[float]]:
     return [
-        [a - b for a, b in zip(law.at(pair.mine, mine_clock), rival.at(pair.rival, rival_clock), strict=True)]
+        [a - b for a, b in zip(law.at(pair.own, own_clock), rival.at(pair.rival, rival_clock), strict=True)]
         for pair in pairs
     ]
 

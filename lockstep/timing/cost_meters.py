@@ -125,8 +125,8 @@ def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[st
         arm: name of the arm.
         paired: whether to include ratios to the baseline.
     """
-    found = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
-    return {name: estimate for name, estimate in found.items() if paired or name not in PAIRED.values()}
+    estimates = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
+    return {name: estimate for name, estimate in estimates.items() if paired or name not in PAIRED.values()}
 
 
 def reasons_of(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:

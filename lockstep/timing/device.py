@@ -221,17 +221,17 @@ class CudaDevice:
             clock.synchronize()
             ended = perf_counter()
             intervals = self._stamps.read()
-            if evidence := host_disagreement(sum(one.seconds for one in intervals), ended - started):
-                doubt = Disqualified(Rule.CHANGED_CLOCK, evidence)
+            if evidence := host_disagreement(sum(interval.seconds for interval in intervals), ended - started):
+                error = Disqualified(Rule.CHANGED_CLOCK, evidence)
             elif evidence := late_work(ended - waited):
-                doubt = Disqualified(Rule.UNJOINED_WORK, evidence)
+                error = Disqualified(Rule.UNJOINED_WORK, evidence)
             else:
                 break
         else:
-            raise doubt
+            raise error
         seconds = [clock.elapsed_ms(events[2 * i], events[2 * i + 1]) * 1e-3 for i in range(count)]
-        _require_agreement(replays, seconds, [one.seconds for one in intervals])
-        return [Timing(one, interval.sm_mhz) for one, interval in zip(seconds, intervals, strict=True)]
+        _require_agreement(replays, seconds, [interval.seconds for interval in intervals])
+        return [Timing(elapsed_s, interval.sm_mhz) for elapsed_s, interval in zip(seconds, intervals, strict=True)]
 
     def synchronize(self) -> None:
         """Wait for the GPU."""
@@ -278,8 +278,8 @@ class _Graph:
 def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], stamps_s: Sequence[float]) -> None:
     """Raise ``Mistimed`` if the events of a replay disagree with the stamps around it."""
     for replay in {id(replay): replay for replay in replays}.values():
-        mine = [index for index, other in enumerate(replays) if other is replay]
-        if evidence := disagreement([events_s[i] for i in mine], [stamps_s[i] for i in mine]):
+        positions = [index for index, other in enumerate(replays) if other is replay]
+        if evidence := disagreement([events_s[i] for i in positions], [stamps_s[i] for i in positions]):
             raise Mistimed(replay, evidence)
 
 

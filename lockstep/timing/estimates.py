@@ -53,7 +53,7 @@ class Series:
         """Return the clock in MHz to which the arm is normalised."""
         if self.reference_mhz[0] is not None:
             return self.reference_mhz[0]
-        met = law_of([pair.mine for pair in self.pairs]).clock
+        met = law_of([pair.own for pair in self.pairs]).clock
         return None if math.isnan(met) else math.exp(met)
 
 

@@ -150,12 +150,12 @@ def compare(
     # Number of epochs before the early verification.
     until_early = random.SystemRandom().randrange(max(1, plan.min_epochs - 1)) if early else -1
     started = monotonic()
-    taken = 0
+    valid_epochs = 0
     before: dict[str, Timing] | None = None
     # Epochs since the last timing of the controls, and the costs measured in them.
     pending: list[dict[str, list[Timing]]] = []
     pending_costs: list[tuple[CostMeter, Any]] = []
-    drawn = -1  # epochs before this one
+    epoch = -1  # epochs before this one
 
     def costs_of(timed: Sequence[Arm], counts: bool) -> Replays:
         """Measure the costs of an epoch, and return the replays that ran.
@@ -177,21 +177,22 @@ def compare(
     def verified(of_seed: int, replays: Replays) -> None:
         """Verify an epoch's arms. Drop arms that fail, with every number that depends on them."""
         with stages.stage("verify"):
-            found = verify(
-                of_seed, {cost: {arm: mine[arm] for arm in mine if arm in series} for cost, mine in replays.items()}
+            verification = verify(
+                of_seed,
+                {cost: {arm: by_arm[arm] for arm in by_arm if arm in series} for cost, by_arm in replays.items()},
             )
             trusted.require()
-        failures.update(found.failures)
-        notes.update({found.note: None} if found.note else {})
-        for name in found.failures:
+        failures.update(verification.failures)
+        notes.update({verification.note: None} if verification.note else {})
+        for name in verification.failures:
             series.pop(name, None)
-        for one in series:
-            if rival_of(one, baseline) in found.failures:
-                series[one].pairs.clear()
+        for name in series:
+            if rival_of(name, baseline) in verification.failures:
+                series[name].pairs.clear()
 
     while series:
         of_seed = buffers.getrandbits(48)
-        drawn += 1
+        epoch += 1
         arms = draw_arms(of_seed, list(series))
         with stages.stage("capture"):
             captured = capture_arms(arms, device, plan.replay_s, per_call, failures, trusted, listener)
@@ -215,7 +216,7 @@ def compare(
                 continue
             trusted.require()
             pending.append(timings)
-            due = len(pending) == EPOCHS_A_CONTROL or taken + len(pending) >= plan.min_epochs
+            due = len(pending) == EPOCHS_A_CONTROL or valid_epochs + len(pending) >= plan.min_epochs
             void = last = False
             if due:
                 # Right after the rounds, because a control must always follow the same load. When controls followed
@@ -228,20 +229,20 @@ def compare(
                 void = bool(moved) and len(void_reasons) < plan.min_epochs
                 if void:
                     void_reasons += [moved] * len(pending)
-                    for name, one in series.items():
-                        one.voided += sum(len(timings[name]) for timings in pending)
+                    for name, arm_series in series.items():
+                        arm_series.voided += sum(len(timings[name]) for timings in pending)
                 else:
                     for timings in pending:
                         _add_epoch(series, timings, baseline, failures)
                     for meter, numbers in pending_costs:
                         meter.add(numbers)
-                    taken += len(pending)
-                    last = _enough(series, baseline, plan, taken, monotonic() - started)
+                    valid_epochs += len(pending)
+                    last = _enough(series, baseline, plan, valid_epochs, monotonic() - started)
                 pending.clear()
                 pending_costs.clear()
             replays: dict[str, Mapping[str, ArmReplay]] = {"": {arm.name: arm.replay.once for arm in captured}}
             # The last epoch is always verified, so costs are measured in it.
-            if not void and (last or is_measured(drawn, plan.min_epochs)):
+            if not void and (last or is_measured(epoch, plan.min_epochs)):
                 paused = monotonic()
                 replays |= costs_of([arm for arm in arms if arm.name in series], due)
                 started += monotonic() - paused  # costs leave the budget of the rounds as it is
@@ -297,21 +298,23 @@ def _enough(series: Mapping[str, Series], baseline: str, plan: Plan, epochs: int
         return False
     if epochs >= plan.max_epochs or seconds >= plan.budget_s:
         return True
-    return all(settled(one, name == baseline, plan.width, plan.max_epochs) for name, one in series.items())
+    return all(
+        settled(arm_series, name == baseline, plan.width, plan.max_epochs) for name, arm_series in series.items()
+    )
 
 
 def _add_epoch(
     series: dict[str, Series], timings: Mapping[str, Sequence[Timing]], baseline: str, failed: Container[str]
 ) -> None:
     for name, into in series.items():
-        mine = timings[name]
-        into.rounds += len(mine)
-        into.latency.append(median(math.log(timing.seconds) for timing in mine))
-        into.latency_samples += [timing.seconds for timing in mine]
-        into.sm_mhz += [timing.sm_mhz for timing in mine if not math.isnan(timing.sm_mhz)]
+        own = timings[name]
+        into.rounds += len(own)
+        into.latency.append(median(math.log(timing.seconds) for timing in own))
+        into.latency_samples += [timing.seconds for timing in own]
+        into.sm_mhz += [timing.sm_mhz for timing in own if not math.isnan(timing.sm_mhz)]
         rival = rival_of(name, baseline)
         if rival in timings and rival not in failed:
-            into.pairs.append(Pair(tuple(mine), tuple(timings[rival])))
+            into.pairs.append(Pair(tuple(own), tuple(timings[rival])))
 
 
 def rival_of(name: str, baseline: str) -> str:

@@ -74,13 +74,13 @@ def standard_error(
     import numpy as np
 
     known = (epochs >= 2) & (low > 0) & (high >= low) & np.isfinite(high)
-    found = np.full(len(low), np.nan)
+    errors = np.full(len(low), np.nan)
     if known.any():
         from scipy.special import stdtrit  # the import takes as long as all other imports of a reader of results
 
         quantile = stdtrit(epochs[known] - 1.0, 0.5 + NOMINAL / 2)
-        found[known] = np.log(high[known] / low[known]) / 2 / quantile
-    return found
+        errors[known] = np.log(high[known] / low[known]) / 2 / quantile
+    return errors
 
 
 def exponential(estimate: Estimate) -> Estimate:
@@ -90,8 +90,8 @@ def exponential(estimate: Estimate) -> Estimate:
 
 def estimated(logs: Sequence[float]) -> CostEstimate:
     """Return the geometric mean with its interval, from the natural logs of independent values (at least one)."""
-    found = exponential(log_interval(logs))
-    return CostEstimate(found.value, found.low, found.high, len(logs))
+    estimate = exponential(log_interval(logs))
+    return CostEstimate(estimate.value, estimate.low, estimate.high, len(logs))
 
 
 @cache

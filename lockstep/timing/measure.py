@@ -268,8 +268,11 @@ class Measurer:
             self._narrowest[suite.name, case.label] = min(widths, default=1)
             out = [checker.out] if checker.out is not None else list(checker.reference)
             touched = {name: tensors_of([checker.arguments(family, name), out]) for name in names}
-            together = {id(tensor): tensor for mine in touched.values() for tensor in mine}
-            self._touched[key] = {name: size_of(mine) for name, mine in touched.items()}, size_of(together.values())
+            together = {id(tensor): tensor for tensors in touched.values() for tensor in tensors}
+            self._touched[key] = (
+                {name: size_of(tensors) for name, tensors in touched.items()},
+                size_of(together.values()),
+            )
         return self._touched[key]
 
     def _compare(

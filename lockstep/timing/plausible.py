@@ -77,10 +77,10 @@ def plausible(
             refuse_impossible(arm, outcome.latency, cost, l2, limits, outcome.clocks.sm_mhz, narrowest, copy_rate)
         except Disqualified as error:
             refused[arm] = error
-    kept = {arm: outcome for arm, outcome in outcomes.items() if arm not in refused}
+    possible = {arm: outcome for arm, outcome in outcomes.items() if arm not in refused}
     if baseline in refused:
-        kept = {arm: replace(outcome, ratio=None, ratio_samples=()) for arm, outcome in kept.items()}
-    return kept, refused
+        possible = {arm: replace(outcome, ratio=None, ratio_samples=()) for arm, outcome in possible.items()}
+    return possible, refused
 
 
 def refuse_impossible(
@@ -125,8 +125,9 @@ def refuse_impossible(
         bounds[f"bytes at {OVER_COPY} times this run's fastest copy ({copy_rate / 1e12:.2f} TB/s)"] = cost.bytes / (
             copy_rate * OVER_COPY
         )
-    for what, least in bounds.items():
-        if latency.high < least:
+    for work, least_s in bounds.items():
+        if latency.high < least_s:
             raise Disqualified(
-                Rule.IMPOSSIBLE_TIME, f"{variant} takes {latency.value:.3g} s a call, but its {what} take {least:.3g} s"
+                Rule.IMPOSSIBLE_TIME,
+                f"{variant} takes {latency.value:.3g} s a call, but its {work} take {least_s:.3g} s",
             )

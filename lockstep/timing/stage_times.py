@@ -41,8 +41,8 @@ class Stages:
     def take(self) -> dict[str, float]:
         """Return the seconds of each stage since the last call, and reset them to zero."""
         self._turn()
-        taken, self.seconds = self.seconds, {}
-        return taken
+        seconds, self.seconds = self.seconds, {}
+        return seconds
 
     def _turn(self) -> None:
         now = self.now()

@@ -76,7 +76,7 @@ class Epochs:
         verifier = Verifier(self.suite, self.case, self.device, self.thorough, listener=self.listen)
         timed = [
             Timed(self._drawn[arm], replay, self.family, self.arms[arm], cost)
-            for cost, mine in replays.items()
-            for arm, replay in mine.items()
+            for cost, by_arm in replays.items()
+            for arm, replay in by_arm.items()
         ]
         return verifier.verify(timed, seed)

@@ -171,7 +171,7 @@ def test_the_ratio_is_head_over_base(sides):
     epoch = Timed(sides, {BASE: 1e-4, HEAD: 1.02e-4}).epoch()
     assert math.expm1(log_ratio(epoch)) == pytest.approx(0.02)
     assert epoch.seconds == pytest.approx({BASE: 1e-4, HEAD: 1.02e-4})
-    assert (len(epoch.pair.mine), epoch.shared) == (6, True)
+    assert (len(epoch.pair.own), epoch.shared) == (6, True)
 
 
 def test_both_sides_make_as_many_calls_and_each_follows_itself_as_often_as_the_other(sides):
@@ -192,7 +192,7 @@ def test_both_sides_make_as_many_calls_and_each_follows_itself_as_often_as_the_o
 def test_rounds_that_take_long_are_fewer_but_four_at_least(sides, rounds, epoch_s, taken):
     # A pair of replays of twelve calls on either side takes 2.4 milliseconds.
     epoch = Timed(sides, {BASE: 1e-4, HEAD: 1e-4}).epoch(pace=replace(PACE, rounds=rounds, epoch_s=epoch_s))
-    assert len(epoch.pair.mine) == taken
+    assert len(epoch.pair.own) == taken
 
 
 class Watching(FakeDevice):

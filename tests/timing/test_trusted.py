@@ -62,7 +62,7 @@ def test_what_raises_is_looked_at_as_well():
     trusted = Trusted()
 
     def replace_and_raise():
-        with trusted.kept():
+        with trusted.guarding():
             time.monotonic = lie
             raise ValueError("hides it")
 
@@ -103,7 +103,7 @@ def test_settings_that_a_variant_leaves_behind_are_put_back():
     with pytest.raises(Disqualified, match="a changed setting: the number of threads") as found:
         trusted.require()
     assert (torch.get_num_threads(), found.value.rule) == (threads, Rule.CHANGED_HARNESS)
-    with trusted.kept():
+    with trusted.guarding():
         torch.set_num_threads(threads + 1)
     assert torch.get_num_threads() == threads
     torch.set_num_threads(threads + 1)

@@ -78,8 +78,8 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
             f"the case is too small for a cold series: with {smallest} bytes a call, {count} argument sets would be "
             f"needed to exceed a cache of {device.cache_bytes / 1e6:.0f} MB"
         )
-    room = min(PLACEMENT_BYTES, device.memory_bytes)
-    placements = min(PLACEMENTS, room // max(whole, 1), int(ROTATION_S / floor_s)) if floor_s else 0
+    placement_bytes = min(PLACEMENT_BYTES, device.memory_bytes)
+    placements = min(PLACEMENTS, placement_bytes // max(whole, 1), int(ROTATION_S / floor_s)) if floor_s else 0
     return max(count, placements)
 
 
@@ -103,9 +103,9 @@ def place(value: Any, chance: random.Random) -> Any:
         size = tensor.element_size()
         slack = min(SLACK, max(ALIGNMENT, flat.numel() * size))
         offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size
-        room = torch.empty(flat.numel() + slack // size + 1, dtype=tensor.dtype, device=tensor.device)
-        room[offset : offset + flat.numel()].copy_(flat)
-        return room.as_strided(tensor.shape, tensor.stride(), offset)
+        buffer = torch.empty(flat.numel() + slack // size + 1, dtype=tensor.dtype, device=tensor.device)
+        buffer[offset : offset + flat.numel()].copy_(flat)
+        return buffer.as_strided(tensor.shape, tensor.stride(), offset)
 
     return map_tensors(value, elsewhere)
 
@@ -119,11 +119,11 @@ def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], 
     """
     if not inout:
         return None
-    changing = [{name: one.inputs[name] for name in inout} for one in sets]
-    own = map_tensors(changing[0], torch.clone)
+    changing = [{name: argument_set.inputs[name] for name in inout} for argument_set in sets]
+    saved = map_tensors(changing[0], torch.clone)
 
     def restore() -> None:
         for values in changing:
-            write(values, own, set())
+            write(values, saved, set())
 
     return restore

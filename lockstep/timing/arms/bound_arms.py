@@ -113,13 +113,13 @@ def make_arms(
         if (prepare := family.prepare.get(variant)) not in made:
             made[prepare] = family.prepared(variant, sets[0].inputs)
     calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
-    for drawn in sets:
+    for argument_set in sets:
         placed = {prepare: place(value, chance) for prepare, value in made.items()}
         for arm, variant in variants.items():
             function = family.variants[variant]
-            arguments = bind(function, {**drawn.inputs, **placed[family.prepare.get(variant)]})
-            if drawn.out is not None and takes_out(function):
-                arguments["out"] = drawn.out
+            arguments = bind(function, {**argument_set.inputs, **placed[family.prepare.get(variant)]})
+            if argument_set.out is not None and takes_out(function):
+                arguments["out"] = argument_set.out
             calls[arm].append(BoundCall(function, arguments))
     return [Arm(arm, tuple(bound), once) for arm, bound in calls.items()]
 

@@ -107,7 +107,7 @@ def time_undisturbed(
     try:
         if restore is None:
             return device.time(replays)
-        return device.time([one for replay in replays for one in (restore, replay)])[1::2]
+        return device.time([step for replay in replays for step in (restore, replay)])[1::2]
     finally:
         if collecting:
             gc.enable()

@@ -141,34 +141,34 @@ class Verifier:
             return self._redraw(timed, seed, chance.getrandbits(32))[0]
 
         written: set[int] = set()
-        for one in timed:
-            self._write(one, of_set, written)
-        for one in chance.sample(timed, len(timed)):
-            self.listener("verify", one.arm.name)
+        for timed_arm in timed:
+            self._write(timed_arm, of_set, written)
+        for timed_arm in chance.sample(timed, len(timed)):
+            self.listener("verify", timed_arm.arm.name)
             try:
-                self._replay(one, of_set)
-                self._compare(one, of_set, chance)
-                if repeat and not one.cost and not self._changed(one, of_set):
-                    self._repeat(one, unseen, self._own(seed), of_set, chance)
+                self._replay(timed_arm, of_set)
+                self._compare(timed_arm, of_set, chance)
+                if repeat and not timed_arm.cost and not self._changed(timed_arm, of_set):
+                    self._repeat(timed_arm, unseen, self._timed_values(seed), of_set, chance)
             except torch.cuda.OutOfMemoryError:
                 raise
             except Exception as error:
                 if not self.device.healthy():
                     raise
-                failures[one.arm.name] = without_frames(error)
-            if changed := self._changed(one, of_set):
-                evidence = f"{one.variant} wrote into its input {', '.join(changed)}"
-                failures[one.arm.name] = Disqualified(Rule.WRITTEN_INPUT, evidence)
-                self._write(one, of_set, set())
+                failures[timed_arm.arm.name] = without_frames(error)
+            if changed := self._changed(timed_arm, of_set):
+                evidence = f"{timed_arm.variant} wrote into its input {', '.join(changed)}"
+                failures[timed_arm.arm.name] = Disqualified(Rule.WRITTEN_INPUT, evidence)
+                self._write(timed_arm, of_set, set())
         return Verified(failures, "; ".join(notes))
 
     def restore(self, timed: Sequence[Timed], seed: int) -> None:
         """Write the values that were timed into the arguments of all arms again."""
-        own, written = self._own(seed), set[int]()
-        for one in timed:
-            self._write(one, _in_each(one, own), written)
+        checker, written = self._timed_values(seed), set[int]()
+        for timed_arm in timed:
+            self._write(timed_arm, _in_each(timed_arm, checker), written)
 
-    def _own(self, seed: int) -> Checker:
+    def _timed_values(self, seed: int) -> Checker:
         """Draw the values that were timed again; return them as a ``Checker`` without a reference."""
         inputs = inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
         return Checker(self.suite, self.case, inputs, (), None)
@@ -181,32 +181,32 @@ class Verifier:
         """
         where = self.device.torch_device
         checker = Checker.draw(self.suite, self.case, where, new_seed)
-        kept: set[str] = set()
+        fixed: set[str] = set()
         while True:
-            misfits = self._misfits(timed, checker) - kept
+            misfits = self._misfits(timed, checker) - fixed
             if not misfits:
                 break
             old = inputs_of(self.suite, self.case, Draw(where, seed))
             if any(not fits(old[name], checker.inputs.get(name)) for name in misfits):
                 # Offsets depend on sizes: only floating-point inputs are independent of the other inputs.
                 misfits |= {name for name, value in old.items() if not floats(value)}
-            kept |= misfits
-            values = {name: old[name] if name in kept else value for name, value in checker.inputs.items()}
+            fixed |= misfits
+            values = {name: old[name] if name in fixed else value for name, value in checker.inputs.items()}
             checker = Checker.of(self.suite, self.case, values)
-        names = ", ".join(sorted(kept))
+        names = ", ".join(sorted(fixed))
         return checker, f"checked after timing with the timed values of {names}: other draws differ in size" * bool(
-            kept
+            fixed
         )
 
     def _misfits(self, timed: Sequence[Timed], checker: Checker) -> set[str]:
         """Return the names of inputs whose new values cannot be written into the arms' arguments in place."""
         misfits: set[str] = set()
-        for one in timed:
-            arguments = self._arguments(one, checker)
-            for name, value in one.arm.calls[0].arguments.items():
+        for timed_arm in timed:
+            arguments = self._arguments(timed_arm, checker)
+            for name, value in timed_arm.arm.calls[0].arguments.items():
                 if name == "out" or fits(value, arguments.get(name)):
                     continue
-                prepare = one.family.prepare.get(one.variant)
+                prepare = timed_arm.family.prepare.get(timed_arm.variant)
                 is_input = name in checker.inputs and arguments.get(name) is checker.inputs[name]
                 misfits |= {name} if is_input or prepare is None else set(bind(prepare, checker.inputs))
         return misfits
@@ -240,7 +240,7 @@ class Verifier:
         self,
         timed: Timed,
         unseen: Callable[[], Checker],
-        own: Checker,
+        timed_checker: Checker,
         of_set: Mapping[int, Checker],
         chance: random.Random,
     ) -> None:
@@ -257,17 +257,17 @@ class Verifier:
             rotation()
             while undecided(trials):
                 checker = unseen()
-                self._write(timed, _in_each(timed, own), set())
+                self._write(timed, _in_each(timed, timed_checker), set())
                 repeated = time_undisturbed([rotation, rotation], self.device)[1].seconds
                 self._write(timed, _in_each(timed, checker), set())
-                told = chance.randrange(len(calls))
+                checked = chance.randrange(len(calls))
                 for number, call in enumerate(calls):
-                    if number != told:  # every set gets its own values, except the set that has a reference
+                    if number != checked:  # every set gets its own values, except the set that has a reference
                         _scale(call.arguments, chance.uniform(0.5, 1.5))
                 self._poison(single, range(len(calls)))
                 fresh = time_undisturbed([rotation], self.device)[0].seconds
                 # Copied at once: work that another thread finishes after the call returned must come too late.
-                result = map_tensors(rotation.results()[told], torch.clone)
+                result = map_tensors(rotation.results()[checked], torch.clone)
                 trials.append(Trial(fresh, repeated))
                 self._expect(timed, checker, outputs_of(timed.variant, result, self.device.torch_device))
         finally:
@@ -302,8 +302,8 @@ class Verifier:
                 outputs[number] = [tensor for name in self.suite.inout for tensor in tensors_of(arguments[name])]
         sample = chance.choice(list(of_set))
         self._expect(timed, of_set[sample], outputs[sample])
-        told = torch.stack([_error(outputs[number], checker) for number, checker in of_set.items()]).tolist()
-        errors = dict(zip(of_set, told, strict=True))
+        relative_errors = torch.stack([_error(outputs[number], checker) for number, checker in of_set.items()]).tolist()
+        errors = dict(zip(of_set, relative_errors, strict=True))
         for number, error in errors.items():
             if not error <= ALIKE * errors[sample]:
                 self._expect(timed, of_set[number], outputs[number])
@@ -322,12 +322,12 @@ class Verifier:
             arguments = self._arguments(timed, checker)
             for name, value in checker.inputs.items():
                 if arguments.get(name) is value and name not in self.suite.inout:
-                    mine = timed.arm.calls[number].arguments[name]
-                    pairs = zip(tensors_of(mine), tensors_of(value), strict=True)
+                    argument = timed.arm.calls[number].arguments[name]
+                    pairs = zip(tensors_of(argument), tensors_of(value), strict=True)
                     names += [name] * len(tensors_of(value))
                     changed += [(bits(have) != bits(given)).any() for have, given in pairs]
-        told = torch.stack(changed).tolist() if changed else []
-        return sorted({name for name, is_changed in zip(names, told, strict=True) if is_changed})
+        flags = torch.stack(changed).tolist() if changed else []
+        return sorted({name for name, is_changed in zip(names, flags, strict=True) if is_changed})
 
 
 def _in_each(timed: Timed, checker: Checker) -> dict[int, Checker]:
@@ -346,12 +346,12 @@ def _scale(arguments: Mapping[str, Any], factor: float) -> None:
 def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
     """Return the largest ``‖out − ref‖ / ‖ref‖`` as a tensor on the device; NaN if a shape differs."""
     where = checker.reference[0].device
-    if [output.shape for output in outputs] != [wanted.shape for wanted in checker.reference]:
+    if [output.shape for output in outputs] != [reference.shape for reference in checker.reference]:
         return torch.tensor(float("nan"), device=where)
     errors = []
-    for got, want in zip(outputs, checker.reference, strict=True):
-        wide = torch.promote_types(want.dtype, torch.float32)
-        want = want.to(wide)
-        norms = [torch.linalg.vector_norm(one) for one in (got.to(wide) - want, want)]
+    for output, reference in zip(outputs, checker.reference, strict=True):
+        wide = torch.promote_types(reference.dtype, torch.float32)
+        reference = reference.to(wide)
+        norms = [torch.linalg.vector_norm(values) for values in (output.to(wide) - reference, reference)]
         errors.append((norms[0] / norms[1]).double())
     return torch.stack(errors).max()

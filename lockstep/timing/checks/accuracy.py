@@ -34,12 +34,12 @@ CHUNK = 1 << 20
 CUDA_CHUNK = 1 << 23
 
 
-def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
-    """Return the errors of ``got`` relative to ``want``; both have the same shape, of any number of dimensions.
+def accuracy_of(output: torch.Tensor, reference: torch.Tensor) -> Accuracy:
+    """Return the errors of ``output`` relative to ``reference``; both have the same shape, of any number of dimensions.
 
     The last dimension is a row; the other dimensions together are the rows of a matrix. That matrix defines the columns
     and tiles. A vector is one row; a complex number counts as two elements. Integers and booleans are compared by
-    value. Where ``want`` is zero everywhere, errors are absolute.
+    value. Where ``reference`` is zero everywhere, errors are absolute.
 
     NaN is accepted where the reference is NaN, an infinity where the reference is the same infinity. All other elements
     that are not finite in both tensors are counted in ``non_finite`` and left out of the errors.
@@ -47,18 +47,18 @@ def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
     Raises:
         ValueError: the shapes differ.
     """
-    if got.shape != want.shape:
-        raise ValueError(f"the output has shape {list(got.shape)}, the reference {list(want.shape)}")
-    if want.numel() == 0:
+    if output.shape != reference.shape:
+        raise ValueError(f"the output has shape {list(output.shape)}, the reference {list(reference.shape)}")
+    if reference.numel() == 0:
         return Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
-    in_pairs = got.is_complex() or want.is_complex()
-    got, want = _matrix(got, in_pairs), _matrix(want, in_pairs)
+    in_pairs = output.is_complex() or reference.is_complex()
+    output, reference = _matrix(output, in_pairs), _matrix(reference, in_pairs)
     # Column sums are stored for the whole matrix, row sums for one chunk: the shorter side becomes the columns.
-    turned = want.shape[0] < want.shape[1]
+    turned = reference.shape[0] < reference.shape[1]
     if turned:
-        got, want = got.T, want.T
-    errors = _Errors(want)
-    for part, target in zip(_chunks(got), _chunks(want), strict=True):
+        output, reference = output.T, reference.T
+    errors = _Errors(reference)
+    for part, target in zip(_chunks(output), _chunks(reference), strict=True):
         errors.add(part, target)
     return errors.accuracy(turned)
 
@@ -66,7 +66,7 @@ def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
 def worst(outputs: Iterable[Accuracy]) -> Accuracy:
     """Return the largest value of each error over all outputs of a call; zeros if the call has no outputs."""
     parts = [Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0), *outputs]
-    return Accuracy(*(max(getattr(part, one.name) for part in parts) for one in fields(Accuracy)))
+    return Accuracy(*(max(getattr(part, error.name) for part in parts) for error in fields(Accuracy)))
 
 
 class _Errors:
@@ -76,20 +76,20 @@ class _Errors:
     computes its mean and mean square, which the error of every row, column, tile and element needs.
     """
 
-    def __init__(self, want: torch.Tensor) -> None:
-        self.rows, self.columns = want.shape
-        count = want.numel()
-        total, squares = self._zeros(want), self._zeros(want)
-        for chunk in _chunks(want):
+    def __init__(self, reference: torch.Tensor) -> None:
+        self.rows, self.columns = reference.shape
+        count = reference.numel()
+        total, squares = self._zeros(reference), self._zeros(reference)
+        for chunk in _chunks(reference):
             values = _finite(chunk)
             total += values.sum()
             squares += values.square().sum()
         self.mean = total / count
         self.squares = torch.where(squares > 0, squares, count)  # absolute errors where the reference is zero
         self.mean_square = self.squares / count
-        self.error, self.varying, self.rounding, self.non_finite = (self._zeros(want) for _ in range(4))
-        self.row, self.tile, self.element = (self._zeros(want) for _ in range(3))
-        self.column_errors, self.column_squares = (self._zeros(want, self.columns) for _ in range(2))
+        self.error, self.varying, self.rounding, self.non_finite = (self._zeros(reference) for _ in range(4))
+        self.row, self.tile, self.element = (self._zeros(reference) for _ in range(3))
+        self.column_errors, self.column_squares = (self._zeros(reference, self.columns) for _ in range(2))
 
     @staticmethod
     def _zeros(like: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -104,29 +104,29 @@ class _Errors:
             same = (part == target) | (part.isnan() & target.isnan())
             self.non_finite += (~error.isfinite() & ~same).sum()
             error, target, rounded = _finite(error), _finite(target), _finite(rounded)
-        error, own = error.square(), target.square()
+        error, target_squares = error.square(), target.square()
         self.rounding += (rounded - target).square().sum()
         variance, mean = torch.var_mean(target, correction=0)
         self.varying += target.numel() * (variance + (mean - self.mean).square())
-        errors, squares = error.sum(1), own.sum(1)
+        errors, squares = error.sum(1), target_squares.sum(1)
         self.error += errors.sum()
         self.row = torch.maximum(self.row, self._worst(errors, squares, self.columns))
-        self.element = torch.maximum(self.element, self._worst(error, own, 1))
-        errors, squares = _bands(error), _bands(own)
+        self.element = torch.maximum(self.element, self._worst(error, target_squares, 1))
+        errors, squares = _bands(error), _bands(target_squares)
         self.column_errors += errors.sum(0)
         self.column_squares += squares.sum(0)
         sizes = torch.outer(_sizes(error, 0), _sizes(error, 1))
         self.tile = torch.maximum(self.tile, self._worst(_bands(errors.T).T, _bands(squares.T).T, sizes))
 
-    def _worst(self, error: torch.Tensor, own: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
+    def _worst(self, error: torch.Tensor, target_squares: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
         """Return the largest squared relative error of slices (rows, columns, tiles or elements) of ``count`` elements.
 
         Args:
             error: sum of squared errors of each slice.
-            own: sum of squared reference values of each slice.
+            target_squares: sum of squared reference values of each slice.
             count: number of elements of a slice.
         """
-        return (error / torch.maximum(own, count * self.mean_square)).max()
+        return (error / torch.maximum(target_squares, count * self.mean_square)).max()
 
     def accuracy(self, turned: bool) -> Accuracy:
         """Return the errors of all added chunks; ``turned`` means that rows and columns were exchanged before."""
@@ -172,6 +172,6 @@ def _sizes(values: torch.Tensor, dim: int) -> torch.Tensor:
 
 def _bands(values: torch.Tensor) -> torch.Tensor:
     """Return the column sums of each band of ``TILE`` rows of a matrix; the last band may have fewer rows."""
-    rest = len(values) % TILE
-    whole = values[: len(values) - rest].unflatten(0, (-1, TILE)).sum(1) if len(values) > rest else values[:0]
-    return torch.cat([whole, values[len(values) - rest :].sum(0, keepdim=True)]) if rest else whole
+    remainder = len(values) % TILE
+    whole = values[: len(values) - remainder].unflatten(0, (-1, TILE)).sum(1) if len(values) > remainder else values[:0]
+    return torch.cat([whole, values[len(values) - remainder :].sum(0, keepdim=True)]) if remainder else whole

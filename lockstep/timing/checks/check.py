@@ -101,7 +101,7 @@ class Checker:
         return bind(family.variants[variant], {**self.inputs, **self._prepared[prepare]})
 
     @cached_property
-    def _asked(self) -> tuple[torch.dtype | None, ...]:
+    def _expected_dtypes(self) -> tuple[torch.dtype | None, ...]:
         """Return the expected dtype of each output: the dtype of the suite's buffers, never the dtype that a variant
         chose.
 
@@ -116,7 +116,7 @@ class Checker:
         if buffers:
             return (coarsest(buffers) or buffers[0],) * len(self.reference)
         usual = coarsest([tensor.dtype for tensor in tensors_of(self.inputs)])
-        return tuple(usual if want.is_floating_point() or want.is_complex() else None for want in self.reference)
+        return tuple(usual if tensor.is_floating_point() or tensor.is_complex() else None for tensor in self.reference)
 
     @cached_property
     def tolerances(self) -> tuple[float, ...]:
@@ -127,8 +127,10 @@ class Checker:
             return (self.suite.tolerance,) * len(self.reference)
         inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
         summands = summands_of(self.suite, self.case)
-        pairs = zip(self._asked, (tensor.dtype for tensor in self.reference), strict=True)
-        return tuple(default_tolerance(asked or want, [*inputs, want], summands) for asked, want in pairs)
+        pairs = zip(self._expected_dtypes, (tensor.dtype for tensor in self.reference), strict=True)
+        return tuple(
+            default_tolerance(expected or reference, [*inputs, reference], summands) for expected, reference in pairs
+        )
 
     @cached_property
     def _sums(self) -> list[int]:
@@ -153,13 +155,13 @@ class Checker:
             WrongResult, Disqualified, NotImplementedError: as ``accuracy``.
         """
         outputs = self._call(family, variant)
-        found = self._accepted(family, variant, outputs)
+        accuracy = self._accepted(family, variant, outputs)
         try:
             first = [tensor.clone() for tensor in outputs]
         except torch.cuda.OutOfMemoryError:
-            return Checked(found, None)
+            return Checked(accuracy, None)
         again = self._call(family, variant)
-        return Checked(found, not _difference(first, again))
+        return Checked(accuracy, not _difference(first, again))
 
     def repeated(self, family: Family, variant: str) -> Iterator[str]:
         """Call the variant repeatedly on the same inputs; yield how each result differs from the first, "" for the same
@@ -174,10 +176,10 @@ class Checker:
             yield _difference(first, self._call(family, variant))
 
     def _accepted(self, family: Family, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
-        found = self.compare(variant, outputs)
+        accuracy = self.compare(variant, outputs)
         refuse_aliases(variant, outputs, named_tensors(self.arguments(family, variant), self.suite.inout))
         refuse_overlaps(variant, outputs)
-        return found
+        return accuracy
 
     def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
         """Compare outputs that ``variant`` returned with the reference; return the worst errors over all outputs.
@@ -187,20 +189,24 @@ class Checker:
         """
         if len(outputs) != len(self.reference):
             raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
-        return worst(self._judged(variant, index, got) for index, got in enumerate(outputs))
+        return worst(self._judged(variant, index, output) for index, output in enumerate(outputs))
 
-    def _judged(self, variant: str, index: int, got: torch.Tensor) -> Accuracy:
-        want = self.reference[index]
-        if got.shape != want.shape:
-            raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
-        found = accuracy_of(got, want)
-        if wrong := refusal(found, want.shape, self.tolerances[index], f" at {self.case.label}"):
+    def _judged(self, variant: str, index: int, output: torch.Tensor) -> Accuracy:
+        reference = self.reference[index]
+        if output.shape != reference.shape:
+            raise WrongResult(
+                f"{variant} output {index} has shape {list(output.shape)}, expected {list(reference.shape)}"
+            )
+        accuracy = accuracy_of(output, reference)
+        if wrong := refusal(accuracy, reference.shape, self.tolerances[index], f" at {self.case.label}"):
             raise WrongResult(f"{variant} output {index} {wrong}")
-        asked = self._asked[index]
-        if asked is not None and got.element_size() < min(asked.itemsize, want.element_size()):
+        expected = self._expected_dtypes[index]
+        if expected is not None and output.element_size() < min(expected.itemsize, reference.element_size()):
             # A variant with narrower outputs writes fewer bytes than the baseline, however exact its values are.
-            raise WrongResult(f"{variant} output {index} is of {got.dtype}, narrower than {asked}, the expected dtype")
-        return found
+            raise WrongResult(
+                f"{variant} output {index} is of {output.dtype}, narrower than {expected}, the expected dtype"
+            )
+        return accuracy
 
     def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
         """Call the variant with output buffers full of NaN; return its outputs after checks that it wrote no input."""
@@ -216,9 +222,9 @@ class Checker:
         try:
             result = function(**arguments)
         except (RuntimeError, AssertionError) as error:
-            says = next((who for part, who in _NO_GPU.items() if part in str(error)), "")
-            if says and self.reference[0].device.type == "cpu":
-                raise NotImplementedError(f"{says} finds no GPU here") from error
+            library = next((library for part, library in _NO_GPU.items() if part in str(error)), "")
+            if library and self.reference[0].device.type == "cpu":
+                raise NotImplementedError(f"{library} finds no GPU here") from error
             raise
         given = named_tensors(self.inputs, self.suite.inout)
         after = checksums([tensor for _, tensor in given])
@@ -272,14 +278,14 @@ def _difference(first: Sequence[torch.Tensor], again: Sequence[torch.Tensor]) ->
     """Return where the outputs of two calls differ, or "" if their bits are the same."""
     if len(first) != len(again):
         return f"two calls on the same inputs return {len(first)} and {len(again)} tensors"
-    for index, (one, other) in enumerate(zip(first, again, strict=True)):
+    for index, (output, repeated) in enumerate(zip(first, again, strict=True)):
         where = f"two calls on the same inputs differ in output {index}"
-        if one.shape != other.shape or one.dtype != other.dtype:
-            return f"{where}: {one.dtype} {list(one.shape)} and {other.dtype} {list(other.shape)}"
-        if torch.equal(_bits(one), _bits(other)):
+        if output.shape != repeated.shape or output.dtype != repeated.dtype:
+            return f"{where}: {output.dtype} {list(output.shape)} and {repeated.dtype} {list(repeated.shape)}"
+        if torch.equal(_bits(output), _bits(repeated)):
             continue
-        unequal = (_bits(one) != _bits(other)).view(one.numel(), -1).any(1)
-        place = torch.unravel_index(unequal.nonzero()[0, 0], one.shape)
-        at = ", ".join(str(int(axis)) for axis in place)
-        return f"{where}, in {int(unequal.sum())} of {one.numel()} elements, first at [{at}]"
+        unequal = (_bits(output) != _bits(repeated)).view(output.numel(), -1).any(1)
+        place = torch.unravel_index(unequal.nonzero()[0, 0], output.shape)
+        position = ", ".join(str(int(axis)) for axis in place)
+        return f"{where}, in {int(unequal.sum())} of {output.numel()} elements, first at [{position}]"
     return ""

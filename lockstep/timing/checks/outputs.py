@@ -38,11 +38,11 @@ def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Te
             raise Disqualified(
                 Rule.UNREAL_OUTPUT, f"{variant} output {index} is {where}; return a dense tensor on {device}"
             )
-        held, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
-        if held < needed:
+        size, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
+        if size < needed:
             raise Disqualified(
                 Rule.UNREAL_OUTPUT,
-                f"{variant} output {index} of {needed} bytes has {held} bytes of memory; return one with all elements",
+                f"{variant} output {index} of {needed} bytes has {size} bytes of memory; return one with all elements",
             )
     return tensors
 
@@ -53,10 +53,10 @@ def refuse_aliases(variant: str, outputs: Sequence[torch.Tensor], inputs: Sequen
     Raises:
         Disqualified: an output shares memory with an input.
     """
-    taken = [(name, _extent(given)) for name, given in inputs]
+    input_extents = [(name, _extent(tensor)) for name, tensor in inputs]
     for index, output in enumerate(outputs):
         begin, end = _extent(output)
-        for name, (first, last) in taken:
+        for name, (first, last) in input_extents:
             if max(begin, first) < min(end, last):
                 raise Disqualified(
                     Rule.ALIASED_OUTPUT,
@@ -70,11 +70,11 @@ def refuse_overlaps(variant: str, outputs: Sequence[torch.Tensor]) -> None:
     Raises:
         Disqualified: two outputs share an element.
     """
-    for (one, first), (other, second) in combinations(enumerate(outputs), 2):
+    for (first_index, first), (second_index, second) in combinations(enumerate(outputs), 2):
         if _overlap(first, second):
             raise Disqualified(
                 Rule.ALIASED_OUTPUT,
-                f"{variant} output {one} shares memory with output {other}; return separate memory",
+                f"{variant} output {first_index} shares memory with output {second_index}; return separate memory",
             )
 
 
@@ -87,22 +87,22 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     return begin, begin + length * tensor.element_size()
 
 
-def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    (begin, end), (first, last) = _extent(one), _extent(other)
+def _overlap(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    (begin, end), (first, last) = _extent(tensor), _extent(other)
     if max(begin, first) >= min(end, last):
         return False
-    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+    if tensor.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
         return True
     # Mark the bytes of the first tensor in a map of their common storage.
-    taken = torch.zeros(one.untyped_storage().nbytes(), dtype=torch.uint8, device=one.device)
-    _bytes_in(taken, one).fill_(1)
-    return bool(_bytes_in(taken, other).any())
+    byte_map = torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8, device=tensor.device)
+    _bytes_in(byte_map, tensor).fill_(1)
+    return bool(_bytes_in(byte_map, other).any())
 
 
-def _bytes_in(taken: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+def _bytes_in(byte_map: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     size = tensor.element_size()
     strides = [stride * size for stride in tensor.stride()]
-    return taken.as_strided((*tensor.shape, size), (*strides, 1), tensor.storage_offset() * size)
+    return byte_map.as_strided((*tensor.shape, size), (*strides, 1), tensor.storage_offset() * size)
 
 
 def span(tensor: torch.Tensor) -> torch.Tensor:

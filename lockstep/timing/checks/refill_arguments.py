@@ -56,8 +56,8 @@ def write(old: Any, new: Any, written: set[int]) -> None:
         for name in old.keys() & new.keys():
             write(old[name], new[name], written)
     elif isinstance(old, list | tuple) and isinstance(new, list | tuple):
-        for mine, given in zip(old, new, strict=False):
-            write(mine, given, written)
+        for old_part, new_part in zip(old, new, strict=False):
+            write(old_part, new_part, written)
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:

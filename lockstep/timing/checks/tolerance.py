@@ -85,21 +85,21 @@ def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
     return max(wide, key=_unit, default=None)
 
 
-def refusal(accuracy: Accuracy, shape: Sequence[int], tolerance: float, at: str = "") -> str:
+def refusal(accuracy: Accuracy, shape: Sequence[int], tolerance: float, where: str = "") -> str:
     """Return what is wrong with an output of this shape, as the predicate of a sentence; "" if the output is accepted.
 
-    The norm is checked first, then the error that exceeds its limit by the largest factor. ``at`` names the case in the
-    sentence.
+    The norm is checked first, then the error that exceeds its limit by the largest factor. ``where`` names the case in
+    the sentence.
     """
     if accuracy.non_finite:
-        return f"is NaN or infinite in {accuracy.non_finite} elements{at}, unlike the reference"
+        return f"is NaN or infinite in {accuracy.non_finite} elements{where}, unlike the reference"
     norm, *others = _measures(accuracy, shape, tolerance)
     # An error is NaN if squares overflow. The comparison must then fail.
     beyond = [measure for measure in (norm, *others) if not measure[0] <= measure[1]]
     if not beyond:
         return ""
-    value, limit, what = norm if norm in beyond else max(beyond, key=_excess)
-    return f"is off by {value:.3g} of {what}{at}, accepted is {limit:.3g}"
+    value, limit, name = norm if norm in beyond else max(beyond, key=_excess)
+    return f"is off by {value:.3g} of {name}{where}, accepted is {limit:.3g}"
 
 
 def _excess(measure: tuple[float, float, str]) -> float:

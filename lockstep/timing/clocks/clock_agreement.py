@@ -39,9 +39,9 @@ def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
     least, most = min(gaps, key=abs), max(stamps_s)
     if abs(least) <= SLACK_S + SLACK_SHARE * most:
         return ""
-    at = gaps.index(least)
+    nearest = gaps.index(least)
     return (
-        f"events say {events_s[at] * 1e6:.1f} µs for a replay, the GPU's timer {stamps_s[at] * 1e6:.1f} µs "
+        f"events say {events_s[nearest] * 1e6:.1f} µs for a replay, the GPU's timer {stamps_s[nearest] * 1e6:.1f} µs "
         f"(the nearest of {len(gaps)} replays)"
     )
 

@@ -37,7 +37,7 @@ class ReferenceClocks:
 
     def of(self, suite: str, case: str, l2: str) -> dict[str, float]:
         """Return the reference clocks in MHz of a case, by variant; variants without a clock are left out."""
-        return {variant: mhz for (*at, variant), mhz in self._mhz.items() if at == [suite, case, l2]}
+        return {variant: mhz for (*labels, variant), mhz in self._mhz.items() if labels == [suite, case, l2]}
 
     def learn(self, records: Iterable[Record]) -> None:
         """Make each record's clock the reference clock of its series, unless the series has one; write the file."""
@@ -55,7 +55,7 @@ class ReferenceClocks:
 
 
 def _read(path: Path) -> dict[tuple[str, ...], float]:
-    found: dict[tuple[str, ...], float] = {}
+    clocks: dict[tuple[str, ...], float] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
             row = json.loads(line)
@@ -68,5 +68,5 @@ def _read(path: Path) -> dict[tuple[str, ...], float]:
                 "the same commit as the results. If you delete the file, ratios of kernels under a power cap shift by "
                 "up to a percent"
             ) from error
-        found[key] = float(mhz)
-    return found
+        clocks[key] = float(mhz)
+    return clocks

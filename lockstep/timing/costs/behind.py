@@ -57,7 +57,7 @@ def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
     """Return calls of ``fixed_kernel``, each on its own buffers; together they touch twice the bytes of the cache."""
     buffers = max(1, min(MOST_BUFFERS, device.cache_bytes // COPIED))
     sources = [torch.ones(COPIED // 4, device=device.torch_device) for _ in range(buffers)]
-    return tuple(BoundCall(fixed_kernel, {"source": one, "target": torch.empty_like(one)}) for one in sources)
+    return tuple(BoundCall(fixed_kernel, {"source": source, "target": torch.empty_like(source)}) for source in sources)
 
 
 @dataclass
@@ -123,27 +123,31 @@ class Behind:
             # The rounds of the latency decide whether an arm broke a rule; here only the epoch is lost.
             self._failures.setdefault("", error)
             return Metered({})
-        return Metered(timings, {one.name: one.replay.once for one in captured if one.name != _ALONE})
+        return Metered(timings, {arm.name: arm.replay.once for arm in captured if arm.name != _ALONE})
 
     def add(self, measured: Epoch) -> None:
         """Add an epoch's times: each arm's median behind the fixed kernel, and each round's ratio to the baseline."""
         alone = measured.get(_ALONE, ())
         seconds = {
-            name: [replace(pair, seconds=pair.seconds - copy.seconds) for pair, copy in zip(own, alone, strict=True)]
-            for name, own in measured.items()
+            name: [
+                replace(pair, seconds=pair.seconds - copy.seconds) for pair, copy in zip(timings, alone, strict=True)
+            ]
+            for name, timings in measured.items()
             if alone and name in self._series
         }
-        for name, mine in seconds.items():
+        for name, differences in seconds.items():
             series = self._series[name]
             # If the fixed kernel was disturbed while it ran alone, the difference may be zero or negative and has no
             # logarithm.
-            logs = [math.log(one.seconds) for one in mine if one.seconds > 0]
+            logs = [math.log(timing.seconds) for timing in differences if timing.seconds > 0]
             if logs:
                 series.latency.append(median(logs))
             rival = seconds.get(rival_of(name, self.baseline), ())
-            both = [pair for pair in zip(mine, rival, strict=False) if min(one.seconds for one in pair) > 0]
-            if both:
-                series.pairs.append(Pair(*zip(*both, strict=True)))
+            pairs = [
+                pair for pair in zip(differences, rival, strict=False) if min(timing.seconds for timing in pair) > 0
+            ]
+            if pairs:
+                series.pairs.append(Pair(*zip(*pairs, strict=True)))
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
         """Return ``behind`` in seconds, and ``behind_speedup`` if the baseline was measured too."""
@@ -151,8 +155,8 @@ class Behind:
         if not series.latency:
             return {}
         ratios = [midmean(epoch) for epoch in series.ratios()]
-        found = {"behind": estimated(series.latency)}
-        return found | ({"behind_speedup": estimated(ratios)} if ratios else {})
+        estimates = {"behind": estimated(series.latency)}
+        return estimates | ({"behind_speedup": estimated(ratios)} if ratios else {})
 
     def reason(self, arm: str) -> str:
         """Return why the arm has no time behind the fixed kernel; "" if it has one."""

@@ -136,14 +136,16 @@ class Energy(LoggedMeter):
         """
         if restore is not None:
             self._failures |= {arm.name: NoEnergy("its calls write their inputs") for arm in arms}
-        left = [arm for arm in arms if arm.name not in self._failures]
+        measurable = [arm for arm in arms if arm.name not in self._failures]
         replay_s = self.plan.replay_s
-        captured = capture_arms(left, self.device, replay_s, self._per_call, self._failures, self.trusted, listener)
-        found = {}
+        captured = capture_arms(
+            measurable, self.device, replay_s, self._per_call, self._failures, self.trusted, listener
+        )
+        joules = {}
         for arm in captured:
             listener("time", arm.name)
             try:
-                found[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.fence).joules
+                joules[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.fence).joules
             except NoEnergy as error:
                 self._failures[arm.name] = error
-        return Metered(found, {arm.name: arm.replay.once for arm in captured if arm.name in found})
+        return Metered(joules, {arm.name: arm.replay.once for arm in captured if arm.name in joules})

@@ -111,7 +111,7 @@ class HostTime(LoggedMeter):
         Raises:
             DeviceLost: an arm broke the device.
         """
-        found = {}
+        seconds = {}
         for arm in arms:
             if arm.name in self._failures:
                 continue
@@ -119,14 +119,14 @@ class HostTime(LoggedMeter):
             try:
                 # Other work on the host only adds time (Chen & Revels 2016). Medians of three batches had intervals of
                 # 9 to 30 % on an H200's host.
-                found[arm.name] = min(self.batch(arm, restore) for _ in range(BATCHES))
+                seconds[arm.name] = min(self.batch(arm, restore) for _ in range(BATCHES))
             except Waited as error:
                 self._failures[arm.name] = without_frames(error)
             except Exception as error:
                 self._failures[arm.name] = RuntimeError(brief(error))
                 if not self.device.healthy():
                     raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
-        return Metered(found, {arm.name: called(arm) for arm in arms if arm.name in found})
+        return Metered(seconds, {arm.name: called(arm) for arm in arms if arm.name in seconds})
 
     def batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
         """Return the host's seconds per call in one batch during which the GPU was always busy.

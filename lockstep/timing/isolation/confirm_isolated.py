@@ -31,16 +31,16 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
         judge: measures the variant of this name; raises the errors of
         ``lockstep.timing.isolation.isolated_judge.Judge.judge``.
     """
-    seen: dict[str, Isolated] = {}
+    isolated_of: dict[str, Isolated] = {}
     confirmed = []
     # The baseline is judged first, because the other records are compared with it.
-    for record in sorted(records, key=lambda one: one.variant != one.baseline):
+    for record in sorted(records, key=lambda item: item.variant != item.baseline):
         if record.state != "ok" or record.variant.endswith(TWIN):
             confirmed.append(record)
             continue
         try:
-            seen[record.variant] = own = judge(record.variant)
-            confirmed.append(_confirmed(_noted(record, _told(own)), own, seen.get(record.baseline)))
+            isolated_of[record.variant] = isolated = judge(record.variant)
+            confirmed.append(_confirmed(_noted(record, _note_of(isolated)), isolated, isolated_of.get(record.baseline)))
         except NotImplementedError as error:
             confirmed.append(_replaced(record, f"not judged in isolation: {error}"))
         except (Disqualified, Refused) as error:
@@ -49,7 +49,7 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
         except WorkerDied as died:
             confirmed.append(_failed(record, f"in isolation: {died.how}", died.rule))
     order = [record.variant for record in records]
-    return sorted(confirmed, key=lambda one: order.index(one.variant))
+    return sorted(confirmed, key=lambda item: order.index(item.variant))
 
 
 def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Record:
@@ -63,12 +63,12 @@ def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Reco
         return record
     if baseline is None:
         return _replaced(record, "its speedup is not confirmed: the baseline was not judged in isolation")
-    if short := next((one for one in (own, baseline) if one.low <= 0), None):
+    if short := next((isolated for isolated in (own, baseline) if isolated.low <= 0), None):
         microseconds = f"{short.seconds * 1e6:.3g} µs"
         why = f"its speedup is not confirmed: the judge's runs are too short to resolve {microseconds} a call"
         return _replaced(record, why)
     judged = speedup(own, baseline)
-    told = f"{judged.value:.4g} times the baseline's speed in isolation ({judged.low:.4g} … {judged.high:.4g})"
+    note = f"{judged.value:.4g} times the baseline's speed in isolation ({judged.low:.4g} … {judged.high:.4g})"
     if claimed.low > LARGEST_EXCESS[record.l2] * judged.high:
         raise Disqualified(
             Rule.UNCONFIRMED_TIME,
@@ -77,13 +77,13 @@ def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Reco
         )
     if claimed.low > LARGEST_EXCESS[record.l2] * baseline.low / own.low:
         why = f"its speedup is that of the judge's runs, too imprecise to confirm {claimed.value:.4g}"
-        return _replaced(_noted(record, told), why, judged)
-    return _noted(record, told)
+        return _replaced(_noted(record, note), why, judged)
+    return _noted(record, note)
 
 
-def _told(seen: Isolated) -> str:
-    low, middle, high = (value * 1e6 for value in (seen.low, seen.seconds, seen.high))
-    return "; ".join([f"in isolation {middle:.4g} µs a call ({low:.4g} … {high:.4g})", *seen.notes])
+def _note_of(isolated: Isolated) -> str:
+    low, middle, high = (value * 1e6 for value in (isolated.low, isolated.seconds, isolated.high))
+    return "; ".join([f"in isolation {middle:.4g} µs a call ({low:.4g} … {high:.4g})", *isolated.notes])
 
 
 def _noted(record: Record, note: str) -> Record:
@@ -95,11 +95,11 @@ def _replaced(record: Record, why: str, judged: Estimate | None = None) -> Recor
 
     A baseline keeps its speedup, which is 1 by definition.
     """
-    told = _noted(record, why)
+    noted = _noted(record, why)
     if record.speedup is None or record.variant == record.baseline:
-        return told
+        return noted
     costs = {name: cost for name, cost in record.costs.items() if name not in PAIRED.values()}
-    return replace(told, speedup=judged, speedup_samples=(), costs=costs, rule=Rule.UNCONFIRMED_TIME)
+    return replace(noted, speedup=judged, speedup_samples=(), costs=costs, rule=Rule.UNCONFIRMED_TIME)
 
 
 def _failed(record: Record, reason: str, rule: str) -> Record:

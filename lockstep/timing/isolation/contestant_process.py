@@ -96,7 +96,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
     arena = next(requests)
     # Attach before the sandbox starts: opening CUDA's handles needs file access.
     buffer = attach(arena["address"])
-    sets = [decode(one, buffer) for one in arena["sets"]]
+    sets = [decode(text, buffer) for text in arena["sets"]]
     device = open_device()
     idle = _idle_replay(device)
     missing = restrict(scratch)
@@ -120,9 +120,9 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
         "run": contestant.run,
     }
     for request in requests:
-        [(what, value)] = request.items()
+        [(verb, value)] = request.items()
         try:
-            verbs[what](value)
+            verbs[verb](value)
             process.emit("done", error="")
         except Exception as error:
             process.emit("done", error=brief(error))
@@ -169,8 +169,8 @@ class _Contestant:
         # Imported here: torch is slow to import, and the process must first be tied to its parent.
         from lockstep.suite.inputs import tensors_of
 
-        for number, one in enumerate(self.sets[:count]):
-            made = self.family.prepared(self.variant, one["inputs"])
+        for number, argument_set in enumerate(self.sets[:count]):
+            made = self.family.prepared(self.variant, argument_set["inputs"])
             if number == len(self._prepared):
                 self._prepared.append(made)
                 continue
@@ -187,11 +187,11 @@ class _Contestant:
         self.prepare(len(self.sets))
         function = self.family.variants[self.variant]
         calls = []
-        for one, prepared in zip(self.sets, self._prepared, strict=True):
-            arguments = bind(function, {**one["inputs"], **prepared})
-            if one["out"] is not None and takes_out(function):
-                arguments["out"] = one["out"]
-            calls.append(_call(function, arguments, tensors_of(one["results"])))
+        for argument_set, prepared in zip(self.sets, self._prepared, strict=True):
+            arguments = bind(function, {**argument_set["inputs"], **prepared})
+            if argument_set["out"] is not None and takes_out(function):
+                arguments["out"] = argument_set["out"]
+            calls.append(_call(function, arguments, tensors_of(argument_set["results"])))
         calls[0]()  # compiles
         self.device.synchronize()
         pool = self.device.new_pool()

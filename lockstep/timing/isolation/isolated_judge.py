@@ -24,7 +24,7 @@ from lockstep.suite.definition import Suite, SuiteError
 from lockstep.timing.device import Device
 from lockstep.timing.isolation.arena import SharedBuffer
 from lockstep.timing.isolation.isolated_time import SLACK_S, Isolated, require_growth, time_of_call, waiting
-from lockstep.timing.isolation.trial import Refused, Trial, Under, room_of
+from lockstep.timing.isolation.trial import Launcher, Refused, Trial, arena_bytes
 from lockstep.timing.stage_times import Stages
 
 #: Runs of a contestant that do not resolve the time of a call are repeated: at most this many rounds in all, and none
@@ -78,7 +78,7 @@ class Judge:
         self._shared: SharedBuffer | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="lockstep-", ignore_cleanup_errors=True)
 
-    def judge(self, under: Under, suite: Suite, case: Case, variant: str) -> Isolated:
+    def judge(self, launcher: Launcher, suite: Suite, case: Case, variant: str) -> Isolated:
         """Run one variant at one case in a separate process, and judge the variant.
 
         Raises:
@@ -91,7 +91,7 @@ class Judge:
         with contextlib.ExitStack() as stack:
             trial = Trial(stack, suite, case, variant, self._device, self.stages)
             shared = self._memory(stack, trial.layout.end)
-            trial.start(under, shared, self._template, self._scratch(under, suite, variant))
+            trial.start(launcher, shared, self._template, self._scratch(launcher, suite, variant))
             trial.idle()
             trial.load()
             trial.set_up()
@@ -106,7 +106,7 @@ class Judge:
             require_growth(variant, trial.idle_s, runs)
             return seen
 
-    def compile(self, under: Under, suite: Suite, case: Case, variants: Sequence[str]) -> None:
+    def compile(self, launcher: Launcher, suite: Suite, case: Case, variants: Sequence[str]) -> None:
         """Compile what ``judge`` will need, in a contestant (a separate process) of each variant, all at the same time.
 
         Each contestant writes to the cache of its own variant only, so no variant can change another's kernels. On a
@@ -119,7 +119,7 @@ class Judge:
             ignored = contextlib.suppress(WorkerDied, Refused, NotImplementedError, SuiteError)
             with ignored, contextlib.ExitStack() as stack:
                 trial = Trial(stack, suite, case, variant, self._device, Stages(), most_sets=2)
-                trial.start(under, shared, self._template, self._scratch(under, suite, variant))
+                trial.start(launcher, shared, self._template, self._scratch(launcher, suite, variant))
                 trial.load()
                 trial.set_up()
 
@@ -147,13 +147,13 @@ class Judge:
             stack.callback(shared.close)
             return shared
         if self._shared is None or self._shared.bytes.numel() < size:
-            room = room_of(self._device)
-            self._shared = SharedBuffer(max(size, room + room // 16), where)  # with canaries
+            available = arena_bytes(self._device)
+            self._shared = SharedBuffer(max(size, available + available // 16), where)  # with canaries
         return self._shared
 
-    def _scratch(self, under: Under, suite: Suite, variant: str) -> Path:
+    def _scratch(self, launcher: Launcher, suite: Suite, variant: str) -> Path:
         """Return the only folder that the processes of a variant may write to, which holds its compiled kernels."""
-        name = hashlib.sha256(repr(under.arguments(suite.name, variant)).encode()).hexdigest()[:16]
+        name = hashlib.sha256(repr(launcher.arguments(suite.name, variant)).encode()).hexdigest()[:16]
         folder = Path(self._folder.name, name)
         folder.mkdir(exist_ok=True)
         return folder

@@ -45,7 +45,7 @@ ARENA_BYTES = {"cpu": 32 << 20, "cuda": 6 << 30}
 SAMPLED = 3
 
 
-class Under(Protocol):
+class Launcher(Protocol):
     """How to start the process that runs the code under test, and how long it may stay silent."""
 
     @property
@@ -85,9 +85,9 @@ class Trial:
         self.idle_s: list[float] = []
         first = Checker.draw(suite, case, device.torch_device, self._chance.getrandbits(63))
         self._first = first.inputs
-        wanted = first.out if _alike(tensors_of(first.out), first.reference) else [_plain(t) for t in first.reference]
-        size = size_of(tensors_of([first.inputs, wanted]))
-        sets = min(most_sets or MOST_SETS[device.kind], room_of(device) // max(size, 1)) // 2 * 2
+        outputs = first.out if _alike(tensors_of(first.out), first.reference) else [_plain(t) for t in first.reference]
+        size = size_of(tensors_of([first.inputs, outputs]))
+        sets = min(most_sets or MOST_SETS[device.kind], arena_bytes(device) // max(size, 1)) // 2 * 2
         if sets < 2:
             raise NotImplementedError(
                 f"an isolated run needs two sets of arguments; two of {size / 1e6:.0f} MB do not fit its buffers"
@@ -99,15 +99,15 @@ class Trial:
         self._texts = []
         for _ in range(sets):
             inputs, out = encode(first.inputs, self.layout.place), encode(first.out, self.layout.place)
-            results = out if wanted is first.out else encode(wanted, self.layout.place)
+            results = out if outputs is first.out else encode(outputs, self.layout.place)
             self._texts.append({"dict": [["inputs", inputs], ["out", out], ["results", results]]})
 
-    def start(self, under: Under, shared: SharedBuffer, template: Template | None, scratch: Path) -> None:
+    def start(self, launcher: Launcher, shared: SharedBuffer, template: Template | None, scratch: Path) -> None:
         """Start the contestant, the process that runs the variant, and share the buffers with it."""
         with self._stages.stage("start"):
             self._arena = Arena(self.layout, shared)
             self._sets = [decode(text, shared.bytes) for text in self._texts]
-            self._worker = self._contestant(under, scratch, shared.fds, template)
+            self._worker = self._contestant(launcher, scratch, shared.fds, template)
             self._stack.callback(self._worker.close, patience_s=0.0)
             self._worker.wait("up")
             self._worker.ask({"address": shared.address, "sets": self._texts})
@@ -116,9 +116,9 @@ class Trial:
     def idle(self) -> None:
         """Time runs that make no calls: the judge draws and copies as in other runs, but no code under test runs."""
         for _ in range(IDLE_RUNS):
-            kept = self._draw_sets(self.lengths[-1], self._shapes)
+            checkers = self._draw_sets(self.lengths[-1], self._shapes)
             with self._stages.stage("run"):
-                self.idle_s.append(self._timed({"idle": 0}, list(kept))[0])
+                self.idle_s.append(self._timed({"idle": 0}, list(checkers))[0])
 
     def load(self) -> None:
         """Let the contestant process import the code under test."""
@@ -132,13 +132,13 @@ class Trial:
         if prepared and all(name in self._prepared for name, value in self._first.items() if tensors_of(value)):
             self.notes += ("it prepares from every input, so its preparation may do the work of the timed call",)
 
-    def _contestant(self, under: Under, scratch: Path, fds: Sequence[int], template: Template | None) -> Watched:
+    def _contestant(self, launcher: Launcher, scratch: Path, fds: Sequence[int], template: Template | None) -> Watched:
         folders = {"TMPDIR": "", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
         environment = {**os.environ, **{name: str(scratch / folder) for name, folder in folders.items()}}
         return Watched(
-            under.module,
-            [*under.arguments(self.suite.name, self.variant), "--scratch", str(scratch)],
-            under.silence_s,
+            launcher.module,
+            [*launcher.arguments(self.suite.name, self.variant), "--scratch", str(scratch)],
+            launcher.silence_s,
             environment=environment,
             pass_fds=fds,
             template=template,
@@ -147,8 +147,8 @@ class Trial:
     def set_up(self) -> None:
         """Let the contestant process compile and capture the variant, on values that no run uses again."""
         with self._stages.stage("draw"), _one_thread(self.device):
-            for one in self._sets:
-                self._fill(one, self._draw(self._seed()), self._shapes)
+            for argument_set in self._sets:
+                self._fill(argument_set, self._draw(self._seed()), self._shapes)
             self.device.synchronize()
         with self._stages.stage("set up"):
             self._ask({"setup": self.lengths})
@@ -195,9 +195,9 @@ class Trial:
         checkers: dict[int, Checker] = {}
         with self._stages.stage("draw"), self._worker.paused(), _one_thread(self.device):
             for number, seed in enumerate(self._seeds):
-                one, values = self._sets[number], self._draw(seed)
-                self._fill(one, values, names)
-                for result in tensors_of([one["out"], one["results"]]):
+                argument_set, values = self._sets[number], self._draw(seed)
+                self._fill(argument_set, values, names)
+                for result in tensors_of([argument_set["out"], argument_set["results"]]):
                     poison(result)
                 if number in sampled:
                     checkers[number] = Checker.of(self.suite, self.case, values)
@@ -228,7 +228,7 @@ class Trial:
     def _draw(self, seed: int) -> dict[str, Any]:
         return inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
 
-    def _fill(self, one: dict[str, Any], values: dict[str, Any], names: Container[str]) -> None:
+    def _fill(self, argument_set: dict[str, Any], values: dict[str, Any], names: Container[str]) -> None:
         """Copy the values of the named inputs into a set."""
         for name, value in values.items():
             if name not in names:
@@ -237,7 +237,7 @@ class Trial:
                 raise NotImplementedError(
                     f"input {name!r} of the suite has another shape or value in each draw; --isolated needs the same"
                 )
-            for target, tensor in zip(tensors_of(one["inputs"][name]), tensors_of(value), strict=True):
+            for target, tensor in zip(tensors_of(argument_set["inputs"][name]), tensors_of(value), strict=True):
                 span(target).copy_(span(tensor))
 
     def _ask(self, request: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ def _one_thread(device: Device) -> Iterator[None]:
         torch.set_num_threads(usual)
 
 
-def room_of(device: Device) -> int:
+def arena_bytes(device: Device) -> int:
     """Return how many bytes of the device's memory the argument sets of an isolated run may use."""
     return min(ARENA_BYTES[device.kind], device.memory_bytes)
 
@@ -279,8 +279,8 @@ def _shape(value: Any) -> Any:
     return map_tensors(value, describe)
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(*(tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)))
+def _same_bits(output: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(*(tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (output, other)))
 
 
 def _plain(reference: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ def require_joined(replay: Callable[[], object]) -> None:
     """
     if threading.active_count() == 1:
         return
-    taken = []
+    worked_s = []
     for _ in range(LOOKS):
         replay()
         others = [thread.native_id for thread in threading.enumerate() if thread is not threading.current_thread()]
@@ -42,9 +42,9 @@ def require_joined(replay: Callable[[], object]) -> None:
             if not any(map(_is_runnable, others)):
                 break
         after = _processor_s(others)
-        taken.append(sum(after[thread] - before[thread] for thread in after if thread in before))
-    if median(taken) > MOST_S:
-        evidence = f"its threads worked on for {median(taken) * 1e3:.2f} ms after it had returned: join them"
+        worked_s.append(sum(after[thread] - before[thread] for thread in after if thread in before))
+    if median(worked_s) > MOST_S:
+        evidence = f"its threads worked on for {median(worked_s) * 1e3:.2f} ms after it had returned: join them"
         raise Disqualified(Rule.UNJOINED_WORK, evidence)
 
 
@@ -78,11 +78,11 @@ def _is_runnable(thread: int | None) -> bool:
 
 def _processor_s(threads: list[int | None]) -> dict[int, float]:
     """Return the processor time in seconds of each thread by its id. Threads that have ended are left out."""
-    found = {}
+    seconds = {}
     for thread in threads:
         try:
             # A thread's clock id is computed from its id: ~id, thread flag, CPUCLOCK_SCHED (linux/posix-timers.h).
-            found[thread or 0] = clock_gettime((~(thread or 0) << 3) | 6)
+            seconds[thread or 0] = clock_gettime((~(thread or 0) << 3) | 6)
         except OSError:
             continue
-    return found
+    return seconds

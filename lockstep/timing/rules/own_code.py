@@ -53,30 +53,32 @@ def _holder(name: str, function: Any) -> _Holder:
 
 def _named_by(function: FunctionType) -> list[Place]:
     """Return the places (owner and name) of callables that a function mentions: globals, of modules, of its closure."""
-    found: list[Place] = []
+    places: list[Place] = []
     names, stored = _names(function.__code__)
-    own = _Holder()
-    own.__dict__ = function.__globals__
+    module_globals = _Holder()
+    module_globals.__dict__ = function.__globals__
     for name in sorted(names - stored):
         value = function.__globals__.get(name, sys.modules.get(name))
         if isinstance(value, ModuleType):
             # Triton's interpreter replaces functions of Triton's language while a kernel runs.
             if value.__name__.partition(".")[0] != "triton":
-                found += [(value, other) for other in names if callable(vars(value).get(other))]
+                places += [(value, mentioned) for mentioned in names if callable(vars(value).get(mentioned))]
         elif callable(value):
-            found.append((own, name))
+            places.append((module_globals, name))
     for cell in function.__closure__ or ():
         value = _content(cell)
         if _plain(value) is not None:
-            found.append((_holder(getattr(value, "__name__", "a closure"), value), "function"))
-    return found
+            places.append((_holder(getattr(value, "__name__", "a closure"), value), "function"))
+    return places
 
 
 @functools.lru_cache(maxsize=4096)  # called again for every case
 def _names(code: CodeType) -> tuple[set[str], set[str]]:
     """Return the names that code and its inner functions mention, and the globals that they assign."""
     names = set(code.co_names)
-    stored = {str(one.argval) for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}
+    stored = {
+        str(instruction.argval) for instruction in dis.get_instructions(code) if instruction.opname == "STORE_GLOBAL"
+    }
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             more, more_stored = _names(inner)

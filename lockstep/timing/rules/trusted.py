@@ -78,7 +78,7 @@ _MODES: dict[str, tuple[Callable[[], int], Callable[[], Any]]] = {
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _Saved:
     """The saved value of a name in a module or class (its owner), by which a replacement is noticed.
 
     Attributes:
@@ -86,7 +86,7 @@ class _Taken:
         owner, name: the module or class, and the name in it.
         names: the owner's namespace.
         value: the owner's own entry; ``None`` if the owner inherits the name.
-        found: the value of the name, inherited or not. An own entry with the inherited value replaces nothing: code
+        effective: the value of the name, inherited or not. An own entry with the inherited value replaces nothing: code
             that saves a method of ``torch.Tensor`` and restores it leaves such an entry.
         function, code: the Python function behind the value, and the function's code and defaults.
     """
@@ -96,14 +96,14 @@ class _Taken:
     names: Mapping[str, Any]
     name: str
     value: Any
-    found: Any
+    effective: Any
     function: FunctionType | None
     code: tuple[Any, ...]
 
     @property
     def changed(self) -> bool:
         entry = self.names.get(self.name)
-        if entry is not self.value and entry is not self.found:
+        if entry is not self.value and entry is not self.effective:
             return True
         return self.function is not None and (
             self.function.__code__ is not self.code[0] or _code(self.function) != self.code
@@ -129,45 +129,45 @@ class _Taken:
 class _Entries:
     """Saved values of names, arranged so that thousands are compared with current values in less than a millisecond.
 
-    ``Trusted`` compares after every capture; a loop over ``_Taken.changed`` takes three times as long. All comparisons
+    ``Trusted`` compares after every capture; a loop over ``_Saved.changed`` takes three times as long. All comparisons
     are of identity, because code under test can define ``==``.
     """
 
     namespaces: tuple[tuple[Mapping[str, Any], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]], ...]
     functions: tuple[FunctionType, ...]
     parts: tuple[tuple[Callable[[Any], Any], tuple[Any, ...]], ...]
-    others: tuple[_Taken, ...]
+    others: tuple[_Saved, ...]
 
     @classmethod
-    def of(cls, taken: Sequence[_Taken]) -> _Entries:
+    def of(cls, saved: Sequence[_Saved]) -> _Entries:
         """Arrange saved names for fast comparison. Names that their owners inherit are compared one by one."""
-        owners: dict[int, list[_Taken]] = {}
-        for one in taken:
-            owners.setdefault(id(one.names) if isinstance(one.names, dict) else id(one.owner), []).append(one)
+        owners: dict[int, list[_Saved]] = {}
+        for entry in saved:
+            owners.setdefault(id(entry.names) if isinstance(entry.names, dict) else id(entry.owner), []).append(entry)
         namespaces, others = [], []
         for entries in owners.values():
-            own = [one for one in entries if one.name in one.names]
-            others += [one for one in entries if one.name not in one.names]
-            if len(own) == 1:  # with one name, itemgetter returns the value itself
-                own *= 2
-            if own:
-                values = tuple(one.value for one in own)
-                namespaces.append((own[0].names, itemgetter(*(one.name for one in own)), values))
-        functions = tuple(one.function for one in taken if one.function is not None)
-        codes = [one.code for one in taken if one.function is not None]
+            own_entries = [entry for entry in entries if entry.name in entry.names]
+            others += [entry for entry in entries if entry.name not in entry.names]
+            if len(own_entries) == 1:  # with one name, itemgetter returns the value itself
+                own_entries *= 2
+            if own_entries:
+                values = tuple(entry.value for entry in own_entries)
+                namespaces.append((own_entries[0].names, itemgetter(*(entry.name for entry in own_entries)), values))
+        functions = tuple(entry.function for entry in saved if entry.function is not None)
+        codes = [entry.code for entry in saved if entry.function is not None]
         readers = (attrgetter(name) for name in ("__code__", "__defaults__", "__kwdefaults__"))
         parts = tuple((read, tuple(code[place] for code in codes)) for place, read in enumerate(readers))
         return cls(tuple(namespaces), functions, parts, tuple(others))
 
-    def joined(self, taken: Sequence[_Taken]) -> _Entries:
+    def joined(self, saved: Sequence[_Saved]) -> _Entries:
         """Return these entries joined with the entries of more names."""
-        more = _Entries.of(taken)
+        more = _Entries.of(saved)
         parts = ((read, then + also) for (read, then), (_, also) in zip(self.parts, more.parts, strict=True))
         return _Entries(
             self.namespaces + more.namespaces, self.functions + more.functions, tuple(parts), self.others + more.others
         )
 
-    def as_taken(self) -> bool:
+    def are_unchanged(self) -> bool:
         """Return whether every name has its saved value, and every function its saved code and defaults."""
         for names, read, values in self.namespaces:
             try:
@@ -179,7 +179,7 @@ class _Entries:
         for read, values in self.parts:
             if False in map(is_, map(read, self.functions), values):
                 return False
-        return not [one for one in self.others if one.changed]
+        return not [entry for entry in self.others if entry.changed]
 
 
 class _SetAside(Disqualified):
@@ -191,16 +191,16 @@ class Trusted:
 
     def __init__(self) -> None:
         listed = ((Rule.CHANGED_CLOCK, _CLOCKS), (Rule.CHANGED_HARNESS, _ARITHMETIC))
-        self._taken = [
-            _take(rule, owner, name)
+        self._saved = [
+            _save(rule, owner, name)
             for rule, owners in listed
             for owner, names in owners
             for name in names
             if hasattr(owner, name)
         ]
         others = [*_own_functions(), *_torch_functions()]
-        self._taken += [_take(Rule.CHANGED_HARNESS, owner, name) for owner, name in others]
-        self._entries = _Entries.of(self._taken)
+        self._saved += [_save(Rule.CHANGED_HARNESS, owner, name) for owner, name in others]
+        self._entries = _Entries.of(self._saved)
         self._persisting = persisting_bytes()
         self.accept_settings()
 
@@ -212,9 +212,9 @@ class Trusted:
     def with_variants(self, variants: Mapping[str, Any]) -> Trusted:
         """Return the saved functions together with the variants' current code, which no variant may replace either."""
         more = copy(self)
-        own = [_take(Rule.CHANGED_BASELINE, owner, name) for owner, name in places_of(variants)]
-        more._taken = self._taken + own
-        more._entries = self._entries.joined(own)
+        saved = [_save(Rule.CHANGED_BASELINE, owner, name) for owner, name in places_of(variants)]
+        more._saved = self._saved + saved
+        more._entries = self._entries.joined(saved)
         return more
 
     def guarded(self, call: Callable[[], T]) -> T:
@@ -228,14 +228,14 @@ class Trusted:
             Disqualified: as by ``require``; for a part of the L2 only if the second call sets it aside too.
         """
         try:
-            with self.kept():
+            with self.guarding():
                 return call()
         except _SetAside:
-            with self.kept():
+            with self.guarding():
                 return call()
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def guarding(self) -> Iterator[None]:
         """Check with ``require``, after a block that runs code under test, that the block replaced no trusted function.
 
         Changed settings of torch are restored without an error, because a variant's first call may import a module that
@@ -258,7 +258,7 @@ class Trusted:
         # Modes are switched off first, because the code below may use torch.
         modes = self._switch_off_modes()
         set_aside = self._restore_cache()
-        changed = [] if self._entries.as_taken() else [one for one in self._taken if one.changed]
+        changed = [] if self._entries.are_unchanged() else [entry for entry in self._saved if entry.changed]
         if modes and not changed:
             raise Disqualified(Rule.CHANGED_HARNESS, f"left a torch {modes[0]} mode switched on")
         if not changed:
@@ -267,10 +267,10 @@ class Trusted:
             if set_aside:
                 raise _SetAside(Rule.CHANGED_HARNESS, set_aside)
             return
-        for one in changed:
-            one.restore()
-        clocks = [one for one in changed if one.rule is Rule.CHANGED_CLOCK]
-        names = ", ".join(str(one) for one in (clocks or changed)[:3])
+        for entry in changed:
+            entry.restore()
+        clocks = [entry for entry in changed if entry.rule is Rule.CHANGED_CLOCK]
+        names = ", ".join(str(entry) for entry in (clocks or changed)[:3])
         raise Disqualified((clocks or changed)[0].rule, f"replaced {names}")
 
     def _switch_off_modes(self) -> list[str]:
@@ -317,15 +317,19 @@ def _own_functions() -> Iterator[tuple[Any, str]]:
             if isinstance(value, FunctionType | type):
                 yield module, name
             if isinstance(value, type) and value.__module__ == module.__name__:
-                yield from ((value, own) for own, member in list(vars(value).items()) if _function(member) is not None)
+                yield from (
+                    (value, member_name)
+                    for member_name, member in list(vars(value).items())
+                    if _function(member) is not None
+                )
 
 
-def _take(rule: Rule, owner: Any, name: str) -> _Taken:
+def _save(rule: Rule, owner: Any, name: str) -> _Saved:
     value = vars(owner).get(name)
     function = _function(value)
-    found = getattr(owner, name, None) if value is None else value
-    return _Taken(
-        rule, owner, vars(owner), name, value, found, function, _code(function) if function is not None else ()
+    effective = getattr(owner, name, None) if value is None else value
+    return _Saved(
+        rule, owner, vars(owner), name, value, effective, function, _code(function) if function is not None else ()
     )
 
 
