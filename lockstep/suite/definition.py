@@ -98,7 +98,7 @@ class Suite(ABC):
         super().__init_subclass__()
         if not cls.family and not cls.__name__.startswith("_"):
             cls.family = cls.__module__.rpartition(".")[2]
-        for quantity in (one for name in cls.quantities for one in COSTS.get(name, ())):
+        for quantity in (quantity for name in cls.quantities for quantity in COSTS.get(name, ())):
             if hasattr(cls, quantity) and getattr(getattr(cls, quantity), "__module__", "") != __name__:
                 raise SuiteError(
                     f"suite {cls.__name__} states the quantity {quantity}, so rename its member {quantity}"
@@ -201,8 +201,8 @@ class Suite(ABC):
 
     def digest(self) -> str:
         """Return the benchmark version: that of the stored series if the suite continues one, else ``own_version``."""
-        own, stored = self.continues
-        return stored if own == self.own_version else self.own_version
+        continued, stored = self.continues
+        return stored if continued == self.own_version else self.own_version
 
     @functools.cached_property
     def own_version(self) -> str:
@@ -232,8 +232,8 @@ class Suite(ABC):
     @functools.cached_property
     def adapters(self) -> Mapping[str, Adapter]:
         """Return the suite's own variants by name; a subclass removes an inherited variant with ``name = None``."""
-        found = {name: value for base in reversed(type(self).__mro__) for name, value in vars(base).items()}
-        return {name: value for name, value in found.items() if isinstance(value, Adapter)}
+        members = {name: value for base in reversed(type(self).__mro__) for name, value in vars(base).items()}
+        return {name: value for name, value in members.items() if isinstance(value, Adapter)}
 
     def variants(self) -> tuple[str, ...]:
         """Return the names of the variants; ``VARIANTS`` is read from the current source of ``module``.

@@ -49,9 +49,9 @@ class Reader:
             name: name of the attribute.
             inherited: whether to add the attributes of the same name in base classes, because ``super()`` reaches them.
         """
-        found = [base for base in self.suite.__mro__ if name in vars(base) and self._is_own(_module_of_class(base))]
+        bases = [base for base in self.suite.__mro__ if name in vars(base) and self._is_own(_module_of_class(base))]
         parts: list[str] = []
-        for base in found if inherited else found[:1]:
+        for base in bases if inherited else bases[:1]:
             key = base.__module__, f"{base.__qualname__}.{name}"
             if key in self.seen:
                 continue
@@ -71,9 +71,9 @@ class Reader:
         """Return a function's source, without comments, docstrings and layout, followed by everything that it uses."""
         module = inspect.getmodule(function)
         functions = functions_by_line(inspect.getsource(module)) if module else {}
-        own = functions.get(function.__code__.co_firstlineno, ())
-        parts = [ast.unparse(node) for node in own]
-        for node in own:
+        definitions = functions.get(function.__code__.co_firstlineno, ())
+        parts = [ast.unparse(node) for node in definitions]
+        for node in definitions:
             parts += self._names(node, function.__globals__, function.__module__)
             parts += self._late_imports(node, function.__module__)
             parts += self._members(node)
@@ -139,8 +139,8 @@ class Reader:
             return self._statement(value.__name__, home or module) if self._is_own(sys.modules.get(home or "")) else []
         bare = inspect.unwrap(value) if callable(value) else value
         if inspect.isfunction(bare):
-            own = bare.__module__ == module or self._is_own(sys.modules.get(bare.__module__))
-            return self.function(bare) if own else []
+            is_own = bare.__module__ == module or self._is_own(sys.modules.get(bare.__module__))
+            return self.function(bare) if is_own else []
         text = stable_text(value) if isinstance(value, int | float | str | tuple) or is_literal(value) else " at 0x"
         if " at 0x" not in text:
             return [f"{name}={text}"]
@@ -149,17 +149,17 @@ class Reader:
 
     def _statement(self, name: str, module: str) -> list[str]:
         """Return the top-level statements that bind a name, in ``module`` or in the module that it is imported from."""
-        found = sys.modules.get(module)
-        if found is None or not self._is_own(found):
+        imported = sys.modules.get(module)
+        if imported is None or not self._is_own(imported):
             return []
         parts: list[str] = []
-        for node in parsed_code(inspect.getsource(found)).body:
-            if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names):
-                original = next(one.name for one in node.names if (one.asname or one.name) == name)
-                parts += self._statement(original, _absolute(node, found.__name__))
+        for node in parsed_code(inspect.getsource(imported)).body:
+            if isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) == name for alias in node.names):
+                original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+                parts += self._statement(original, _absolute(node, imported.__name__))
             elif name in bound_names(node):
                 parts.append(ast.unparse(node))
-                parts += self._names(node, vars(found), module)
+                parts += self._names(node, vars(imported), module)
         return parts
 
     def _late_imports(self, tree: ast.AST, module: str) -> list[str]:
@@ -168,9 +168,9 @@ class Reader:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 package = _absolute(node, module)
-                names = [package, *(f"{package}.{one.name}" for one in node.names)]
+                names = [package, *(f"{package}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
-                names = [one.name for one in node.names]
+                names = [alias.name for alias in node.names]
             else:
                 continue
             for name in names:
@@ -185,15 +185,15 @@ class Reader:
         if module.partition(".")[0] == _HARNESS:
             return None
         path = self.root.joinpath(*module.split("."))
-        return next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+        return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
     def _is_own(self, module: ModuleType | None) -> bool:
         file = getattr(module, "__file__", None)
         if module is None or not file or module.__name__.partition(".")[0] == _HARNESS:
             return False
         path = Path(file).resolve()
-        ours = path.is_relative_to(self.root) and "site-packages" not in path.parts
-        return ours and path.suffix in importlib.machinery.SOURCE_SUFFIXES
+        in_project = path.is_relative_to(self.root) and "site-packages" not in path.parts
+        return in_project and path.suffix in importlib.machinery.SOURCE_SUFFIXES
 
 
 def _module_of_class(owner: type) -> ModuleType | None:
@@ -229,7 +229,7 @@ def _absolute(node: ast.ImportFrom, module: str) -> str:
     """Return the full name of the module that an import statement in ``module`` names."""
     if not node.level:
         return node.module or ""
-    found = sys.modules.get(module)
-    package = (getattr(found, "__package__", None) or module.rpartition(".")[0]).split(".")
+    imported = sys.modules.get(module)
+    package = (getattr(imported, "__package__", None) or module.rpartition(".")[0]).split(".")
     base = package[: len(package) - node.level + 1]
     return ".".join([*base, *([node.module] if node.module else [])])

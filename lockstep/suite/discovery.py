@@ -63,9 +63,9 @@ def suites_in(module: ModuleType) -> Iterator[Suite]:
         if name.startswith("_") or not is_suite(value) or value.__module__ != module.__name__:
             continue
         if inspect.isabstract(value):
-            lacking = ", ".join(sorted(value.__abstractmethods__))
+            missing = ", ".join(sorted(value.__abstractmethods__))
             raise SuiteError(
-                f"{module.__file__}: suite {name} needs {lacking}; a class that is only a base begins with _"
+                f"{module.__file__}: suite {name} needs {missing}; a class that is only a base begins with _"
             )
         suite = value()
         suite.variants()  # raises now if the variants are wrong
@@ -102,7 +102,9 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
 def _imported_beside(suite: Suite) -> Iterator[ModuleType]:
     """Yield the imported modules of the package that defines a suite: the suite's module, and modules it may use."""
     home = type(suite).__module__.partition(".")[0]
-    yield from (one for name, one in list(sys.modules.items()) if name.partition(".")[0] == home and one is not None)
+    yield from (
+        module for name, module in list(sys.modules.items()) if name.partition(".")[0] == home and module is not None
+    )
 
 
 def _holds(module: ModuleType, packages: Sequence[str]) -> str:
@@ -126,7 +128,7 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     measured = {suite.module.partition(".")[0]: f"suite {suite.name} measures" for suite in suites.values()}
     if any(suite.adapters for suite in suites.values()):
         measured |= dict.fromkeys(packages_under_test(conf, suites), '"packages" in asv.conf.json names')
-    for top, who in measured.items():
+    for top, source in measured.items():
         if top and not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
             close = difflib.get_close_matches(top, [path.stem for path in folder.glob("*")], n=1)
             advice = (
@@ -136,7 +138,7 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
                 if below
                 else '; if it is in another folder of the repository, name that in asv.conf.json: "repo_subdir": "src"'
             )
-            raise SuiteError(f"{folder} holds no package {top}, which {who}{advice}")
+            raise SuiteError(f"{folder} holds no package {top}, which {source}{advice}")
     return folder
 
 
@@ -186,21 +188,21 @@ def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, lis
     """
     if not texts:
         return dict.fromkeys((suite.name for suite in suites), None)
-    found: dict[str, list[str] | None] = {}
+    labels: dict[str, list[str] | None] = {}
     for suite in suites:
         picked = {case for text in texts for case in _matching(suite, text)}
-        found[suite.name] = [case.label for case in suite.all_cases if case in picked]
+        labels[suite.name] = [case.label for case in suite.all_cases if case in picked]
     for text in texts:
         if suites and not any(_matching(suite, text) for suite in suites):
             match_cases(suites[0], text)
-    return found
+    return labels
 
 
 def _matching(suite: Suite, text: str) -> list[Case]:
-    wanted = {part.strip() for part in text.split(",") if part.strip()}
+    requested = {part.strip() for part in text.split(",") if part.strip()}
     having = [(case, set(case.label.split(","))) for case in suite.all_cases]
-    exact = [case for case, parts in having if parts == wanted]
-    return exact or [case for case, parts in having if wanted <= parts]
+    exact = [case for case, parts in having if parts == requested]
+    return exact or [case for case, parts in having if requested <= parts]
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -104,5 +104,5 @@ def in_history(suite: Suite, variant: str, case: Case, l2: str) -> bool:
         return True
     if l2 == "cold" and suite.full_history(**bind(suite.full_history, case)):
         return True
-    here = l2 == "cold" or suite.warm_history(**bind(suite.warm_history, case))
-    return here and variant in (suite.baseline, *suite.tracked)
+    is_measured = l2 == "cold" or suite.warm_history(**bind(suite.warm_history, case))
+    return is_measured and variant in (suite.baseline, *suite.tracked)

@@ -30,17 +30,17 @@ def _targets(node: ast.stmt) -> set[str]:
         if isinstance(target, ast.Name):
             yield target.id
 
-    found: set[str] = set()
+    names: set[str] = set()
     for part in ast.walk(node):
         if isinstance(part, ast.Assign):
-            found.update(name for target in part.targets for name in base(target))
+            names.update(name for target in part.targets for name in base(target))
         elif isinstance(part, ast.AnnAssign | ast.AugAssign | ast.For):
-            found.update(base(part.target))
+            names.update(base(part.target))
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-            found.update(base(part.func))
+            names.update(base(part.func))
         elif isinstance(part, ast.withitem) and part.optional_vars is not None:
-            found.update(base(part.optional_vars))
-    return found
+            names.update(base(part.optional_vars))
+    return names
 
 
 @functools.cache
@@ -62,11 +62,11 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 @functools.cache
 def functions_by_line(source: str) -> Mapping[int, Sequence[Definition]]:
     """Return the functions of a module by first line. Cached: a suite needs a dozen, and a walk takes 10 ms."""
-    found: dict[int, list[Definition]] = {}
+    functions: dict[int, list[Definition]] = {}
     for node in ast.walk(parsed_code(source)):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
-            found.setdefault(_first_line(node), []).append(node)
-    return found
+            functions.setdefault(_first_line(node), []).append(node)
+    return functions
 
 
 def _first_line(node: Definition) -> int:

@@ -94,7 +94,7 @@ class Accept:
 
     def concerns(self, texts: Iterable[str]) -> bool:
         """Return whether one of the texts is a commit, or mentions a pull request, that this entry accepts (``of``)."""
-        return any(_concerns(one, text) for one in self.of for text in texts)
+        return any(_concerns(reference, text) for reference in self.of for text in texts)
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Thresholds:
     ) -> Mute | None:
         """Return the entry that mutes a series today, of several the one that lasts longest; ``None`` if none does."""
         series = (suite, variant, case, l2, _time_of(quantity))
-        found = [one for one in self.mutes if today <= one.until and one.match.matches(*series)]
-        return max(found, key=lambda one: one.until, default=None)
+        mutes = [mute for mute in self.mutes if today <= mute.until and mute.match.matches(*series)]
+        return max(mutes, key=lambda mute: mute.until, default=None)
 
     def accepted(
         self,
@@ -153,10 +153,10 @@ class Thresholds:
         """
         texts = list(about)
         series = (suite, variant, case, l2, _time_of(quantity))
-        for one in self.accepts:
-            fits = one.match.quantity == quantity if slower_by is None else slower_by <= one.slower_by
-            if fits and one.match.matches(*series) and one.concerns(texts):
-                return one
+        for entry in self.accepts:
+            fits = entry.match.quantity == quantity if slower_by is None else slower_by <= entry.slower_by
+            if fits and entry.match.matches(*series) and entry.concerns(texts):
+                return entry
         return None
 
 
@@ -242,9 +242,9 @@ class _Entry:
 
     def tables(self, key: str) -> list[_Entry]:
         value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
             raise self.wrong(key, f"must be written [[{key}]], in double brackets")
-        return [_Entry(f"{self.where}, [[{key}]] no. {number}", one) for number, one in enumerate(value, 1)]
+        return [_Entry(f"{self.where}, [[{key}]] no. {number}", table) for number, table in enumerate(value, 1)]
 
     def pattern(self) -> Pattern:
         value = self._given("match", dict)
@@ -258,7 +258,7 @@ class _Entry:
     def limits(self) -> dict[str, Any]:
         """Return the threshold values that this table of thresholds.toml states; earlier tables give the others."""
         read = {"min_effect": self.share, "confidence": self.confidence, "owner": self.text}
-        return {key: of(key) for key, of in read.items() if key in self.values}
+        return {key: reader(key) for key, reader in read.items() if key in self.values}
 
     def share(self, key: str) -> float:
         value = self._given(key, str | float | int)
@@ -285,7 +285,7 @@ class _Entry:
     def names(self, key: str) -> tuple[str, ...]:
         value = self._given(key, str | list)
         names = [value] if isinstance(value, str) else value
-        if not names or not all(isinstance(one, str) and _REFERENCE.fullmatch(one) for one in names):
+        if not names or not all(isinstance(name, str) and _REFERENCE.fullmatch(name) for name in names):
             raise self.wrong(key, f"is {value!r}; write {_HOW[key]} (at least seven digits of a hash)")
         return tuple(names)
 

@@ -65,8 +65,10 @@ class Family:
         # Deferred: suites and families are also read in processes that must not import torch.
         from lockstep.suite.inputs import shuffled
 
-        taken = bind(prepare, inputs)
-        return prepare(**taken | {name: shuffled(taken[name]) for name in self.activations if name in taken})
+        arguments = bind(prepare, inputs)
+        return prepare(
+            **arguments | {name: shuffled(arguments[name]) for name in self.activations if name in arguments}
+        )
 
     def arguments(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of variant ``name`` from inputs and offline preparation, except ``out``."""
@@ -89,22 +91,22 @@ def load_family(suite: Suite) -> Family:
         SuiteError: the module has no usable VARIANTS.
     """
     late = functools.cache(_late)  # variants with the same preparation function are prepared once
-    own = {name: late(getattr(suite, name)) for name in suite.adapters}
-    prepare = {name: late(one.prepare) for name, one in suite.adapters.items() if one.prepare}
+    own_variants = {name: late(getattr(suite, name)) for name in suite.adapters}
+    prepare = {name: late(adapter.prepare) for name, adapter in suite.adapters.items() if adapter.prepare}
     try:
         module = import_module(suite)
     except NotInCommit:
-        if not own:
+        if not own_variants:
             raise
         module = None
     if module is None:
-        return Family(own, prepare, activations=suite.activations)
+        return Family(own_variants, prepare, activations=suite.activations)
     prefix = f"{suite.op}." if suite.op else ""
     listed = {n.removeprefix(prefix): _late(f) for n, f in _variants(suite, module).items() if n.startswith(prefix)}
     prepares = getattr(module, "PREPARE", {})
     table = getattr(module, "TABLE", None)
     return Family(
-        variants=listed | own,
+        variants=listed | own_variants,
         prepare={n.removeprefix(prefix): late(f) for n, f in prepares.items() if n.startswith(prefix)} | prepare,
         note=table.note() if table is not None else "",
         scratch=getattr(module, "SCRATCH", {}),

@@ -18,9 +18,9 @@ def module_path(module: str, home: Path) -> Path | None:
     """
     top, *deeper = module.split(".")
     spec = importlib.util.find_spec(top)
-    found = [Path(folder) for folder in spec.submodule_search_locations or []] if spec else []
-    beside = [folder / top for parent in home.parents for folder in (parent / repo_subdir(parent), parent)]
-    for package in [*beside, *found]:
+    installed = [Path(folder) for folder in spec.submodule_search_locations or []] if spec else []
+    in_tree = [folder / top for parent in home.parents for folder in (parent / repo_subdir(parent), parent)]
+    for package in [*in_tree, *installed]:
         path = package.joinpath(*deeper)
         for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
             if file.is_file():
