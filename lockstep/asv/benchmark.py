@@ -97,8 +97,8 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
 
 def _suite_of(attr_sources: list[Any]) -> Suite | None:
     """Return the suite whose method asv found, or None for any other benchmark."""
-    found: Suite | None = next((source for source in attr_sources if isinstance(source, Suite)), None)
-    return found if found is not None and isinstance(attr_sources[-1], ModuleType) else None
+    suite: Suite | None = next((source for source in attr_sources if isinstance(source, Suite)), None)
+    return suite if suite is not None and isinstance(attr_sources[-1], ModuleType) else None
 
 
 if LockstepBenchmark not in benchmarks.benchmark_types:

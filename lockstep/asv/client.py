@@ -91,10 +91,10 @@ class Worker(Watched):
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
         """
-        asked: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
-        asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
-        asked |= {"reference_mhz": dict(reference_mhz or {}), "costs": list(costs)}
-        self.ask({"measure": asked})
+        request: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
+        request |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
+        request |= {"reference_mhz": dict(reference_mhz or {}), "costs": list(costs)}
+        self.ask({"measure": request})
         event = self.wait("records")
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 

@@ -80,7 +80,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self._benchmarks: dict[str, dict[str, Any]] = {}
         self._recorder: Recorder | None = None
         self._progress: Progress | None = None
-        self._asked: set[tuple[str, str, str]] = set()
+        self._requested: set[tuple[str, str, str]] = set()
         options = getattr(conf, "lockstep_run", None)
         self._options = options or RunOptions(Machine.get_unique_machine_name(), "unknown")
         self._options.environments.append(self)
@@ -130,7 +130,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             benchmark_dir=Path(conf.benchmark_dir).resolve(),
             quick=self._options.quick,
         )
-        self._asked.clear()
+        self._requested.clear()
         self._recorder = Recorder(
             target, spec, float(conf.default_benchmark_timeout), resume=self._options.resume, say=self._say
         )
@@ -147,9 +147,11 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         output = util.check_output(tied([sys.executable, *args]), **kwargs)
         if len(args) > 1 and args[1] == "discover":
             path = Path(args[3])
-            found = {benchmark["name"]: benchmark for benchmark in json.loads(path.read_text(encoding="utf-8"))}
-            asked = [quantity for name in self._options.costs for quantity in COSTS[name]]
-            self._benchmarks = {entry["name"]: entry for entry in cost_entries(found.values(), asked)} | found
+            benchmarks = {benchmark["name"]: benchmark for benchmark in json.loads(path.read_text(encoding="utf-8"))}
+            quantities = [quantity for name in self._options.costs for quantity in COSTS[name]]
+            self._benchmarks = {
+                entry["name"]: entry for entry in cost_entries(benchmarks.values(), quantities)
+            } | benchmarks
             path.write_text(json.dumps(list(self._benchmarks.values())), encoding="utf-8")
         return output
 
@@ -193,18 +195,20 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         plan = self._plan()
         if self._progress is None:
             self._progress = Progress(len(plan), self._options.commits)
-        if not self._asked:
+        if not self._requested:
             self._progress.begin(self._recorder.target.commit)
-        first = (suite, case, l2) not in self._asked
-        self._asked.add((suite, case, l2))
+        first = (suite, case, l2) not in self._requested
+        self._requested.add((suite, case, l2))
         known = self._recorder.served(key, benchmark["version"]) is not None
         variants = plan.get((suite, case, l2), [])
         started = time.monotonic()
         costs = sorted(self._costs.get((suite, case, l2), ()))
         record = self._recorder.record(key, benchmark["version"], variants, costs)
         if first:
-            taken = [self._recorder.served((suite, name, case, l2), benchmark["version"]) for name in variants]
-            self._progress.case([one for one in taken if one], time.monotonic() - started, measured=not known)
+            records = [self._recorder.served((suite, name, case, l2), benchmark["version"]) for name in variants]
+            self._progress.case(
+                [record for record in records if record], time.monotonic() - started, measured=not known
+            )
         return record
 
     def selected(self) -> Iterator[tuple[str, dict[str, Any], int, Key]]:
@@ -229,8 +233,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
 
     def parameters(self, name: str) -> list[list[str]]:
         """Return asv's parameter values of a benchmark."""
-        found: list[list[str]] = self._benchmarks[name]["params"]
-        return found
+        values: list[list[str]] = self._benchmarks[name]["params"]
+        return values
 
     def served(self, key: Key, version: str) -> Record | None:
         """Return the record of a series if this run measured or resumed it, else ``None``."""

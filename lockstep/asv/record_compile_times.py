@@ -41,10 +41,10 @@ class CompileCosts:
             tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
             self._clock = CompileClock(tree, self._spec.benchmark_dir, Target.of_host(host))
         try:
-            taken = self._clock.seconds(suite, case, [record.variant for record in records])
+            seconds = self._clock.seconds(suite, case, [record.variant for record in records])
         except TracingFailed as error:
             return [_noted(record, f"no compile: {error}") for record in records]
-        return [_with_seconds(record, taken.get(record.variant, ())) for record in records]
+        return [_with_seconds(record, seconds.get(record.variant, ())) for record in records]
 
     def close(self) -> None:
         """End the compiler process, if it was started."""
@@ -56,7 +56,7 @@ class CompileCosts:
 def _with_seconds(record: Record, seconds: Sequence[float]) -> Record:
     if record.state != "ok" or not seconds:
         return record
-    return replace(record, costs={**record.costs, "compile": estimated([math.log(one) for one in seconds])})
+    return replace(record, costs={**record.costs, "compile": estimated([math.log(value) for value in seconds])})
 
 
 def _noted(record: Record, note: str) -> Record:

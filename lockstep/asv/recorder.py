@@ -87,8 +87,8 @@ class Recorder:
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
-        beside = target.path.with_name(NAME) if target.path is not None else None
-        self._reference_clocks = reference_clocks or ReferenceClocks(beside)
+        clocks_file = target.path.with_name(NAME) if target.path is not None else None
+        self._reference_clocks = reference_clocks or ReferenceClocks(clocks_file)
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
@@ -103,10 +103,10 @@ class Recorder:
             return known
         suite, variant, case, l2 = key
         names = list(dict.fromkeys([*variants, variant]))
-        for taken in self.measure(suite, case, l2, names, version, costs=costs):
-            self._records[taken.key] = taken
-            self._fresh.add(taken.key)
-            self._resumed.discard(taken.key)
+        for new_record in self.measure(suite, case, l2, names, version, costs=costs):
+            self._records[new_record.key] = new_record
+            self._fresh.add(new_record.key)
+            self._resumed.discard(new_record.key)
         self._save()
         return self._records[key]
 
@@ -120,8 +120,8 @@ class Recorder:
 
     def spent(self) -> dict[str, float]:
         """Return the seconds of this run by stage. "rest" is asv, starting workers, and cases that killed a worker."""
-        rest = time.monotonic() - self._began - sum(self._stages.values())
-        return {**self._stages, "rest": max(0.0, rest)}
+        other_s = time.monotonic() - self._began - sum(self._stages.values())
+        return {**self._stages, "rest": max(0.0, other_s)}
 
     def close(self) -> None:
         """End the worker and the compiler; the next request starts others."""
@@ -162,7 +162,7 @@ class Recorder:
             return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
         if dead := self._unimportable.get(suite):
             return [Record(suite, name, case, l2, "failed", version, dead.how, dead.rule) for name in variants]
-        taken: dict[str, Record] = {}
+        by_variant: dict[str, Record] = {}
         failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
         rules = {name: self._culprits.rule(suite, name) for name in failed}
         groups = [variants]
@@ -193,7 +193,7 @@ class Recorder:
                 failed[culprit], rules[culprit] = died.how, died.rule
                 self._culprits.add(suite, culprit, died)
                 if culprit in group and len(group) == 1:
-                    taken[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how, died.rule)
+                    by_variant[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how, died.rule)
                 else:
                     groups.insert(0, group)
                 continue
@@ -203,10 +203,10 @@ class Recorder:
                 if record.variant in failed:
                     record = replace(record, rule=rules[record.variant])
                 # A later group measures the baseline again; the first record, with the most variants, counts.
-                if record.variant not in taken or taken[record.variant].state == "failed":
-                    taken[record.variant] = record
-        self._reference_clocks.learn(taken.values())
-        records = list(taken.values())
+                if record.variant not in by_variant or by_variant[record.variant].state == "failed":
+                    by_variant[record.variant] = record
+        self._reference_clocks.learn(by_variant.values())
+        records = list(by_variant.values())
         if "compile" not in costs:
             return records
         started = time.monotonic()
@@ -233,10 +233,10 @@ class Recorder:
         self._compiled = True
         started = time.monotonic()
         compiled = precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, host)
-        taken = time.monotonic() - started
-        self._count({"compile": taken})
+        elapsed_s = time.monotonic() - started
+        self._count({"compile": elapsed_s})
         if compiled:
-            self._say(f"compiled the kernels of {self.target.commit[:8]} in {taken:.0f} s")
+            self._say(f"compiled the kernels of {self.target.commit[:8]} in {elapsed_s:.0f} s")
 
     def _count(self, stages: Mapping[str, float]) -> None:
         for name, seconds in stages.items():

@@ -70,18 +70,18 @@ def main() -> int:
             # Not earlier: the parent compiles kernels ahead after the worker reports that it is ready.
             measurer.observer = Observer(_known_code(host, suites, options.checkout, options.packages))
             informed = True
-        asked = request["measure"]
-        suite = suites[asked["suite"]]
+        arguments = request["measure"]
+        suite = suites[arguments["suite"]]
         try:
             records = measurer.measure(
                 suite,
-                suite.case(asked["case"]),
-                asked["l2"],
-                asked["variants"],
-                asked["failed"],
-                asked["twins"],
-                asked["reference_mhz"],
-                asked["costs"],
+                suite.case(arguments["case"]),
+                arguments["l2"],
+                arguments["variants"],
+                arguments["failed"],
+                arguments["twins"],
+                arguments["reference_mhz"],
+                arguments["costs"],
             )
         except DeviceLost as lost:
             return process.lost(lost.variant, lost.reason, lost.rule)
