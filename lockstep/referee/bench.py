@@ -71,12 +71,14 @@ class Bench:
             DeviceLost: a variant broke the CUDA context.
         """
         rival = incumbent.name if incumbent else self._problem.name
-        wanted = {one.name: one for one in (incumbent, candidate) if one}
-        self._loaded = {name: one for name, one in self._loaded.items() if name in {*wanted, self._problem.name}}
-        for name, one in wanted.items():
+        submissions = {submission.name: submission for submission in (incumbent, candidate) if submission}
+        self._loaded = {
+            name: loaded for name, loaded in self._loaded.items() if name in {*submissions, self._problem.name}
+        }
+        for name, submission in submissions.items():
             if name not in self._loaded:
-                self._loaded[name] = self._load(one)
-        family = self._problem.family({name: self._loaded[name] for name in (rival, *wanted)})
+                self._loaded[name] = self._load(submission)
+        family = self._problem.family({name: self._loaded[name] for name in (rival, *submissions)})
         measurer = self._measurer
         measurer.plan, measurer.seed, measurer.places = PLANS[stage], seed, seed
         measurer.load = lambda suite: family

@@ -34,8 +34,10 @@ def main() -> int:
         if options.candidate is None:
             assert problem.incumbent is not None, "without a candidate, the problem must have an incumbent"
             return problem.family({problem.name: problem.incumbent}), problem.name
-        one = Submission(**options.candidate)
-        return problem.family({one.name: problem.load(Path(one.path), one.function)}), one.name
+        submission = Submission(**options.candidate)
+        return problem.family(
+            {submission.name: problem.load(Path(submission.path), submission.function)}
+        ), submission.name
 
     return serve(process, options.scratch, load)
 

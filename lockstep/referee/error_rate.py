@@ -65,9 +65,9 @@ def pooled(cases: Sequence[Evidence]) -> Evidence:
     """
     count = len(cases)
     return Evidence(
-        sum(one.log_ratio for one in cases) / count,
-        math.sqrt(sum(one.error**2 for one in cases)) / count,
-        min(one.epochs for one in cases),
+        sum(case.log_ratio for case in cases) / count,
+        math.sqrt(sum(case.error**2 for case in cases)) / count,
+        min(case.epochs for case in cases),
     )
 
 

@@ -126,23 +126,23 @@ class FlashInferBench(Suite):
         Raises:
             SuiteError: the solution is for another definition, or in a language that must be built.
         """
-        found = _json(path.read_text(encoding="utf-8"), str(path))
-        spec, wanted = found.get("spec", {}), self._definition["name"]
-        if found.get("definition") != wanted:
+        content = _json(path.read_text(encoding="utf-8"), str(path))
+        spec, definition = content.get("spec", {}), self._definition["name"]
+        if content.get("definition") != definition:
             raise SuiteError(
-                f"{path} solves {found.get('definition')!r}, but the definition given is {wanted!r}; "
+                f"{path} solves {content.get('definition')!r}, but the definition given is {definition!r}; "
                 "pass a solution of that definition"
             )
         if spec.get("language") not in _LANGUAGES:
             raise SuiteError(f"{path}: a solution in {spec.get('language')!r} must be built first; use {_LANGUAGES}")
         file, _, function = spec["entry_point"].partition("::")
         package = path.with_suffix("")
-        for one in found["sources"]:
-            into = (package / one["path"]).resolve()
-            if not into.is_relative_to(package.resolve()):
-                raise SuiteError(f"{path}: the source path {one['path']!r} is outside the solution's folder")
-            into.parent.mkdir(parents=True, exist_ok=True)
-            into.write_text(one["content"], encoding="utf-8")
+        for source in content["sources"]:
+            target = (package / source["path"]).resolve()
+            if not target.is_relative_to(package.resolve()):
+                raise SuiteError(f"{path}: the source path {source['path']!r} is outside the solution's folder")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(source["content"], encoding="utf-8")
         if str(package.parent) not in sys.path:
             sys.path.insert(0, str(package.parent))
         importlib.invalidate_caches()
@@ -172,14 +172,14 @@ class FlashInferBench(Suite):
         shape, dtype = self._shape(spec, axes) if spec["shape"] is not None else [], spec["dtype"]
         if dtype in _INTEGERS:
             low, high = _INTEGERS[dtype]
-            drawn = new.integers(*shape, low=low, high=high, dtype=dtype)
+            values = new.integers(*shape, low=low, high=high, dtype=dtype)
         elif dtype == "bool":
-            drawn = new.integers(*shape, low=0, high=2, dtype=dtype)
+            values = new.integers(*shape, low=0, high=2, dtype=dtype)
         elif dtype.startswith("float8"):
-            drawn = new.normal(*shape, dtype="float32").clamp_(-2.0, 2.0).to(getattr(torch, dtype))
+            values = new.normal(*shape, dtype="float32").clamp_(-2.0, 2.0).to(getattr(torch, dtype))
         else:
-            drawn = new.normal(*shape, dtype=dtype)
-        return drawn.item() if spec["shape"] is None else drawn
+            values = new.normal(*shape, dtype=dtype)
+        return values.item() if spec["shape"] is None else values
 
 
 def flashinfer_problem(source: ProblemDefinition, device: Device) -> Problem:

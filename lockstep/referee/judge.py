@@ -71,7 +71,7 @@ class Judge:
         return [
             confirmed
             for case in self._problem.cases
-            for confirmed in confirm([one for one in records if one.case == case.label], partial(seen, case))
+            for confirmed in confirm([record for record in records if record.case == case.label], partial(seen, case))
         ]
 
     def close(self) -> None:

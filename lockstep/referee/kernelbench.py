@@ -59,12 +59,12 @@ class KernelBench(Suite):
         self._forward = type(model).forward
         inputs = self.draw(Draw(device, self._seed), problem="")
         with torch.no_grad():
-            own = tensors_of(model(*inputs.values()))
-        wanted = tensors_of(self.reference(**inputs))
+            outputs = tensors_of(model(*inputs.values()))
+        references = tensors_of(self.reference(**inputs))
         # Every output is written at least once, even if outputs share memory.
-        self._bytes = sum(one.untyped_storage().nbytes() for one in own)
+        self._bytes = sum(output.untyped_storage().nbytes() for output in outputs)
         usual = TOLERANCES[source.precision]
-        error = max((_distance(*pair) for pair in zip(own, wanted, strict=True)), default=0.0)
+        error = max((_distance(*pair) for pair in zip(outputs, references, strict=True)), default=0.0)
         usual = min(max(usual, 2 * error), 10 * usual)
         vars(self)["tolerance"] = usual if source.tolerance is None else source.tolerance
 
@@ -80,8 +80,8 @@ class KernelBench(Suite):
         """Return the values that ``get_inputs`` draws, named by position."""
         seed = int(new.integers(1, low=0, high=2**31 - 1, dtype="int64"))
         with _seeded(seed), new.device:
-            drawn = map_tensors(list(self._inputs()), self._cast)
-        return {f"input_{number}": value for number, value in enumerate(drawn)}
+            values = map_tensors(list(self._inputs()), self._cast)
+        return {f"input_{number}": value for number, value in enumerate(values)}
 
     def reference(self, *args: Any, **inputs: Any) -> Any:
         """Return the result of a new copy of ``Model`` in float32."""
@@ -136,9 +136,9 @@ def _candidate(model: torch.nn.Module) -> Candidate:
     return Candidate(call, weights=weights)
 
 
-def _distance(got: torch.Tensor, want: torch.Tensor) -> float:
+def _distance(output: torch.Tensor, reference: torch.Tensor) -> float:
     norm = torch.linalg.vector_norm
-    return float(norm(got.float() - want.float()) / norm(want.float()))
+    return float(norm(output.float() - reference.float()) / norm(reference.float()))
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:

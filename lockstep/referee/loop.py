@@ -145,8 +145,8 @@ class Referee:
                 records = self._up().measure(candidate, self._champion, stage, self._seed())
             except WorkerDied as died:
                 self.close_worker()
-                who = f"{died.variant}, beside the candidate: " if died.variant not in ("", candidate.name) else ""
-                return blank.failed(died.rule, who + died.how)
+                prefix = f"{died.variant}, beside the candidate: " if died.variant not in ("", candidate.name) else ""
+                return blank.failed(died.rule, prefix + died.how)
             except Refused as refused:
                 return blank.failed(refused.rule, str(refused))
             verdict, further = self._weigh(blank, records, stage)
@@ -154,27 +154,31 @@ class Referee:
                 return verdict
         if self._confirm is not None:
             self.close_worker()  # on a GPU the worker would disturb the contestants
-            mine = [one for one in self._confirm(candidate, self._champion, records) if one.variant == candidate.name]
-            if found := fault(mine):
-                return blank.failed(*found)
-            if doubt := next((one for one in mine if one.speedup is None or one.rule), None):
-                return replace(verdict, rule=doubt.rule, reason=doubt.note)
+            own_records = [
+                record
+                for record in self._confirm(candidate, self._champion, records)
+                if record.variant == candidate.name
+            ]
+            if failure := fault(own_records):
+                return blank.failed(*failure)
+            if unconfirmed := next((record for record in own_records if record.speedup is None or record.rule), None):
+                return replace(verdict, rule=unconfirmed.rule, reason=unconfirmed.note)
         return replace(verdict, outcome=Outcome.FASTER)
 
     def _weigh(self, blank: Verdict, records: list[Record], stage: Stage) -> tuple[Verdict, bool]:
         """Return ``blank`` completed by a stage's records, and whether the candidate passes the stage."""
-        mine = [record for record in records if record.variant == blank.candidate]
+        own_records = [record for record in records if record.variant == blank.candidate]
         rival = [record for record in records if record.variant == blank.incumbent]
-        if found := fault(mine):
-            return blank.failed(*found), False
-        measured = [seen for record in mine if (seen := evidence(record))]
-        if len(measured) < len(mine):
+        if failure := fault(own_records):
+            return blank.failed(*failure), False
+        measured = [seen for record in own_records if (seen := evidence(record))]
+        if len(measured) < len(own_records):
             why = next((record.reason for record in rival if record.state != "ok"), "no reason was given")
             return blank.failed("", f"{blank.incumbent} fails beside this candidate, but not alone: {why}"), False
         together = pooled(measured)
         level = self.search.level(stage)
         speedup = exponential(self.search.interval(together, level))
-        verdict = replace(blank, outcome=Outcome.NOT_FASTER, speedup=speedup, cases=case_rows(mine, rival))
+        verdict = replace(blank, outcome=Outcome.NOT_FASTER, speedup=speedup, cases=case_rows(own_records, rival))
         return verdict, self.search.passes(stage, together, level)
 
     def _up(self) -> RefereeWorker:

@@ -71,10 +71,10 @@ class Problem:
 
     def family(self, entries: dict[str, Candidate]) -> Family:
         """Return a family with these candidates as variants, by name."""
-        weights = [tensor for one in entries.values() for tensor in one.weights]
+        weights = [tensor for candidate in entries.values() for tensor in candidate.weights]
         return Family(
-            variants={name: one.variant for name, one in entries.items()},
-            prepare={name: one.prepare for name, one in entries.items() if one.prepare},
+            variants={name: candidate.variant for name, candidate in entries.items()},
+            prepare={name: candidate.prepare for name, candidate in entries.items() if candidate.prepare},
             scratch=Weights(weights) if weights else self.scratch,
             activations=self.suite.activations,
         )
@@ -108,13 +108,13 @@ def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Cas
     Raises:
         SuiteError: a text selects no case, or the device measures none.
     """
-    here = suite.quick if device.kind == "cpu" else suite.cases
+    cases = suite.quick if device.kind == "cpu" else suite.cases
     if source.cases:
-        here = tuple(dict.fromkeys(case for text in source.cases for case in match_cases(suite, text)))
-    if not here:
-        what = "quick cases, which a CPU measures" if device.kind == "cpu" else "cases"
-        raise SuiteError(f"suite {suite.name} has no {what}")
-    return here if source.cases or source.every else here[:1]
+        cases = tuple(dict.fromkeys(case for text in source.cases for case in match_cases(suite, text)))
+    if not cases:
+        kind = "quick cases, which a CPU measures" if device.kind == "cpu" else "cases"
+        raise SuiteError(f"suite {suite.name} has no {kind}")
+    return cases if source.cases or source.every else cases[:1]
 
 
 def cache_state(source: ProblemDefinition, device: Device) -> str:
@@ -154,15 +154,15 @@ def function_in(module: ModuleType, name: str) -> Variant:
         SuiteError: the file has no such function, or several functions and no name is given.
     """
     if name:
-        found: Variant = member(module, name)
-        return found
+        function: Variant = member(module, name)
+        return function
     public = {
         key: value
         for key, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
     }
     if len(public) != 1:
-        there = f"{len(public)} public functions ({', '.join(public)})" if public else "no public function"
-        raise SuiteError(f"{module.__file__} has {there}; name the function to judge: FILE.py:FUNCTION")
+        contents = f"{len(public)} public functions ({', '.join(public)})" if public else "no public function"
+        raise SuiteError(f"{module.__file__} has {contents}; name the function to judge: FILE.py:FUNCTION")
     [only] = public.values()
     return only

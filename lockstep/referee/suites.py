@@ -28,11 +28,12 @@ def suite_problem(source: ProblemDefinition, device: Device) -> Problem:
     if source.definition.partition(":")[0].endswith(".py"):
         suite = _suite_of_file(source.definition)
     else:
-        found = load_suites(Path(source.benchmarks))
-        picked = pick_suites(found, source.definition)
+        suites = load_suites(Path(source.benchmarks))
+        picked = pick_suites(suites, source.definition)
         if len(picked) > 1:
             raise SuiteError(
-                f"family {source.definition} has several suites; name one of {', '.join(one.name for one in picked)}"
+                f"family {source.definition} has several suites; name one of "
+                f"{', '.join(suite.name for suite in picked)}"
             )
         [suite] = picked
         import_from(Path(source.checkout), source.packages)
@@ -60,13 +61,15 @@ def _suite_of_file(definition: str) -> Suite:
     path = Path(file)
     sys.path.insert(0, str(path.resolve().parent))
     module = import_file(path)
-    classes = {key: one for key, one in vars(module).items() if is_suite(one) and one.__module__ == module.__name__}
+    classes = {
+        key: value for key, value in vars(module).items() if is_suite(value) and value.__module__ == module.__name__
+    }
     if not name and len(classes) != 1:
         raise SuiteError(f"{path} has {len(classes)} suites; name one of them: {path.name}:CLASS")
     kind = member(module, name) if name else next(iter(classes.values()))
     if not is_suite(kind) or inspect.isabstract(kind):
-        lacking = ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))) or "to be a class of suites"
-        raise SuiteError(f"{path}: {kind.__name__} needs {lacking}")
+        missing = ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))) or "to be a class of suites"
+        raise SuiteError(f"{path}: {kind.__name__} needs {missing}")
     usual = {"baseline": "", "cases": (), "quick": (), "family": path.stem, "__module__": kind.__module__}
     members = {key: value for key, value in usual.items() if not getattr(kind, key, None)} | {"family": path.stem}
     made: Suite = type(kind.__name__, (kind,), {"__module__": kind.__module__} | members)()

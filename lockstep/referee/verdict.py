@@ -74,8 +74,8 @@ class Verdict:
 
     def sentence(self) -> str:
         """Return the verdict as one line of text."""
-        told = percent(self.speedup) if self.speedup else ""
-        text = _SENTENCES[self.outcome].format(**{**asdict(self), "speedup": told})
+        speedup = percent(self.speedup) if self.speedup else ""
+        text = _SENTENCES[self.outcome].format(**{**asdict(self), "speedup": speedup})
         if self.outcome is Outcome.NOT_FASTER and self.reason:
             text = f"correct: {self.reason}"
         if self.outcome in CORRECT and len(self.cases) == 1:
@@ -94,11 +94,11 @@ def percent(speedup: Estimate) -> str:
 def fault(records: Sequence[Record]) -> tuple[str, str] | None:
     """Return the rule and reason of a candidate's worst record; None if all records have measurements."""
     worst = (Outcome.CHEATS, Outcome.WRONG, Outcome.BROKEN)
-    failed = [one for one in records if one.state != "ok"]
+    failed = [record for record in records if record.state != "ok"]
     if not failed:
         return None
-    found = min(failed, key=lambda one: worst.index(_outcome(one.rule)))
-    return found.rule, _evidence_of(found)
+    worst_record = min(failed, key=lambda record: worst.index(_outcome(record.rule)))
+    return worst_record.rule, _evidence_of(worst_record)
 
 
 def _outcome(rule: str) -> Outcome:
@@ -121,14 +121,14 @@ def evidence(record: Record) -> Evidence | None:
 
 def case_rows(candidate: Sequence[Record], incumbent: Sequence[Record]) -> tuple[dict[str, Any], ...]:
     """Return for each case the numbers of candidate and incumbent, as ``Verdict.cases`` describes them."""
-    before = {(one.case, one.l2): one.latency for one in incumbent}
+    before = {(record.case, record.l2): record.latency for record in incumbent}
     return tuple(
         {
-            "case": one.case,
-            "l2": one.l2,
-            "latency_s": one.latency.value if one.latency else None,
-            "incumbent_s": known.value if (known := before.get((one.case, one.l2))) else None,
-            "check_error": one.check_error,
+            "case": record.case,
+            "l2": record.l2,
+            "latency_s": record.latency.value if record.latency else None,
+            "incumbent_s": known.value if (known := before.get((record.case, record.l2))) else None,
+            "check_error": record.check_error,
         }
-        for one in candidate
+        for record in candidate
     )

@@ -37,14 +37,17 @@ def main() -> int:
         process.emit("ready", host={}, incumbent="", unusable=str(error))
         return 0
     bench = Bench(problem, device, process.stage)
-    own = problem.name if problem.incumbent else ""
-    process.emit("ready", host=host_facts(), incumbent=own, unusable="")
+    own_incumbent = problem.name if problem.incumbent else ""
+    process.emit("ready", host=host_facts(), incumbent=own_incumbent, unusable="")
     for request in process.requests():
-        asked = request["measure"]
-        candidate, incumbent = (Submission(**one) if one else None for one in (asked["candidate"], asked["incumbent"]))
+        arguments = request["measure"]
+        candidate, incumbent = (
+            Submission(**submission) if submission else None
+            for submission in (arguments["candidate"], arguments["incumbent"])
+        )
         refused = rule = ""
         try:
-            records = bench.measure(candidate, incumbent, asked["stage"], asked["seed"])
+            records = bench.measure(candidate, incumbent, arguments["stage"], arguments["seed"])
         except Refused as error:
             records, refused, rule = [], str(error), error.rule
         except DeviceLost as lost:

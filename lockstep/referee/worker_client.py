@@ -55,8 +55,8 @@ class RefereeWorker(Watched):
             WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
             Refused: the candidate's file cannot be used.
         """
-        asked = {"candidate": candidate and asdict(candidate), "incumbent": incumbent and asdict(incumbent)}
-        self.ask({"measure": asked | {"stage": stage, "seed": seed}})
+        submissions = {"candidate": candidate and asdict(candidate), "incumbent": incumbent and asdict(incumbent)}
+        self.ask({"measure": submissions | {"stage": stage, "seed": seed}})
         event = self.wait("records")
         if event["refused"]:
             raise Refused(event["refused"], event["rule"])
