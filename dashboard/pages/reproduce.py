@@ -17,7 +17,7 @@ from lockstep.alerts.reproduce import ends, measured, reproduce
 from lockstep.alerts.text import search_command
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
-from lockstep.record.reproduce import here, installed, locked, script
+from lockstep.record.reproduce import in_working_tree, installed, locked, script
 
 
 def series_commands(results: Results, commits: Sequence[Commit], points: Points, zoom: tuple[float, ...]) -> list[Any]:
@@ -38,7 +38,10 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
         ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."],
         _block("\n".join(script(name, measured(point.run))), "Commands that measure the number again"),
         html.P("The same case of the working tree, with its own definitions:", className="dim"),
-        _block("\n".join(locked(name, here(name), point.run.clock_state)), "Commands that measure the working tree"),
+        _block(
+            "\n".join(locked(name, in_working_tree(name), point.run.clock_state)),
+            "Commands that measure the working tree",
+        ),
     )
 
 

@@ -138,5 +138,5 @@ def _demand(kind: type, row: dict[str, Any], *names: str) -> None:
 
 
 def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)}
+    names = {field.name for field in fields(kind)}
     return {name: value for name, value in row.items() if name in names}

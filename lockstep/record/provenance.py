@@ -126,11 +126,11 @@ def harness_commit(folder: Path, results: Path) -> str:
     commit = git.try_line("rev-parse", "HEAD")
     if not commit:
         return ""
-    root, own = Path(git.try_line("rev-parse", "--show-toplevel")).resolve(), results.resolve()
+    root, results_folder = Path(git.try_line("rev-parse", "--show-toplevel")).resolve(), results.resolve()
     # Exclude the results only if they are inside the repository, because git refuses to exclude a path outside it.
     # Without ":(top)", git would read the path relative to ``folder``.
-    inside = own != root and own.is_relative_to(root)
-    without = ["--", f":(top,exclude,literal){own.relative_to(root)}"] if inside else []
+    inside = results_folder != root and results_folder.is_relative_to(root)
+    without = ["--", f":(top,exclude,literal){results_folder.relative_to(root)}"] if inside else []
     changed = git.try_lines("status", "--porcelain", *without)
     return f"{commit}+dirty" if changed else commit
 

@@ -27,8 +27,8 @@ class Quantity:
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    one.name: one
-    for one in (
+    quantity.name: quantity
+    for quantity in (
         Quantity("latency", "seconds", "time of a call"),
         Quantity("speedup", "x", "the baseline's time over the variant's", higher_is_better=True),
         Quantity("host", "seconds", "time that the host takes to call and launch, with the GPU busy"),
@@ -49,7 +49,7 @@ QUANTITIES: Mapping[str, Quantity] = {
 
 #: Quantities that Lockstep finds by tracing and compiling, without a GPU. The code size is not included, because it
 #: follows from the number of instructions: each has 16 bytes on every architecture from sm_70 on.
-EXACT: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.exact)
+EXACT: tuple[str, ...] = tuple(quantity.name for quantity in QUANTITIES.values() if quantity.exact)
 
 #: The quantities of each cost. A cost is measured besides latency and speedup if a suite or ``--costs`` names it.
 COSTS: Mapping[str, tuple[str, ...]] = {
@@ -66,7 +66,9 @@ COST_QUANTITIES: tuple[str, ...] = tuple(name for names in COSTS.values() for na
 PAIRED: Mapping[str, str] = {"latency": "speedup", "behind": "behind_speedup"}
 
 #: Quantities that are times or ratios of times, so that worse means slower.
-TIMED: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.unit in ("seconds", "s", "x"))
+TIMED: tuple[str, ...] = tuple(
+    quantity.name for quantity in QUANTITIES.values() if quantity.unit in ("seconds", "s", "x")
+)
 
 #: asv's type of the benchmarks with costs.
 COST_TYPE = "cost"

@@ -45,7 +45,7 @@ class Measured:
     toolchain: Mapping[str, str] = field(default_factory=dict)
 
 
-def here(subject: SeriesName) -> str:
+def in_working_tree(subject: SeriesName) -> str:
     """Return the command that measures a series in the working tree."""
     if subject.foreign:
         return _join("asv", "run", "--python", "same", "--bench", selection(subject))
@@ -56,7 +56,7 @@ def here(subject: SeriesName) -> str:
     return _join("lockstep", "measure", subject.suite, *chosen, *costs)
 
 
-def at(subject: SeriesName, commit: str) -> str:
+def at_commit(subject: SeriesName, commit: str) -> str:
     """Return the command that measures a series at a commit, prints the number and stores nothing.
 
     As in a history, the code under test comes from the commit and the benchmark definition from the working tree.
@@ -92,12 +92,12 @@ def gate(subject: SeriesName, base: str, head: str, clock_state: str = "", toolc
         toolchains: toolchains of base and head; empty for the installed one.
     """
     case = ("--case", subject.case, "--variant", subject.variant, "--l2", subject.l2)
-    found = _LOCK.search(clock_state or subject.machine)
-    lock = ("--lock", found["mhz"] or found["base"]) if found else ()
-    under = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
+    lock_match = _LOCK.search(clock_state or subject.machine)
+    lock = ("--lock", lock_match["mhz"] or lock_match["base"]) if lock_match else ()
+    environments = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
     judged = subject.quantity if subject.quantity in CHECKED else cost_of(subject.quantity)
     costs = ("--costs", judged) if judged else ()
-    chosen = ("--family", subject.suite, *case, *costs, *lock, *under)
+    chosen = ("--family", subject.suite, *case, *costs, *lock, *environments)
     return _join("lockstep", "gate", "--base", base, "--head", head, *chosen)
 
 
@@ -115,7 +115,7 @@ def script(subject: SeriesName, measured: Measured) -> tuple[str, ...]:
         lines.append(_join("git", "worktree", "add", "--detach", folder, harness[:_DIGITS]))
         # asv.conf.json may lie below the root of the repository.
         lines.append(f'cd {shlex.quote(folder)}/"$(git rev-parse --show-prefix)"')
-    return (*lines, *locked(subject, at(subject, measured.commit), measured.clock_state))
+    return (*lines, *locked(subject, at_commit(subject, measured.commit), measured.clock_state))
 
 
 def locked(subject: SeriesName, command: str, clock_state: str = "") -> tuple[str, ...]:
@@ -128,11 +128,11 @@ def locked(subject: SeriesName, command: str, clock_state: str = "") -> tuple[st
         command: the command that measures the series.
         clock_state: clock state as in the provenance; "" to take it from the machine's name.
     """
-    found = None if subject.exact or subject.foreign else _LOCK.search(clock_state or subject.machine)
-    if found is None:
+    lock_match = None if subject.exact or subject.foreign else _LOCK.search(clock_state or subject.machine)
+    if lock_match is None:
         return (command,)
-    memory = ("--memory", found["memory"]) if found["memory"] else ()
-    lock = _join("lockstep", "clocks", "lock", found["mhz"] or "base", *memory)
+    memory = ("--memory", lock_match["memory"]) if lock_match["memory"] else ()
+    lock = _join("lockstep", "clocks", "lock", lock_match["mhz"] or "base", *memory)
     return lock, command, "lockstep clocks reset"
 
 
@@ -158,8 +158,8 @@ def selection(subject: SeriesName) -> str:
         values = [part.partition("=")[2] for part in re.split(r", (?=\w+=)", subject.case) if part]
     else:
         # Select the latency if possible, because its measurement also gives everything else.
-        own = subject.cost or subject.quantity == "speedup"
-        name = benchmark_name(subject.suite, subject.quantity if own else "latency")
+        has_benchmark = subject.cost or subject.quantity == "speedup"
+        name = benchmark_name(subject.suite, subject.quantity if has_benchmark else "latency")
         values = [subject.variant, subject.case, subject.l2]
     parameters = ", ".join(rf"\W?{re.escape(value)}\W?" for value in values)
     return rf"^{re.escape(name)}\({parameters}\)$" if values else f"^{re.escape(name)}$"
@@ -168,22 +168,22 @@ def selection(subject: SeriesName) -> str:
 def _show(subject: SeriesName, ref: str) -> str:
     chosen = ("--family", subject.suite, "--variant", subject.variant, "--case", subject.case)
     toolchain = _toolchain(subject)
-    under = ("--toolchain", toolchain) if toolchain else ()
-    return _join("lockstep", "code", "show", ref, *chosen, *_target(subject), *under)
+    toolchain_options = ("--toolchain", toolchain) if toolchain else ()
+    return _join("lockstep", "code", "show", ref, *chosen, *_target(subject), *toolchain_options)
 
 
 def _target(subject: SeriesName) -> tuple[str, ...]:
     """Return the option for the compile target of exact results, read from the machine's name; () for other results."""
-    found = _COMPILED.search(subject.machine)
-    if found is None:
+    match = _COMPILED.search(subject.machine)
+    if match is None:
         return ()
-    return "--target", f"{found['arch']}:{found['processors']}" if found["processors"] else found["arch"]
+    return "--target", f"{match['arch']}:{match['processors']}" if match["processors"] else match["arch"]
 
 
 def _toolchain(subject: SeriesName) -> str:
     """Return the toolchain in the machine's name of exact results, "triton==3.6.0"; "" for the installed packages."""
-    found = _COMPILED.search(subject.machine)
-    parts = found["toolchain"].split("@")[1:] if found else []
+    match = _COMPILED.search(subject.machine)
+    parts = match["toolchain"].split("@")[1:] if match else []
     return ",".join(part.replace("-", "==", 1) for part in parts)
 
 

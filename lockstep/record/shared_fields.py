@@ -36,13 +36,13 @@ def lines_of(records: Iterable[Record], blank: Record) -> Iterator[str]:
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in ordered:
         groups.setdefault((record.suite, record.case, record.l2, record.state), []).append(record)
-    standing: dict[str, Any] = {}
+    previous: dict[str, Any] = {}
     for group in groups.values():
-        common, own = _group(tuple(group), blank)
-        if common or standing:
+        common, own_lines = _group(tuple(group), blank)
+        if common or previous:
             yield json_line({"common": common})
-        standing = common
-        yield own
+        previous = common
+        yield own_lines
 
 
 def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -77,8 +77,8 @@ def _group(records: Sequence[Record], blank: Record) -> tuple[dict[str, Any], st
     if len(rows) > 1 and all(PARTED in row for row in rows) and PARTED not in common:
         parts = _shared([row[PARTED] for row in rows])
         common |= {PARTED: parts} if parts else {}
-    own = [{name: value for name, value in row.items() if name not in common} | _rest(row, common) for row in rows]
-    return common, "".join(map(json_line, own))
+    own_rows = [{name: value for name, value in row.items() if name not in common} | _rest(row, common) for row in rows]
+    return common, "".join(map(json_line, own_rows))
 
 
 def _row(record: Record, defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from project import KERNELS, make_project
 
-from lockstep.record.reproduce import between, here
+from lockstep.record.reproduce import between, in_working_tree
 from lockstep.record.series_name import SeriesName
 
 SUBJECT = SeriesName("vm-cpu", "product", "product", "twice", "M=2,K=1024,N=512", "warm", "speedup")
@@ -24,7 +24,7 @@ def run(project, command, *more):
 
 
 def test_the_command_for_the_working_tree_prints_the_series(project):
-    done = run(project, here(SUBJECT), "--quick", "--json")
+    done = run(project, in_working_tree(SUBJECT), "--quick", "--json")
     records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     found = {(one["suite"], one["variant"], one["case"], one["l2"]): one for one in records}
     # The ratio needs its baseline, which is measured beside it.

@@ -10,7 +10,17 @@ import asv.commands
 import pytest
 from asv.benchmarks import Benchmarks
 
-from lockstep.record.reproduce import Measured, at, between, gate, here, installed, locked, script, selection
+from lockstep.record.reproduce import (
+    Measured,
+    at_commit,
+    between,
+    gate,
+    in_working_tree,
+    installed,
+    locked,
+    script,
+    selection,
+)
 from lockstep.record.series_name import SeriesName
 
 CASE = "M=8,K=4096,N=2048"
@@ -36,13 +46,13 @@ def parse():
 
 
 def test_the_working_tree_is_measured_by_measure(parse):
-    args = parse(here(TIMED))
+    args = parse(in_working_tree(TIMED))
     assert (args.verb, args.family, args.case) == ("measure", "linear", [CASE])
     assert (args.variants, args.l2) == (["best"], "cold")
 
 
 def test_a_commit_is_measured_by_a_run_that_stores_nothing(parse):
-    args = parse(at(TIMED, BAD))
+    args = parse(at_commit(TIMED, BAD))
     assert (args.verb, args.range, args.dry_run) == ("run", "fedcba987654^!", True)
     assert args.bench == [selection(TIMED)]
 
@@ -60,7 +70,7 @@ def test_other_bits_in_two_calls_are_judged_by_the_gate(parse):
 
 
 def test_exact_quantities_are_compiled_for_the_target_of_their_machine(parse):
-    for command, ref in ((here(COMPILED), "."), (at(COMPILED, BAD), "fedcba987654")):
+    for command, ref in ((in_working_tree(COMPILED), "."), (at_commit(COMPILED, BAD), "fedcba987654")):
         args = parse(command)
         assert (args.verb, args.action, args.ref, args.target) == ("code", "show", ref, ["sm_90:114"])
         assert (args.family, args.variant, args.case) == (["grouped.mlp"], ["best"], [CASE])
@@ -71,21 +81,21 @@ def test_exact_quantities_are_compiled_for_the_target_of_their_machine(parse):
 
 def test_exact_quantities_of_another_toolchain_are_compiled_with_it(parse):
     subject = replace(COMPILED, machine="sm_90-compiled@triton-3.9.0+git1a@torch-2.11.0 (windows)")
-    args = parse(at(subject, BAD))
+    args = parse(at_commit(subject, BAD))
     assert (args.target, args.toolchain) == (["sm_90"], "triton==3.9.0+git1a,torch==2.11.0")
     args = parse(between(subject, GOOD, BAD))
     assert args.toolchain == ["triton==3.9.0+git1a,torch==2.11.0"] * 2
     assert (args.base, args.head) == ("0123456789ab", "fedcba987654")
-    assert parse(at(COMPILED, BAD)).toolchain == "installed"
+    assert parse(at_commit(COMPILED, BAD)).toolchain == "installed"
 
 
 def test_another_projects_benchmark_is_measured_by_asv(parse):
-    args = parse(at(FOREIGN, BAD))
+    args = parse(at_commit(FOREIGN, BAD))
     assert (args.verb, args.range, args.bench) == ("run", "fedcba987654^!", [selection(FOREIGN)])
-    assert parse(here(FOREIGN)).env_spec == [":same"]
+    assert parse(in_working_tree(FOREIGN)).env_spec == [":same"]
     args = parse(between(FOREIGN, GOOD, BAD))
     assert (args.verb, args.base, args.branch) == ("continuous", "0123456789ab", "fedcba987654")
-    assert at(FOREIGN, BAD).startswith("asv ")
+    assert at_commit(FOREIGN, BAD).startswith("asv ")
 
 
 @pytest.mark.parametrize(
@@ -116,21 +126,21 @@ def test_a_fresh_checkout_has_the_definitions_the_lock_and_the_packages(parse):
     assert change == 'cd /tmp/definitions-0123456789ab/"$(git rev-parse --show-prefix)"'
     args = parse(lock)
     assert (args.action, args.target, args.memory) == ("lock", 1500, 3201)
-    assert run == at(TIMED, BAD)
+    assert run == at_commit(TIMED, BAD)
     assert parse(reset).action == "reset"
-    assert locked(TIMED, here(TIMED)) == ("lockstep clocks lock 1500", here(TIMED), reset)
+    assert locked(TIMED, in_working_tree(TIMED)) == ("lockstep clocks lock 1500", in_working_tree(TIMED), reset)
 
 
 def test_without_provenance_the_commands_stand_alone():
-    assert script(FOREIGN, Measured(BAD)) == (at(FOREIGN, BAD),)
+    assert script(FOREIGN, Measured(BAD)) == (at_commit(FOREIGN, BAD),)
 
 
 def test_a_name_that_a_file_gives_is_no_second_command(parse):
     subject = replace(TIMED, variant="a'b; rm x\ny", case="M=1", quantity="latency")
-    for command in (here(subject), at(subject, BAD), between(subject, GOOD, BAD)):
+    for command in (in_working_tree(subject), at_commit(subject, BAD), between(subject, GOOD, BAD)):
         assert "\n" not in command
         parse(command)
-    assert parse(here(subject)).variants == ["a'b; rm x y"]
+    assert parse(in_working_tree(subject)).variants == ["a'b; rm x y"]
     assert "\n" not in installed(Measured(BAD, toolchain={"torch": "1\nrm x"}))
 
 
@@ -169,10 +179,10 @@ def test_a_benchmark_without_parameters_is_selected_by_its_name():
 
 def test_a_cost_is_measured_with_its_latency(parse):
     cost = SeriesName("h200-locked-1500", "grouped", "grouped.mlp", "best", CASE, "cold", "behind_speedup")
-    args = parse(here(cost))
+    args = parse(in_working_tree(cost))
     assert (args.verb, args.variants, args.costs) == ("measure", ["best"], ["behind"])
     assert selection(cost).startswith(r"^grouped\.mlp_behind_speedup\(")
-    assert parse(at(cost, BAD)).bench == [selection(cost)]
+    assert parse(at_commit(cost, BAD)).bench == [selection(cost)]
     args = parse(between(cost, GOOD, BAD))
     assert (args.verb, args.variant, args.costs) == ("gate", ["best"], ["behind"])
     args = parse(between(replace(cost, quantity="compile"), GOOD, BAD))
