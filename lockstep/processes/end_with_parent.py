@@ -212,10 +212,10 @@ def _popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[An
 
 @functools.cache
 def _setpriv() -> str | None:
-    found = shutil.which("setpriv")
-    if found is None or subprocess.run([found, "--pdeathsig", "KILL", "true"], capture_output=True).returncode:
+    path = shutil.which("setpriv")
+    if path is None or subprocess.run([path, "--pdeathsig", "KILL", "true"], capture_output=True).returncode:
         return None  # BusyBox has a different setpriv
-    return found
+    return path
 
 
 def ended(process: subprocess.Popen[bytes] | Forked) -> bool:

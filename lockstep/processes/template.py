@@ -47,16 +47,16 @@ class Template:
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the template
-        self._socket, theirs = socket.socketpair()
+        self._socket, child_end = socket.socketpair()
         self._lock = threading.Lock()
         path = os.pathsep.join(filter(None, [str(_HOME), os.environ.get("PYTHONPATH", "")]))
-        with theirs:
+        with child_end:
             self._process = start(
-                [sys.executable, "-m", "lockstep.processes.template", str(theirs.fileno()), *modules],
+                [sys.executable, "-m", "lockstep.processes.template", str(child_end.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(child_end.fileno(),),
                 env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
             )
 
@@ -76,18 +76,18 @@ class Template:
             ConnectionError: the template has ended.
             subprocess.TimeoutExpired: the template does not answer.
         """
-        asked = {"module": module, "arguments": list(arguments), "environment": dict(environment), "fds": list(fds)}
-        ours, theirs = socket.socketpair()
+        request = {"module": module, "arguments": list(arguments), "environment": dict(environment), "fds": list(fds)}
+        own_end, child_end = socket.socketpair()
         reads, writes = os.pipe()
         try:
-            with theirs:
-                line = json.dumps(asked).encode() + b"\n"
+            with child_end:
+                line = json.dumps(request).encode() + b"\n"
                 with self._lock:
-                    sent = socket.send_fds(self._socket, [line], [theirs.fileno(), reads, log.fileno(), *fds])
+                    sent = socket.send_fds(self._socket, [line], [child_end.fileno(), reads, log.fileno(), *fds])
                     self._socket.sendall(line[sent:])
-            return Forked(os.fdopen(writes, "wb"), ours)
+            return Forked(os.fdopen(writes, "wb"), own_end)
         except BaseException as error:
-            ours.close()
+            own_end.close()
             if isinstance(error, BrokenPipeError):
                 raise ConnectionError("the template process, which forks workers, has ended") from error
             raise

@@ -133,13 +133,13 @@ class Watched:
         template: Template | None = None,
     ) -> None:
         self.silence_s = silence_s
-        self._asked_at = monotonic()
+        self._requested_at = monotonic()
         self._least_s = {"start": START_S, "check": check_s}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
-        ours, theirs = os.pipe()
+        read_end, write_end = os.pipe()
         parts = [*map(str, folders), str(HOME), environment.get("PYTHONPATH", "")]
         path = os.pathsep.join(part for part in parts if part)
-        words, fds = ["--reply", str(theirs), *arguments], (theirs, *pass_fds)
+        words, fds = ["--reply", str(write_end), *arguments], (write_end, *pass_fds)
         variables = {**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
         self._process: subprocess.Popen[bytes] | Forked
         if template is not None:
@@ -153,8 +153,8 @@ class Watched:
                 pass_fds=fds,
                 env=variables,
             )
-        os.close(theirs)
-        self._events = ours
+        os.close(write_end)
+        self._events = read_end
         self._buffer = bytearray()
         self._stage, self._variant = "start", ""
         self._owes = False  # whether the worker still has to answer a request
@@ -191,7 +191,7 @@ class Watched:
     def ask(self, request: dict[str, Any]) -> None:
         """Send a request, whose answer ``wait`` then returns. The errors are those of ``wait``."""
         self._stage, self._variant, self._owes = "request", "", True
-        self._asked_at = monotonic()
+        self._requested_at = monotonic()
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -251,7 +251,7 @@ class Watched:
                     self._stop(f"printed more than {MOST_PRINTED >> 20} MiB")
                 if monotonic() - heard > patience:
                     self._stop(f"hung for {patience:g} s", HUNG)
-        if monotonic() - self._asked_at > (longest := max(patience, MOST_SILENCES * self.silence_s)):
+        if monotonic() - self._requested_at > (longest := max(patience, MOST_SILENCES * self.silence_s)):
             self._stop(f"did not answer for {longest:g} s", HUNG)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]

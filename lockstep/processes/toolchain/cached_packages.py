@@ -84,8 +84,8 @@ def _install(packages: Sequence[str], find_links: Path | None, folder: Path) -> 
     )
     if done.returncode:
         shutil.rmtree(partial, ignore_errors=True)
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in said if line.startswith("ERROR: ")] or said[-1:]
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR: ")] or lines[-1:]
         raise ToolchainError(f"pip does not install {', '.join(packages)}: {'; '.join(errors) or done.returncode}")
     partial.rename(folder)
 

@@ -44,20 +44,20 @@ INSTALLED = Toolchain()
 
 @cache
 def _versions(folders: tuple[Path, ...]) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     # The first folder that has a package wins, as for an import.
-    for one in distributions(path=[*map(str, folders), *sys.path]):
-        found.setdefault(re.sub(r"[-_.]+", "-", str(one.metadata["Name"])).lower(), one.version)
-    return tuple(sorted(found.items()))
+    for distribution in distributions(path=[*map(str, folders), *sys.path]):
+        versions.setdefault(re.sub(r"[-_.]+", "-", str(distribution.metadata["Name"])).lower(), distribution.version)
+    return tuple(sorted(versions.items()))
 
 
 @cache
 def _digest(folders: tuple[Path, ...]) -> str:
-    found = hashlib.sha256(repr(_versions(folders)).encode())
+    digest = hashlib.sha256(repr(_versions(folders)).encode())
     for path in _files_of_triton(folders):
         state = path.stat()
-        found.update(f"{path} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return found.hexdigest()
+        digest.update(f"{path} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def _files_of_triton(folders: tuple[Path, ...]) -> Iterator[Path]:

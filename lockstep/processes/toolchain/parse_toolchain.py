@@ -67,7 +67,7 @@ def _package(part: str) -> str:
 def _python(path: Path) -> Path | None:
     """Return the interpreter of an environment; ``None`` if the path is not an environment."""
     return next(
-        (one for one in (path / "bin" / "python", path) if one.is_file() and one.stem.startswith("python")), None
+        (file for file in (path / "bin" / "python", path) if file.is_file() and file.stem.startswith("python")), None
     )
 
 
@@ -79,10 +79,10 @@ def _folders(python: Path) -> tuple[Path, ...]:
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise UnknownToolchain(f"{python} does not run as Python: {error}") from error
     if tuple(version) != sys.version_info[:2]:
-        theirs, ours = (".".join(map(str, one)) for one in (version, sys.version_info[:2]))
+        their_version, own_version = (".".join(map(str, numbers)) for numbers in (version, sys.version_info[:2]))
         raise UnknownToolchain(
-            f"{python} is Python {theirs}, and this is Python {ours}: packages are shared, so make the environment "
-            f"with Python {ours}"
+            f"{python} is Python {their_version}, and this is Python {own_version}: packages are shared, so "
+            f"make the environment with Python {own_version}"
         )
     # An editable Triton may be found by a hook of its environment alone; so its folder is named.
     return tuple(dict.fromkeys(Path(place).resolve() for place in [*path, *triton]))
