@@ -139,12 +139,12 @@ class _Hold:
         return self._record is not None and self._record.pid == os.getpid()
 
     def take(self) -> ClockState:
-        gpu, asked = self._gpu, ClockState(self._target, self._memory_mhz)
+        gpu, requested = self._gpu, ClockState(self._target, self._memory_mhz)
         load = self._load or torch_load(gpu)
         if load is None:
             detail = f"no load to verify the lock: install torch with CUDA, or make GPU {gpu.uuid} visible to torch"
             return ClockState(reason="not verified", detail=detail)
-        if problem := _no_such_clock(gpu, asked):
+        if problem := _no_such_clock(gpu, requested):
             return ClockState(reason="no such clock", detail=problem)
         # Reset a lock that a dead process or an earlier `lock` left. Refuse if the lock's owner still runs.
         if read_record(gpu.uuid) is not None:
@@ -156,7 +156,7 @@ class _Hold:
         except OSError as error:
             detail = f"cannot write {record_path(gpu.uuid)} ({error}); set XDG_STATE_HOME to a writable folder"
             return ClockState(reason="no lock record", detail=detail)
-        state = verify(gpu, asked, load)
+        state = verify(gpu, requested, load)
         if not state.locked:
             self.release()
         return state
@@ -164,7 +164,7 @@ class _Hold:
     def set(self) -> None:
         """Record the lock in its file, then lock the clocks. If the driver raises ``Refused``, no clock is locked."""
         gpu = self._gpu
-        record = LockRecord.mine(gpu.uuid, self._target, self._memory_mhz, gpu.persistence())
+        record = LockRecord.of_this_process(gpu.uuid, self._target, self._memory_mhz, gpu.persistence())
         record.write()
         self._record = record
         try:
@@ -205,7 +205,7 @@ def _released_on_signals(hold: _Hold) -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         former = before[signal.Signals(number)]
-        held = hold.held
+        was_held = hold.held
         try:
             hold.release()
         finally:
@@ -214,7 +214,7 @@ def _released_on_signals(hold: _Hold) -> Iterator[None]:
             else:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
-        if held:
+        if was_held:
             hold.set()
 
     # Ignored signals (nohup) stay ignored. ``None`` is a handler that Python did not install and cannot restore.

@@ -50,7 +50,7 @@ class LockRecord:
     time: float
 
     @classmethod
-    def mine(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
+    def of_this_process(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
         """Return a lock record that names this process as the owner. The record is not yet written to its file."""
         pid = os.getpid()
         return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())

@@ -23,22 +23,22 @@ def keep_toolchain() -> None:
 
     ``torch.compile`` then uses the same ones. Environment variables that the user has set are not changed.
     """
-    own = own_assembler()
-    if own is None:
+    assembler = own_assembler()
+    if assembler is None:
         return
     # Imported here: Triton is slow to import.
     from triton import knobs
 
-    os.environ.setdefault(ASSEMBLER, str(own))
+    os.environ.setdefault(ASSEMBLER, str(assembler))
     os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
 
 
 def own_assembler() -> Path | None:
     """Return the ``ptxas`` in Triton's wheel; None without Triton, or if its wheel has no ``ptxas``."""
-    found = importlib.util.find_spec("triton")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("triton")
+    if spec is None or not spec.submodule_search_locations:
         return None
-    path = Path(found.submodule_search_locations[0]) / "backends" / "nvidia" / "bin" / "ptxas"
+    path = Path(spec.submodule_search_locations[0]) / "backends" / "nvidia" / "bin" / "ptxas"
     return path if path.is_file() else None
 
 
