@@ -97,11 +97,11 @@ def tune(
     incumbent = look[INCUMBENT]
     if incumbent.latency is None:
         return replace(result, problem=f"the current configuration is {incumbent.state}: {incumbent.reason}")
-    ran = {name: one for name, one in look.items() if name != INCUMBENT and one.speedup is not None}
+    ran = {name: record for name, record in look.items() if name != INCUMBENT and record.speedup is not None}
     result = replace(
         result,
         tried=len(ran),
-        refused={name: one.reason for name, one in look.items() if name != INCUMBENT and name not in ran},
+        refused={name: record.reason for name, record in look.items() if name != INCUMBENT and name not in ran},
         floor_s=incumbent.floor_s,
         previous_s=incumbent.latency.value,
     )
