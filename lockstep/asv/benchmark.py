@@ -85,13 +85,13 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
     series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
     series.__module__ = type(suite).__module__
     series.__doc__ = f"{quantity} of every variant of {suite.name}"
-    about = {
+    attributes = {
         "params": [list(suite.variants()), [case.label for case in suite.all_cases], list(CACHE_STATES)],
         "param_names": ["variant", "case", "l2"],
         "version": suite.digest(),
         "pretty_source": inspect.getsource(type(suite)),  # asv's pages show the source
     }
-    vars(series).update(about)
+    vars(series).update(attributes)
     return series
 
 

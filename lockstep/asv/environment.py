@@ -216,11 +216,11 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
 
         ``lockstep run --bench`` selects parameters; asv's own command selects all.
         """
-        chosen = self._options.returns.get("benchmarks")
+        selected = self._options.returns.get("benchmarks")
         for name, benchmark in self._benchmarks.items():
-            if benchmark.get("type") not in MEASURED_TYPES or (chosen is not None and name not in chosen):
+            if benchmark.get("type") not in MEASURED_TYPES or (selected is not None and name not in selected):
                 continue
-            indices = chosen.benchmark_selection.get(name) if chosen is not None else None
+            indices = selected.benchmark_selection.get(name) if selected is not None else None
             for index, combination in enumerate(itertools.product(*benchmark["params"])):
                 if indices is None or index in indices:
                     variant, case, l2 = (str(ast.literal_eval(value)) for value in combination)

@@ -109,7 +109,7 @@ def write_exact(
 
 def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
     """Return asv's benchmark of each exact quantity of a suite, by quantity."""
-    about = {
+    common = {
         "type": EXACT_TYPE,
         "params": [[repr(name) for name in suite.variants()], [repr(case) for case in followed_cases(suite)]],
         "param_names": ["variant", "case"],
@@ -118,7 +118,7 @@ def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
     }
     return {
         name: {
-            **about,
+            **common,
             "name": benchmark_name(suite.name, name),
             "quantity": name,
             "unit": QUANTITIES[name].unit,

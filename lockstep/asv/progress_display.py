@@ -62,8 +62,8 @@ class Progress:
             return
         ok = sum(record.state == "ok" for record in rows)
         first = rows[0]
-        where = f"{self._commit} [{self.done:>4}/{self.total}]".lstrip()
-        line = f"{where} {first.suite} {first.case} {first.l2}: {ok} series in {seconds:.1f} s"
+        position = f"{self._commit} [{self.done:>4}/{self.total}]".lstrip()
+        line = f"{position} {first.suite} {first.case} {first.l2}: {ok} series in {seconds:.1f} s"
         self._clear()
         self._console.print(line + self.left(), markup=False, end="" if self._console.is_terminal else "\n")
 

@@ -32,8 +32,10 @@ def keep(folder: Path, entries: Mapping[str, Any]) -> None:
     table = _table(folder)
     exact = {name: entry for name, entry in entries.items() if entry["type"] == EXACT_TYPE}
     costs = {entry["quantity"] for entry in entries.values() if entry["type"] == COST_TYPE}
-    made = {entry["name"]: entry for entry in cost_entries(table.values(), costs) if entry["name"] in entries}
-    add_entries(folder, exact | {name: entry for name, entry in made.items() if name not in table})
+    cost_benchmarks = {
+        entry["name"]: entry for entry in cost_entries(table.values(), costs) if entry["name"] in entries
+    }
+    add_entries(folder, exact | {name: entry for name, entry in cost_benchmarks.items() if name not in table})
 
 
 def cost_entries(benchmarks: Iterable[Mapping[str, Any]], quantities: Iterable[str]) -> list[dict[str, Any]]:

@@ -37,8 +37,8 @@ class AAControl:
 
     def least(self, key: SeriesKey, requested: float) -> float:
         """Return the smallest change of a case that counts: ``requested``, or more if the noise requires it."""
-        alike = (apart for other, (apart, _) in self._apart.items() if other.quantity == key.quantity)
-        worst = max(alike, default=0.0)
+        differences = (apart for series, (apart, _) in self._apart.items() if series.quantity == key.quantity)
+        worst = max(differences, default=0.0)
         share = self._apart.get(key, (worst, True))[0] if self.on_cpu else worst
         return max(requested, share)
 

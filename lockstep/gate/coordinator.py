@@ -144,25 +144,25 @@ class Coordinator:
             else:
                 todo.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
-        others = self._cost_keys(keys, proof)
-        checks = [key for key in others if key.quantity in CHECKS]
-        compiled = [key for key in others if key.quantity == COMPILE]
-        costs = [key for key in others if key.quantity not in (*CHECKS, COMPILE)]
+        cost_keys = self._cost_keys(keys, proof)
+        checks = [key for key in cost_keys if key.quantity in CHECKS]
+        compiled = [key for key in cost_keys if key.quantity == COMPILE]
+        costs = [key for key in cost_keys if key.quantity not in (*CHECKS, COMPILE)]
         self._cases = len(todo) + len(compiled) + len(costs)  # a check has no noise, and no share of the error rate
         self._measure_aa(proved, todo, costs, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
         ordered = worst_first(groups(todo), proof.severity, noise, chance)
-        for cost_keys in (checks, compiled, costs):
-            ordered += worst_first(groups(cost_keys), proof.severity, {}, chance)
-        for number, waiting in enumerate(ordered):
+        for same_kind in (checks, compiled, costs):
+            ordered += worst_first(groups(same_kind), proof.severity, {}, chance)
+        for number, pending_group in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
                 return
-            group = self._with_latency(waiting)
+            group = self._with_latency(pending_group)
             if not group.variants:
                 continue
-            until = deadline_of_group(ordered[number:], time.monotonic(), self.terms.deadline)
-            for verdict in self._measure(group, until, twins=False):
+            group_deadline = deadline_of_group(ordered[number:], time.monotonic(), self.terms.deadline)
+            for verdict in self._measure(group, group_deadline, twins=False):
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
                 if verdict.outcome != "na":
                     self._say(line(self.verdicts[verdict.key]))
@@ -201,8 +201,8 @@ class Coordinator:
         if not proved or self.machine["device"] == "cpu":
             return proof
         on_both_sides = [key for key in proved if self._is_on_both_sides(key)]
-        until = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
-        confirmed, note = confirm(proof, proved, on_both_sides, self._observe, random.Random(self.setup.seed), until)
+        deadline = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
+        confirmed, note = confirm(proof, proved, on_both_sides, self._observe, random.Random(self.setup.seed), deadline)
         self.notes.append(note)
         return confirmed
 
@@ -297,18 +297,18 @@ class Coordinator:
         on_cpu = self.machine["device"] == "cpu"
         # A CPU's noise changes from case to case. A CPU has few cases, so all of them are compared with themselves.
         bases = {name: sides.get("base", SideFacts()).variants for name, sides in self.imported.items()}
-        both = [key for key in (*todo, *costs) if key.variant in bases[key.suite]]
-        picks = groups(both) if on_cpu else []
-        for quantity in [] if on_cpu else dict.fromkeys(key.quantity for key in both):
-            alike = [key for key in both if key.quantity == quantity]
-            picks += aa_groups(proved if proved and quantity == LATENCY else alike, chance)
-        until = time.monotonic() + AA_SHARE * (self.terms.deadline - time.monotonic())
+        in_base = [key for key in (*todo, *costs) if key.variant in bases[key.suite]]
+        picks = groups(in_base) if on_cpu else []
+        for quantity in [] if on_cpu else dict.fromkeys(key.quantity for key in in_base):
+            of_quantity = [key for key in in_base if key.quantity == quantity]
+            picks += aa_groups(proved if proved and quantity == LATENCY else of_quantity, chance)
+        deadline = time.monotonic() + AA_SHARE * (self.terms.deadline - time.monotonic())
         for number, group in enumerate(picks):
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 break
             # A proof holds for the device's work. The host's time of proved cases may differ.
             twins = on_cpu or not proved or group.quantity != LATENCY
-            group_deadline = deadline_of_group(picks[number:], time.monotonic(), until)
+            group_deadline = deadline_of_group(picks[number:], time.monotonic(), deadline)
             verdicts = [
                 verdict for verdict in self._measure(group, group_deadline, twins=twins) if verdict.change is not None
             ]

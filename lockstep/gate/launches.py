@@ -125,8 +125,8 @@ def _tuned(launched: Sequence[tuple[str, tuple[int, ...]]], traced: Sequence[tup
     """Return whether the launches match the trace with one configuration of each autotuned kernel."""
     if len(launched) >= len(traced):
         return False
-    waiting = iter(traced)
-    return all(launch in waiting for launch in launched) and {name for name, _ in launched} == {
+    unmatched = iter(traced)
+    return all(launch in unmatched for launch in launched) and {name for name, _ in launched} == {
         name for name, _ in traced
     }
 

@@ -242,10 +242,12 @@ def _select(request: Request, machine: Mapping[str, str]) -> Selection:
     )
 
 
-def _compile(request: Request, host: Mapping[str, str], both: Sequence[Version], say: Callable[[str], None]) -> None:
+def _compile(
+    request: Request, host: Mapping[str, str], versions: Sequence[Version], say: Callable[[str], None]
+) -> None:
     """Compile both versions into Triton's cache, unless the comparison of their code has done so already."""
     if host["device"] == "cuda":
-        for side in both:
+        for side in versions:
             codes_of(side.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
 
 

@@ -95,5 +95,5 @@ class GateWorker(Watched):
 
 def _facts(row: Mapping[str, Any]) -> SideFacts:
     return SideFacts(
-        {name: (where[0], where[1]) for name, where in row["variants"].items()}, row["missing"], row["error"]
+        {name: (place[0], place[1]) for name, place in row["variants"].items()}, row["missing"], row["error"]
     )

@@ -114,11 +114,11 @@ def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
     if requested.memory_mhz is not None:
         holds = holds and all(abs((s.memory_mhz or 0) - requested.memory_mhz) <= TOLERANCE_MHZ for s in busy)
     span = str(min(clocks)) if min(clocks) == max(clocks) else f"{min(clocks)} to {max(clocks)}"
-    seen = f"{span} MHz in {len(busy)} samples under load" + (f" ({', '.join(throttling)})" if throttling else "")
+    measured = f"{span} MHz in {len(busy)} samples under load" + (f" ({', '.join(throttling)})" if throttling else "")
     if holds:
-        return replace(requested, detail=seen)
+        return replace(requested, detail=measured)
     return ClockState(
-        reason="does not hold", detail=f"requested {requested.label}, measured {seen}; request a lower clock"
+        reason="does not hold", detail=f"requested {requested.label}, measured {measured}; request a lower clock"
     )
 
 

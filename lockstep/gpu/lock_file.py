@@ -83,16 +83,16 @@ class LockRecord:
             ClocksHeld: another process has just written a record.
         """
         path = record_path(self.uuid)
-        whole = self._write_beside(path)
+        written = self._write_beside(path)
         try:
             # link, unlike rename, fails if the file exists: of two processes that lock at once, one wins.
-            os.link(whole, path)
+            os.link(written, path)
         except FileExistsError:
             raise ClocksHeld(
                 f"another process has just locked GPU {self.uuid} ({path}): try again once it has ended"
             ) from None
         finally:
-            whole.unlink()
+            written.unlink()
 
     def keep(self) -> None:
         """Mark the lock in its file as meant to outlive this process."""

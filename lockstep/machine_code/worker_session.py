@@ -216,11 +216,11 @@ class Session:
         # Triton's interpreter compiles nothing, and a CUDA context would take memory on the GPU.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         environment |= {**self._variables, "CUDA_VISIBLE_DEVICES": ""}
-        chosen = self.tree.toolchain
-        if chosen != INSTALLED and environment.get(ASSEMBLER) == str(own_assembler()):
+        toolchain = self.tree.toolchain
+        if toolchain != INSTALLED and environment.get(ASSEMBLER) == str(own_assembler()):
             del environment[ASSEMBLER]  # ``keep_toolchain`` of this process set it to the installed Triton's
         return Watched(
-            "lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment, folders=chosen.folders
+            "lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment, folders=toolchain.folders
         )
 
     def _ask(self, request: Mapping[str, Any], answer: str) -> dict[str, Any]:

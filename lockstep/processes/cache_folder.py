@@ -10,5 +10,5 @@ from platformdirs import user_cache_path
 
 def cache_folder() -> Path:
     """Return Lockstep's cache folder: ``LOCKSTEP_CACHE``, or ``lockstep`` in the user's cache (``XDG_CACHE_HOME``)."""
-    chosen = os.environ.get("LOCKSTEP_CACHE")
-    return Path(chosen) if chosen else user_cache_path("lockstep", appauthor=False)
+    folder = os.environ.get("LOCKSTEP_CACHE")
+    return Path(folder) if folder else user_cache_path("lockstep", appauthor=False)

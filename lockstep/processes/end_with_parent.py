@@ -113,8 +113,8 @@ def reap(process: subprocess.Popen[bytes] | Forked, timeout: float | None = None
         process: the leader of its group.
         timeout: seconds after which the leader is killed too; ``None`` waits without limit.
     """
-    pause, until = 0.001, math.inf if timeout is None else time.monotonic() + timeout
-    while process.returncode is None and not ended(process) and time.monotonic() < until:
+    pause, deadline = 0.001, math.inf if timeout is None else time.monotonic() + timeout
+    while process.returncode is None and not ended(process) and time.monotonic() < deadline:
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
     kill_group(process)

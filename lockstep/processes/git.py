@@ -45,9 +45,9 @@ class Git:
         """
         environment = None if self.fetch else {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
         text = "".join(f"{line}\n" for line in given).encode()
-        whole = ["git", "-C", str(self.folder), *command]
+        arguments = ["git", "-C", str(self.folder), *command]
         try:
-            done = run(whole, given=text or None, timeout=self.timeout_s, env=environment)
+            done = run(arguments, given=text or None, timeout=self.timeout_s, env=environment)
         except OSError as error:
             raise GitError(f"git cannot be run ({error})") from error
         except subprocess.TimeoutExpired as error:

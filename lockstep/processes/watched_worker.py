@@ -274,9 +274,9 @@ class Watched:
         )
 
     def _died(self) -> NoReturn:
-        until = monotonic() + LOST_S
+        deadline = monotonic() + LOST_S
         while not ended(self._process):
-            if monotonic() > until:
+            if monotonic() > deadline:
                 self._stop("closed the harness's own pipe")
             sleep(0.02)
         code = reap(self._process)

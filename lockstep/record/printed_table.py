@@ -56,9 +56,9 @@ def reasons(records: Sequence[Record]) -> Iterator[str]:
             texts.setdefault(f"note: {record.note}", []).append(record)
         if record.deterministic is False:
             texts.setdefault("not deterministic: two calls on the same inputs differ in bits", []).append(record)
-    for text, about in texts.items():
-        variants = ", ".join(dict.fromkeys(record.variant for record in about))
-        cases = list(dict.fromkeys(f"{record.case} {record.l2}" for record in about))
+    for text, concerned in texts.items():
+        variants = ", ".join(dict.fromkeys(record.variant for record in concerned))
+        cases = list(dict.fromkeys(f"{record.case} {record.l2}" for record in concerned))
         yield f"{text} ({variants}; {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''})"
 
 

@@ -106,10 +106,10 @@ def ask_host() -> Host:
 def _built_for_cpu() -> bool:
     """Return whether the installed torch is built without GPU support; False without torch."""
     torch = find_spec("torch")
-    about = Path(torch.origin).with_name("version.py") if torch and torch.origin else Path()
-    if not about.is_file():
+    version_file = Path(torch.origin).with_name("version.py") if torch and torch.origin else Path()
+    if not version_file.is_file():
         return False
-    built_for = run_path(str(about))
+    built_for = run_path(str(version_file))
     return all(built_for.get(kind, "unknown") is None for kind in ("cuda", "hip"))
 
 

@@ -51,9 +51,9 @@ def in_working_tree(subject: SeriesName) -> str:
         return _join("asv", "run", "--python", "same", "--bench", selection(subject))
     if subject.exact:
         return _show(subject, ".")
-    chosen = ("--case", subject.case, "--variants", subject.variant, "--l2", subject.l2)
+    selected = ("--case", subject.case, "--variants", subject.variant, "--l2", subject.l2)
     costs = ("--costs", cost_of(subject.quantity)) if subject.cost else ()
-    return _join("lockstep", "measure", subject.suite, *chosen, *costs)
+    return _join("lockstep", "measure", subject.suite, *selected, *costs)
 
 
 def at_commit(subject: SeriesName, commit: str) -> str:
@@ -76,9 +76,9 @@ def between(subject: SeriesName, good: str, bad: str) -> str:
     if subject.foreign:
         return _join("asv", "continuous", *ends, "--bench", selection(subject))
     if subject.exact:
-        chosen = _toolchain(subject)
-        both = ("--toolchain", chosen, chosen) if chosen else ()
-        return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject), *both)
+        toolchain = _toolchain(subject)
+        toolchains = ("--toolchain", toolchain, toolchain) if toolchain else ()
+        return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject), *toolchains)
     return gate(subject, *ends)
 
 
@@ -97,8 +97,8 @@ def gate(subject: SeriesName, base: str, head: str, clock_state: str = "", toolc
     environments = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
     judged = subject.quantity if subject.quantity in CHECKED else cost_of(subject.quantity)
     costs = ("--costs", judged) if judged else ()
-    chosen = ("--family", subject.suite, *case, *costs, *lock, *environments)
-    return _join("lockstep", "gate", "--base", base, "--head", head, *chosen)
+    options = ("--family", subject.suite, *case, *costs, *lock, *environments)
+    return _join("lockstep", "gate", "--base", base, "--head", head, *options)
 
 
 def script(subject: SeriesName, measured: Measured) -> tuple[str, ...]:
@@ -166,10 +166,10 @@ def selection(subject: SeriesName) -> str:
 
 
 def _show(subject: SeriesName, ref: str) -> str:
-    chosen = ("--family", subject.suite, "--variant", subject.variant, "--case", subject.case)
+    selected = ("--family", subject.suite, "--variant", subject.variant, "--case", subject.case)
     toolchain = _toolchain(subject)
     toolchain_options = ("--toolchain", toolchain) if toolchain else ()
-    return _join("lockstep", "code", "show", ref, *chosen, *_target(subject), *toolchain_options)
+    return _join("lockstep", "code", "show", ref, *selected, *_target(subject), *toolchain_options)
 
 
 def _target(subject: SeriesName) -> tuple[str, ...]:

@@ -73,9 +73,9 @@ class FlashInferBench(Suite):
 
     def draw(self, new: Draw, /, workload: str, **axes: Any) -> dict[str, Any]:
         """Return the inputs of a workload: random tensors, given numbers, or tensors of a safetensors file."""
-        given = self._workloads[workload]["inputs"]
+        inputs = self._workloads[workload]["inputs"]
         return {
-            name: self._input(new, name, given.get(name, {"type": "random"}), axes)
+            name: self._input(new, name, inputs.get(name, {"type": "random"}), axes)
             for name in self._definition["inputs"]
         }
 
@@ -161,14 +161,14 @@ class FlashInferBench(Suite):
         known = {name: axis["value"] for name, axis in self._definition["axes"].items() if "value" in axis} | dict(axes)
         return [known[axis] for axis in spec["shape"]]
 
-    def _input(self, new: Draw, name: str, given: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
+    def _input(self, new: Draw, name: str, source: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
         spec = self._definition["inputs"][name]
-        if given["type"] == "scalar":
-            return given["value"]
-        if given["type"] == "safetensors":
+        if source["type"] == "scalar":
+            return source["value"]
+        if source["type"] == "safetensors":
             # Imported here: safetensors is not a dependency: only workloads that name a file need it.
-            tensors = importlib.import_module("safetensors.torch").load_file(self._root / given["path"])
-            return tensors[given["tensor_key"]].to(new.device)
+            tensors = importlib.import_module("safetensors.torch").load_file(self._root / source["path"])
+            return tensors[source["tensor_key"]].to(new.device)
         shape, dtype = self._shape(spec, axes) if spec["shape"] is not None else [], spec["dtype"]
         if dtype in _INTEGERS:
             low, high = _INTEGERS[dtype]

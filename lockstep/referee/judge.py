@@ -64,14 +64,14 @@ class Judge:
         """
         suite = self._problem.against(incumbent.name if incumbent else self._problem.name)
 
-        def seen(case: Case, variant: str) -> Isolated:
+        def judged(case: Case, variant: str) -> Isolated:
             submission = candidate if variant == candidate.name else incumbent
             return self._judge.judge(Entrant(self._source, submission, self._silence_s), suite, case, variant)
 
         return [
             confirmed
             for case in self._problem.cases
-            for confirmed in confirm([record for record in records if record.case == case.label], partial(seen, case))
+            for confirmed in confirm([record for record in records if record.case == case.label], partial(judged, case))
         ]
 
     def close(self) -> None:

@@ -63,10 +63,10 @@ class KernelBench(Suite):
         references = tensors_of(self.reference(**inputs))
         # Every output is written at least once, even if outputs share memory.
         self._bytes = sum(output.untyped_storage().nbytes() for output in outputs)
-        usual = TOLERANCES[source.precision]
+        tolerance = TOLERANCES[source.precision]
         error = max((_distance(*pair) for pair in zip(outputs, references, strict=True)), default=0.0)
-        usual = min(max(usual, 2 * error), 10 * usual)
-        vars(self)["tolerance"] = usual if source.tolerance is None else source.tolerance
+        tolerance = min(max(tolerance, 2 * error), 10 * tolerance)
+        vars(self)["tolerance"] = tolerance if source.tolerance is None else source.tolerance
 
     def build(self, kind: Any) -> torch.nn.Module:
         """Return a model built with the problem's seed, device and dtype."""

@@ -82,8 +82,8 @@ class Referee:
         except (WorkerDied, Refused) as error:
             raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {error}") from error
         if bad := next((record for record in records if record.state != "ok"), None):
-            why = f"{bad.reason} ({bad.case}, {bad.l2} L2)"
-            raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {why}")
+            reason = f"{bad.reason} ({bad.case}, {bad.l2} L2)"
+            raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {reason}")
 
     def submission(self, text: str, name: str = "", function: str = "", suffix: str = ".py") -> Submission:
         """Return a submission of a source text. The text is copied to a file, so that the original file may change."""
@@ -171,10 +171,10 @@ class Referee:
         rival = [record for record in records if record.variant == blank.incumbent]
         if failure := fault(own_records):
             return blank.failed(*failure), False
-        measured = [seen for record in own_records if (seen := evidence(record))]
+        measured = [evidence_of_case for record in own_records if (evidence_of_case := evidence(record))]
         if len(measured) < len(own_records):
-            why = next((record.reason for record in rival if record.state != "ok"), "no reason was given")
-            return blank.failed("", f"{blank.incumbent} fails beside this candidate, but not alone: {why}"), False
+            reason = next((record.reason for record in rival if record.state != "ok"), "no reason was given")
+            return blank.failed("", f"{blank.incumbent} fails beside this candidate, but not alone: {reason}"), False
         together = pooled(measured)
         level = self.search.level(stage)
         speedup = exponential(self.search.interval(together, level))

@@ -70,7 +70,7 @@ def _suite_of_file(definition: str) -> Suite:
     if not is_suite(kind) or inspect.isabstract(kind):
         missing = ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))) or "to be a class of suites"
         raise SuiteError(f"{path}: {kind.__name__} needs {missing}")
-    usual = {"baseline": "", "cases": (), "quick": (), "family": path.stem, "__module__": kind.__module__}
-    members = {key: value for key, value in usual.items() if not getattr(kind, key, None)} | {"family": path.stem}
-    made: Suite = type(kind.__name__, (kind,), {"__module__": kind.__module__} | members)()
-    return made
+    defaults = {"baseline": "", "cases": (), "quick": (), "family": path.stem, "__module__": kind.__module__}
+    members = {key: value for key, value in defaults.items() if not getattr(kind, key, None)} | {"family": path.stem}
+    instance: Suite = type(kind.__name__, (kind,), {"__module__": kind.__module__} | members)()
+    return instance

@@ -250,9 +250,9 @@ class Suite(ABC):
             raise SuiteError(f"suite {self.name} and {self.module} both have a variant {min(twice)}: rename one")
         names = (*listed, *self.adapters)
         if self.baseline not in names:
-            where = f"in VARIANTS of {self.module}" if self.module else f"marked @variant in {type(self).__name__}"
+            place = f"in VARIANTS of {self.module}" if self.module else f"marked @variant in {type(self).__name__}"
             known = ", ".join(names) or "nothing"
-            raise SuiteError(f"suite {self.name}: its baseline {self.baseline!r} is not {where}, which has {known}")
+            raise SuiteError(f"suite {self.name}: its baseline {self.baseline!r} is not {place}, which has {known}")
         return names
 
     @property

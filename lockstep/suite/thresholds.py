@@ -119,8 +119,8 @@ class Thresholds:
         values: dict[str, Any] = {}
         for rule in self.rules:
             if rule.match.matches(suite, variant, case, l2, _time_of(quantity)):
-                given = {"min_effect": rule.min_effect, "confidence": rule.confidence, "owner": rule.owner}
-                values |= {key: value for key, value in given.items() if value is not None}
+                stated = {"min_effect": rule.min_effect, "confidence": rule.confidence, "owner": rule.owner}
+                values |= {key: value for key, value in stated.items() if value is not None}
         return Threshold(**{**vars(self.default), **values})
 
     def muted(

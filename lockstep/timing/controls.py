@@ -46,15 +46,15 @@ class Controls:
     def of(cls, device: Device) -> Controls:
         """Create a device's controls, fixed work to time: a copy, a matrix product and an almost empty kernel."""
         cuda = device.kind == "cuda"
-        where = device.torch_device
+        torch_device = device.torch_device
         megabytes, side = (256, 4096) if cuda else (64, 512)
         dtype = torch.bfloat16 if cuda else torch.float32
-        source = torch.randn(megabytes << 18, device=where)
+        source = torch.randn(megabytes << 18, device=torch_device)
         target = torch.empty_like(source)
-        left = torch.randn(side, side, device=where).to(dtype)
-        right = torch.randn(side, side, device=where).to(dtype)
-        product = torch.empty(side, side, device=where, dtype=dtype)
-        nothing = torch.zeros(1, device=where)
+        left = torch.randn(side, side, device=torch_device).to(dtype)
+        right = torch.randn(side, side, device=torch_device).to(dtype)
+        product = torch.empty(side, side, device=torch_device, dtype=dtype)
+        nothing = torch.zeros(1, device=torch_device)
         pool = device.new_pool()
 
         def control(name: str, call: Callable[[], object], calls: int, work: float, unit: str) -> Control:

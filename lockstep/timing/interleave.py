@@ -141,8 +141,10 @@ def compare(
     buffers, order = random.Random(seed), random.Random(seed)
     stages = stages or Stages()
     trusted = trusted or Trusted()
-    usual = reference_mhz or {}
-    series = {name: Series((usual.get(name), usual.get(baseline)), again=name.endswith(TWIN)) for name in names}
+    clocks_mhz = reference_mhz or {}
+    series = {
+        name: Series((clocks_mhz.get(name), clocks_mhz.get(baseline)), again=name.endswith(TWIN)) for name in names
+    }
     failures: dict[str, Exception] = {}
     per_call: dict[str, float] = {}
     void_reasons: list[str] = []
@@ -216,9 +218,9 @@ def compare(
                 continue
             trusted.require()
             pending.append(timings)
-            due = len(pending) == EPOCHS_A_CONTROL or valid_epochs + len(pending) >= plan.min_epochs
+            controls_due = len(pending) == EPOCHS_A_CONTROL or valid_epochs + len(pending) >= plan.min_epochs
             void = last = False
-            if due:
+            if controls_due:
                 # Right after the rounds, because a control must always follow the same load. When controls followed
                 # costs in some epochs and rounds in others, all epochs of a case on an H200 were void (37 %).
                 with stages.stage("controls"):
@@ -244,7 +246,7 @@ def compare(
             # The last epoch is always verified, so costs are measured in it.
             if not void and (last or is_measured(epoch, plan.min_epochs)):
                 paused = monotonic()
-                replays |= costs_of([arm for arm in arms if arm.name in series], due)
+                replays |= costs_of([arm for arm in arms if arm.name in series], controls_due)
                 started += monotonic() - paused  # costs leave the budget of the rounds as it is
             until_early -= 1
             if last or until_early == -1:

@@ -181,7 +181,7 @@ class Measurer:
             return list(records.values())
         try:
             with self.stages.stage("check"):
-                sizes, whole = self._sizes(suite, case, family, ready)
+                sizes, set_bytes = self._sizes(suite, case, family, ready)
             touched = dict(sizes)
             if l2 == "warm":
                 for name, size in sizes.items():
@@ -195,7 +195,7 @@ class Measurer:
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
             cost = cost_of(suite, case)
             floor = self.controls.floor(*cost) if self.device.kind == "cuda" else 0.0
-            sets = set_count(min(touched.values()), whole, floor, self.device, l2)
+            sets = set_count(min(touched.values()), set_bytes, floor, self.device, l2)
             meters = self._meters(costs, suite.baseline, list(arms), reference_mhz or {}, trusted)
             outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz, trusted, meters)
         except NotImplementedError as error:

@@ -56,10 +56,10 @@ class Epochs:
             # Freed before the next draw: the buffers of two draws together may not fit.
             self._drawn, self._restore = {}, None
             sets = draw_sets(self.suite, self.case, self.device, self.sets, seed)
-            made = make_arms({name: self.arms[name] for name in names}, self.family, sets, seed, bool(inout))
+            arms = make_arms({name: self.arms[name] for name in names}, self.family, sets, seed, bool(inout))
             self.device.synchronize()
-        self._drawn, self._restore = {arm.name: arm for arm in made}, restorer(sets, inout)
-        return made
+        self._drawn, self._restore = {arm.name: arm for arm in arms}, restorer(sets, inout)
+        return arms
 
     def restore(self) -> None:
         """Write the drawn values again into the inputs that the epoch's arms change."""

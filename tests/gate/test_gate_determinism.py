@@ -130,7 +130,7 @@ def test_what_is_unknown_on_a_side_is_not_judged(tmp_path, monkeypatch):
 
 def test_nobody_is_blamed_when_the_time_is_over(tmp_path, monkeypatch):
     steady, wild = itertools.repeat(""), itertools.repeat("they differ")
-    assert compare_bits(KEY, steady, wild, until=0.0).outcome == "unsure"
+    assert compare_bits(KEY, steady, wild, deadline=0.0).outcome == "unsure"
 
 
 @pytest.mark.parametrize("rate", [0.0005, 0.003, 0.01, 0.03, 0.1, 0.3, 0.9, 1.0])
@@ -142,7 +142,7 @@ def test_unchanged_code_is_rarely_blamed_however_seldom_its_calls_differ(rate):
         while True:
             yield "they differ" if chance.random() < rate else ""
 
-    wrong = sum(compare_bits(KEY, calls(), calls(), until=1e12).outcome == "slower" for _ in range(2000))
+    wrong = sum(compare_bits(KEY, calls(), calls(), deadline=1e12).outcome == "slower" for _ in range(2000))
     assert wrong <= 2000 * 0.01
 
 
@@ -154,7 +154,7 @@ def test_calls_that_agree_need_few_calls():
             taken.append(side)
             yield ""
 
-    assert compare_bits(KEY, calls("base"), calls("head"), until=1e12).outcome == "same"
+    assert compare_bits(KEY, calls("base"), calls("head"), deadline=1e12).outcome == "same"
     assert (taken.count("base"), taken.count("head")) == (CALLS, CALLS)
 
 

@@ -61,27 +61,27 @@ def test_a_head_that_is_wrong_on_another_draw_fails(tmp_path, monkeypatch):
 
 
 def test_nobody_is_blamed_when_the_time_is_over():
-    assert compare_errors(ROWS, itertools.repeat((1.0, 2.0)), 0.01, until=0.0).outcome == "unsure"
+    assert compare_errors(ROWS, itertools.repeat((1.0, 2.0)), 0.01, deadline=0.0).outcome == "unsure"
 
 
 def test_an_exact_base_has_a_finite_change():
-    verdict = compare_errors(ROWS, itertools.repeat((0.0, 1e-3)), 0.01, until=1e12)
+    verdict = compare_errors(ROWS, itertools.repeat((0.0, 1e-3)), 0.01, deadline=1e12)
     assert verdict.outcome == "slower"
     assert math.isfinite(verdict.change.value)
-    assert compare_errors(ROWS, itertools.repeat((0.0, 1e-20)), 0.01, until=1e12).outcome == "same"
+    assert compare_errors(ROWS, itertools.repeat((0.0, 1e-20)), 0.01, deadline=1e12).outcome == "same"
 
 
 def test_unchanged_code_is_rarely_blamed_however_its_errors_scatter():
     """2 ** -8 for each direction, if every draw exceeds the smallest change: 7.8 of 2000 verdicts on average."""
     chance = random.Random(7)
     errors = ((math.exp(chance.gauss(0, 1)), math.exp(chance.gauss(0, 1))) for _ in itertools.count())
-    wrong = [compare_errors(ROWS, errors, 0.0, until=1e12).outcome for _ in range(2000)].count("slower")
+    wrong = [compare_errors(ROWS, errors, 0.0, deadline=1e12).outcome for _ in range(2000)].count("slower")
     assert 0 < wrong <= 20  # 20 or fewer with a probability of 99.99 %
 
 
 def test_the_headline_and_a_row_give_both_errors():
     latency = Verdict(SeriesKey("work", "rows", CASE.label, "warm"), "same", proved=False)
-    verdict = compare_errors(ROWS, itertools.repeat((1e-4, 3e-4)), 0.01, until=1e12)
+    verdict = compare_errors(ROWS, itertools.repeat((1e-4, 3e-4)), 0.01, deadline=1e12)
     report = Report("main", "head", 0.01, 0.99, 60.0, 1, {"device": "cuda"}, (latency, verdict))
     assert report.state == "slower"
     assert headline(report).startswith("1 case: error 1.00e-04 → 3.00e-04: work rows")

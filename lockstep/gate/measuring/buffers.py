@@ -83,13 +83,15 @@ class Buffers:
         for side in (BASE, HEAD):
             function = contender.families[side].variants[contender.name]
             calls = []
-            for argument_set, made in zip(self.sets, prepared, strict=True):
-                arguments = bind(function, {**argument_set.inputs, **made[side]})
+            for argument_set, prepared_values in zip(self.sets, prepared, strict=True):
+                arguments = bind(function, {**argument_set.inputs, **prepared_values[side]})
                 if argument_set.out is not None and takes_out(function):
                     arguments["out"] = argument_set.out
                 calls.append(BoundCall(function, arguments))
             arms[side] = Arm(side, tuple(calls), self.once)
-        return arms, scratch_shared and all(made[BASE] is made[HEAD] for made in prepared)
+        return arms, scratch_shared and all(
+            prepared_values[BASE] is prepared_values[HEAD] for prepared_values in prepared
+        )
 
     def _move_scratch(self, contender: Contender) -> bool:
         """Move the variants' scratch buffers once per epoch. Return whether base and head use the same buffers.
@@ -103,8 +105,8 @@ class Buffers:
             move(base, self._chance)
             if head is not base:
                 for name, buffer in list(head.items()):
-                    alike = name in base and _equal(base[name], buffer)
-                    head[name] = base[name] if alike else place(buffer, self._chance)
+                    equal = name in base and _equal(base[name], buffer)
+                    head[name] = base[name] if equal else place(buffer, self._chance)
             self._moved[pair] = base.keys() == head.keys() and all(base[name] is head[name] for name in base)
         return self._moved[pair]
 
@@ -114,9 +116,9 @@ class Buffers:
         if key not in self._made:
             # The seed decides which of two different packings is placed first, so that no side is always second.
             order = (BASE, HEAD) if self._chance.random() < 0.5 else (HEAD, BASE)
-            made = {side: self._prepare(contender, side) for side in order}
-            alike = _equal(made[BASE], made[HEAD])
-            self._made[key] = [self._place(made, alike) for _ in self.sets]
+            prepared = {side: self._prepare(contender, side) for side in order}
+            equal = _equal(prepared[BASE], prepared[HEAD])
+            self._made[key] = [self._place(prepared, equal) for _ in self.sets]
         return self._made[key]
 
     def _prepare(self, contender: Contender, side: str) -> dict[str, Any]:
@@ -127,10 +129,10 @@ class Buffers:
         except Exception as error:
             raise SideFailed(side, f"its preparation raised {type(error).__name__}: {error}") from error
 
-    def _place(self, made: Mapping[str, dict[str, Any]], alike: bool) -> dict[str, Any]:
-        if alike:
-            return dict.fromkeys(made, place(made[HEAD], self._chance))
-        return {side: place(values, self._chance) for side, values in made.items()}
+    def _place(self, prepared: Mapping[str, dict[str, Any]], equal: bool) -> dict[str, Any]:
+        if equal:
+            return dict.fromkeys(prepared, place(prepared[HEAD], self._chance))
+        return {side: place(values, self._chance) for side, values in prepared.items()}
 
 
 def _equal(left: Any, right: Any) -> bool:

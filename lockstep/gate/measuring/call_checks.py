@@ -39,13 +39,13 @@ class CallChecks:
         self._draw = draw
         self._verdicts: dict[tuple[str, str, str, str], Verdict] = {}
 
-    def judge(self, suite: Suite, case: Case, key: SeriesKey, min_effect: float, until: float) -> Verdict:
+    def judge(self, suite: Suite, case: Case, key: SeriesKey, min_effect: float, deadline: float) -> Verdict:
         """Return the verdict on determinism or error (``key.quantity``) in a case that both base and head can run.
 
         Args:
             suite, case, key: the case.
             min_effect: changes of the error up to this share do not count.
-            until: time on ``time.monotonic()``'s clock after which no call starts.
+            deadline: time on ``time.monotonic()``'s clock after which no call starts.
 
         Raises:
             DeviceLost: a call broke the CUDA context.
@@ -55,9 +55,9 @@ class CallChecks:
         if verdict is None:
             if key.quantity == DETERMINISTIC:
                 base, head = (self._differences(suite, case, key.variant, side) for side in (BASE, HEAD))
-                verdict = compare_bits(key, base, head, until)
+                verdict = compare_bits(key, base, head, deadline)
             else:
-                verdict = compare_errors(key, self._errors(suite, case, key.variant), min_effect, until)
+                verdict = compare_errors(key, self._errors(suite, case, key.variant), min_effect, deadline)
             if verdict.outcome != "unsure":
                 self._verdicts[name] = verdict
         return replace(verdict, key=key)

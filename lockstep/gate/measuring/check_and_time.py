@@ -110,8 +110,8 @@ class Comparer:
                 yield refused or self._call_checks.judge(suite, case, key, least, deadline)
             return
         contenders: dict[SeriesKey, Contender] = {}
-        if why := self._cost_pairs().refusal(request.group.quantity, suite):
-            yield from (Verdict(key, "na", why) for key in request.group.cases())
+        if refusal := self._cost_pairs().refusal(request.group.quantity, suite):
+            yield from (Verdict(key, "na", refusal) for key in request.group.cases())
             return
         for key in request.group.cases():
             refused = self._refuse(suite, case, key, request.twins)
@@ -135,13 +135,13 @@ class Comparer:
         for key in self._round(suite, case, l2, count, first, deadline):
             if first[key].decision not in ("slower", "faster") or request.twins:
                 yield verdict_of(key, first[key], None)
-        again = {
+        second = {
             key: CaseRound(contenders[key], tests[key])
             for key, trial in first.items()
             if trial.decision in ("slower", "faster") and not request.twins
         }
-        for key in self._round(suite, case, l2, count, again, deadline):
-            yield verdict_of(key, first[key], again[key])
+        for key in self._round(suite, case, l2, count, second, deadline):
+            yield verdict_of(key, first[key], second[key])
 
     def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
         """Return the launches of a variant at a case, under "base" and "head"; see ``lockstep.gate.launches``.
@@ -152,9 +152,9 @@ class Comparer:
         observed = {}
         for side in (BASE, HEAD):
             self._listener("observe", variant, side)
-            family, where = self._families[suite.name, side], self.device.torch_device
+            family, torch_device = self._families[suite.name, side], self.device.torch_device
             with self.sides.active(side):
-                ran = observe(suite, suite.case(case), family, variant, where, self.seed, calls=calls)
+                ran = observe(suite, suite.case(case), family, variant, torch_device, self.seed, calls=calls)
             if ran.error:
                 self.device.release()
                 if not self.device.healthy():
@@ -260,8 +260,8 @@ class Comparer:
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
             raise NotImplementedError(f"no warm L2: the case's {max(sizes) / 1e6:.0f} MB do not fit into the cache")
         floor = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
-        whole = size_of({id(tensor): tensor for tensors in touched for tensor in tensors}.values())
-        return set_count(min(sizes), whole, floor, self.device, l2)
+        total_bytes = size_of({id(tensor): tensor for tensors in touched for tensor in tensors}.values())
+        return set_count(min(sizes), total_bytes, floor, self.device, l2)
 
     def _ready_controls(self) -> Controls:
         if self._controls is None:
@@ -282,8 +282,8 @@ class Comparer:
         Yield each key when its case is decided; at the end, yield the keys of the undecided cases.
         """
         controls = self._ready_controls() if trials else None
-        live = dict(trials)
-        while live and controls is not None and time.monotonic() < deadline:
+        undecided = dict(trials)
+        while undecided and controls is not None and time.monotonic() < deadline:
             seed = self._chance.getrandbits(48)
             try:
                 with self.sides.active(HEAD):
@@ -296,14 +296,14 @@ class Comparer:
             verifier = Verifier(suite, case, self.device)
             epochs = {
                 key: self._epoch(key.quantity, trial, buffers, verifier, seed)
-                for key, trial in live.items()
+                for key, trial in undecided.items()
                 if time.monotonic() < deadline
             }
             # A control that follows the other costs may differ from one that follows replays.
             guarded = all(key.quantity in GUARDED for key in epochs)
             moved = controls.moved(before, controls.take(self.device)) if guarded else ""
             for key, epoch in epochs.items():
-                trial = live[key]
+                trial = undecided[key]
                 if epoch is not None and moved:
                     trial.moved += 1
                 # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
@@ -313,9 +313,9 @@ class Comparer:
                     trial.epochs.append(epoch)
                     trial.decision = trial.test.decide(trial.ratios)
                 if trial.over:
-                    del live[key]
+                    del undecided[key]
                     yield key
-        yield from live
+        yield from undecided
 
     def _epoch(self, quantity: str, trial: CaseRound, buffers: Buffers, verifier: Verifier, seed: int) -> Epoch | None:
         contender = trial.contender
@@ -338,9 +338,9 @@ class Comparer:
                 pair_verifier.restore(timed, seed)  # other variants are timed on these buffers
             return verified.failures
 
-        due = len(trial.epochs) == trial.verified
+        verification_due = len(trial.epochs) == trial.verified
         try:
-            checks = verify if due else None
+            checks = verify if verification_due else None
             if quantity == LATENCY:
                 epoch = run_epoch(contender, buffers, self.device, self.pace, trial.per_call, checks)
             else:

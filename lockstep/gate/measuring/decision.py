@@ -85,12 +85,14 @@ def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Ve
     if second.decision == first.decision and first.decision is not None:
         twice = relative(found_twice(first.ratios, second.ratios, first.test))
         return replace(verdict, outcome=first.decision, confirmed=True, change=twice)
-    seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
+    first_change = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
     if second.decision == "same":
-        return replace(verdict, outcome="same", min_effect=second.test.same_bound, reason=f"{seen}, not in the second")
+        return replace(
+            verdict, outcome="same", min_effect=second.test.same_bound, reason=f"{first_change}, not in the second"
+        )
     if second.decision is not None:
-        return replace(verdict, reason=f"{seen}, {math.expm1(fmean(second.ratios)):+.2%} in the second")
-    return replace(verdict, reason=f"{seen}, not confirmed by a second: {_undecided(second)}")
+        return replace(verdict, reason=f"{first_change}, {math.expm1(fmean(second.ratios)):+.2%} in the second")
+    return replace(verdict, reason=f"{first_change}, not confirmed by a second: {_undecided(second)}")
 
 
 def _undecided(trial: CaseRound) -> str:

@@ -31,13 +31,13 @@ class _Side:
 
     Attributes:
         calls: yields how each further call differs from the first one; "" for the same bits.
-        until: time on ``time.monotonic()``'s clock after which no call starts.
+        deadline: time on ``time.monotonic()``'s clock after which no call starts.
         number: number of calls after the first one.
         how: how the last call differs, or "".
     """
 
     calls: Iterator[str]
-    until: float
+    deadline: float
     number: int = 0
     how: str = ""
 
@@ -45,24 +45,24 @@ class _Side:
         """Call the variant until a result differs from the first one, or until ``number`` has reached ``most``.
 
         Raises:
-            TimeoutError: the time ``until`` has passed.
+            TimeoutError: the time ``deadline`` has passed.
         """
         while self.number < most and not self.how:
-            if time.monotonic() >= self.until:
+            if time.monotonic() >= self.deadline:
                 raise TimeoutError
             self.how = next(self.calls)
             self.number += 1
 
 
-def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], until: float) -> Verdict:
+def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], deadline: float) -> Verdict:
     """Return the verdict on determinism: "slower" if base is deterministic and head is not, "faster" if only head is.
 
     Args:
         key: the case.
         base, head: yield how each further call of base or of head differs from its first call; "" for the same bits.
-        until: time on ``time.monotonic()``'s clock after which no call starts.
+        deadline: time on ``time.monotonic()``'s clock after which no call starts.
     """
-    before, after = _Side(base, until), _Side(head, until)
+    before, after = _Side(base, deadline), _Side(head, deadline)
     try:
         for side in (before, after):
             side.repeat(CALLS)

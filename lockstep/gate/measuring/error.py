@@ -28,20 +28,22 @@ DRAWS = 8
 SMALLEST = 2.0**-53
 
 
-def compare_errors(key: SeriesKey, errors: Iterator[tuple[float, float]], min_effect: float, until: float) -> Verdict:
+def compare_errors(
+    key: SeriesKey, errors: Iterator[tuple[float, float]], min_effect: float, deadline: float
+) -> Verdict:
     """Return the verdict on a variant's error: "slower" if head's is larger than base's, "faster" if it is smaller.
 
     Args:
         key: the case.
         errors: yields the errors of base and head on new random inputs, as shares of the reference's norm.
         min_effect: changes up to this share do not count.
-        until: time on ``time.monotonic()``'s clock after which no draw starts.
+        deadline: time on ``time.monotonic()``'s clock after which no draw starts.
     """
     pairs: list[tuple[float, float]] = []
     outcomes: set[Outcome] = set()
     try:
         while len(pairs) < DRAWS:
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 return Verdict(key, "unsure", f"{OUT_OF_TIME} after {len(pairs)} draws", min_effect=min_effect)
             base, head = (max(error, SMALLEST) for error in next(errors))
             pairs.append((base, head))

@@ -223,7 +223,7 @@ def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timin
     Raises:
         SideFailed: in no round do base and head both take longer than the fixed kernels alone.
     """
-    less: dict[str, list[Timing]] = {BASE: [], HEAD: []}
+    net: dict[str, list[Timing]] = {BASE: [], HEAD: []}
     for base, head, alone in zip(*(by_side[side] for side in (BASE, HEAD, ALONE)), strict=True):
         differences = {
             side: replace(timing, seconds=timing.seconds - alone.seconds)
@@ -232,10 +232,10 @@ def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timin
         # The fixed kernels may be disturbed while they run alone; such a difference has no logarithm.
         if min(timing.seconds for timing in differences.values()) > 0:
             for side, timing in differences.items():
-                less[side].append(timing)
-    if not less[BASE]:
+                net[side].append(timing)
+    if not net[BASE]:
         raise SideFailed(BASE, "fixed kernels with its calls take no longer than these kernels alone")
-    return less
+    return net
 
 
 def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> ArmReplay:

@@ -62,13 +62,13 @@ class CompilePairs:
             host: facts of the machine; kernels are compiled for its GPU.
         """
         self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU
-        until, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
+        deadline, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
         for key in request.group.cases():
             least, within = max(LEAST, request.min_effect[key.variant]), request.same_within[key.variant]
             test = Test(least, request.alpha[key.variant], request.cases, within)
             try:
                 traced = {side: self._clock(side, 0).kernels(suite, case) for side in self._trees}
-                yield self._verdict(key, traced, test, until)
+                yield self._verdict(key, traced, test, deadline)
             except TracingFailed as failed:
                 self.close()
                 yield Verdict(key, "na", str(failed))
@@ -80,7 +80,7 @@ class CompilePairs:
         self._clocks.clear()
 
     def _verdict(
-        self, key: SeriesKey, traced: Mapping[str, Mapping[str, Kernels | str]], test: Test, until: float
+        self, key: SeriesKey, traced: Mapping[str, Mapping[str, Kernels | str]], test: Test, deadline: float
     ) -> Verdict:
         kernels_of = {side: kernels.get(key.variant, f"{side} has no such variant") for side, kernels in traced.items()}
         base, head = kernels_of["base"], kernels_of["head"]
@@ -91,7 +91,7 @@ class CompilePairs:
         if not base or not head:
             return Verdict(key, "removed" if base else "new", f"{'head' if base else 'base'} compiles no Triton kernel")
         trial = self._trials.setdefault((base, head, test), PairTrial(test, PAIRS))
-        while not trial.over and time.monotonic() < until:
+        while not trial.over and time.monotonic() < deadline:
             self._add_pair(trial, key, {"base": base, "head": head})
         return replace(trial.verdict(key), key=key)
 

@@ -91,16 +91,16 @@ class ProcessPairs:
         keys = list(selection.keys({name: {"head": SideFacts(variants)} for name, variants in variants_of.items()}))
         trials = {key: PairTrial(self._test(key, len(keys)), "pairs of processes") for key in keys}
         versions = {name: suite.digest() for name, suite in selection.suites.items()}
-        until, chance, number = time.monotonic() + budget_s, random.Random(seed), 0
+        deadline, chance, number = time.monotonic() + budget_s, random.Random(seed), 0
         self.verdicts = {key: trial.verdict(key) for key, trial in trials.items()}
-        while (live := [key for key in keys if not trials[key].over]) and time.monotonic() < until:
+        while (undecided := [key for key in keys if not trials[key].over]) and time.monotonic() < deadline:
             records: dict[str, dict[SeriesKey, Record]] = {}
             # The order alternates, so that each side is first equally often.
             sides = ("base", "head") if number % 2 else ("head", "base")
             place = chance.getrandbits(48)
             for side in sides:
-                records[side] = dict(self._process(side, live, versions, place, until))
-            for key in live:
+                records[side] = dict(self._process(side, undecided, versions, place, deadline))
+            for key in undecided:
                 if key in records["base"] and key in records["head"]:
                     add_records(trials[key], key, records["base"][key], records["head"][key])
                     self.verdicts[key] = self._dressed(replace(trials[key].verdict(key), code=reasons(key)))
@@ -123,13 +123,13 @@ class ProcessPairs:
             self.close()
 
     def _process(
-        self, side: str, live: Sequence[SeriesKey], versions: Mapping[str, str], seed: int, until: float
+        self, side: str, undecided: Sequence[SeriesKey], versions: Mapping[str, str], seed: int, deadline: float
     ) -> Iterator[tuple[SeriesKey, Record]]:
         """Measure each case in one process of base or head (``side``) and yield its record, until the time is over."""
         recorder = self._recorder(side, seed)
         try:
-            for group in groups(live):
-                if time.monotonic() >= until:
+            for group in groups(undecided):
+                if time.monotonic() >= deadline:
                     return
                 measured = recorder.measure(
                     group.suite, group.case, group.l2, list(group.variants), versions[group.suite]

@@ -175,7 +175,7 @@ def confirm(
     callable_in_both: Sequence[SeriesKey],
     observe: Observe,
     chance: random.Random,
-    until: float,
+    deadline: float,
 ) -> tuple[Proof, str]:
     """Call a sample of the proved cases in base and in head, and compare the launches.
 
@@ -185,7 +185,7 @@ def confirm(
         callable_in_both: the proved cases that one process can call in both base and head.
         observe: calls a case in base and in head, and returns the launches.
         chance: selects the sample.
-        until: time on ``time.monotonic()``'s clock after which no further case is called.
+        deadline: time on ``time.monotonic()``'s clock after which no further case is called.
 
     Returns:
         The proof, and a note for the report. The proof proves nothing if a case contradicts it, a case cannot be
@@ -193,7 +193,7 @@ def confirm(
     """
     checked = 0
     for key in sample(callable_in_both, lambda key: proof.traced(key) is not None, chance):
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             break
         traced = proof.traced(key)
         base, head = observe(key, traced is not None)

@@ -114,7 +114,7 @@ class Sources:
             for entry in entries:
                 names |= set(_mentions(entry, table.scope.foreign))
             reached[table.path][table.index] = " ".join(map(ast.dump, entries))
-        waiting = list(self._tables)  # whole tables, in case a reachable statement reads other entries
+        unreached = list(self._tables)  # whole tables, in case a reachable statement reads other entries
         for statement in self._statements:
             if statement.acts:
                 names |= statement.mentions
@@ -124,7 +124,7 @@ class Sources:
                 reached[statement.path][statement.index] = (
                     f"loads {' '.join(statement.loads)}"  # modules in import order
                 )
-            waiting.append(statement)
+            unreached.append(statement)
         while True:
             written = names & self._bound & self._writers.keys()
             # Statements that write to reached names, and all variants in order, because each variant may have called
@@ -133,12 +133,12 @@ class Sources:
             written_to |= {id(table) for table in self._tables} if written else set()
             newly_reached = [
                 statement
-                for statement in waiting
+                for statement in unreached
                 if statement.binds & names or statement.is_special or id(statement) in written_to
             ]
             if not newly_reached:
                 break
-            waiting = [statement for statement in waiting if statement not in newly_reached]
+            unreached = [statement for statement in unreached if statement not in newly_reached]
             for statement in newly_reached:
                 names |= statement.mentions
                 reached[statement.path][statement.index] = statement.text

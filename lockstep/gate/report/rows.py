@@ -42,8 +42,8 @@ def rows(report: Report) -> list[Row]:
     """
     shown_rows: list[Row] = []
     for outcome in ORDER:
-        for alike in _alike(report.of(outcome)):
-            shown_rows.append(Row(tuple(_cells(alike)), outcome, any(verdict.blocks for verdict in alike)))
+        for verdicts in _alike(report.of(outcome)):
+            shown_rows.append(Row(tuple(_cells(verdicts)), outcome, any(verdict.blocks for verdict in verdicts)))
     return shown_rows
 
 
@@ -67,7 +67,7 @@ def remarks(report: Report) -> list[str]:
     name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
     base, head = (
-        (" under ".join(both) for both in zip((report.base, report.head), report.toolchains, strict=True))
+        (" under ".join(side) for side in zip((report.base, report.head), report.toolchains, strict=True))
         if report.toolchains
         else (report.base, report.head)
     )
@@ -114,8 +114,8 @@ def line(verdict: Verdict) -> str:
     """Return a verdict as one line of text: outcome, change, case and reason."""
     shown = _shown(verdict)
     change = f"{shown.value:+.2%}" if shown else ""
-    why = _why(verdict)
-    return f"{verdict.label:>8} {change:>8}  {verdict.key}{'  ' if why else ''}{why}"
+    reason = _why(verdict)
+    return f"{verdict.label:>8} {change:>8}  {verdict.key}{'  ' if reason else ''}{reason}"
 
 
 def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
@@ -127,13 +127,13 @@ def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
     yield from gathered.values()
 
 
-def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
-    first = alike[0]
+def _cells(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    first = verdicts[0]
     yield "slower, accepted" if first.accepted else first.label
     yield first.key.suite
     yield first.key.variant if first.key.quantity == LATENCY else f"{first.key.variant} ({first.key.quantity})"
-    yield first.key.case if len(alike) == 1 else f"{len(alike)} cases"
-    yield first.key.l2 if len(alike) == 1 else ""
+    yield first.key.case if len(verdicts) == 1 else f"{len(verdicts)} cases"
+    yield first.key.l2 if len(verdicts) == 1 else ""
     for seconds in (first.base_s, first.head_s):
         yield f"{seconds * 1e6:.2f}" if seconds is not None and first.in_us else ""
     change = _shown(first)
@@ -191,4 +191,4 @@ def advice(report: Report) -> str:
 
 
 def _ran_out(verdict: Verdict) -> bool:
-    return verdict.outcome == "unsure" and any(why in verdict.reason for why in (UNREACHED, OUT_OF_TIME, MOVED))
+    return verdict.outcome == "unsure" and any(reason in verdict.reason for reason in (UNREACHED, OUT_OF_TIME, MOVED))

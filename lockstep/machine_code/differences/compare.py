@@ -67,11 +67,11 @@ class Comparison:
     @cached_property
     def lost(self) -> tuple[CaseKey, ...]:
         """Return the cases whose exact quantities are known in base, but not in head, where the trace is untrusted."""
-        both = self.base.keys() & self.head.keys()
+        common = self.base.keys() & self.head.keys()
         return tuple(
             sorted(
                 key
-                for key in both
+                for key in common
                 if self.head[key].unknown and exact_quantities(self.base[key]) and not exact_quantities(self.head[key])
             )
         )
@@ -121,9 +121,11 @@ def compare(
         TracingFailed: the process that traces a tree does not start, or dies.
     """
     chosen = list(suites)
-    alike = base.toolchain == head.toolchain
+    same_toolchain = base.toolchain == head.toolchain
     same = {
-        suite.name for suite in chosen if alike and same_code(family_sources(base, suite), family_sources(head, suite))
+        suite.name
+        for suite in chosen
+        if same_toolchain and same_code(family_sources(base, suite), family_sources(head, suite))
     }
     to_compare = [suite for suite in chosen if suite.name not in same]
     if not to_compare:
@@ -143,7 +145,9 @@ def compare(
             if limit_s is not None:
                 late.start()
             compilers = (
-                None if alike else _both(pool.map(lambda reader: reader.described(target), (base_reader, head_reader)))
+                None
+                if same_toolchain
+                else _both(pool.map(lambda reader: reader.described(target), (base_reader, head_reader)))
             )
             before, after = pool.map(lambda reader: reader.traced(target), (base_reader, head_reader))
             to_compile = differing(before, after, whole=whole)
@@ -172,7 +176,7 @@ def compare(
     }
     before, after = ({key: code for key, code in side.items() if not code.absent} for side in (before, after))
     fields: tuple[str, ...] = ()
-    if not alike:
+    if not same_toolchain:
         before, after, fields = with_shared_fields(before, after)
     return Comparison(target, before, after, frozenset(same), lacking, compilers, fields)
 

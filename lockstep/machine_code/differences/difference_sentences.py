@@ -97,9 +97,9 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
     if base.same_as(head):
         return
     if base.unknown or head.unknown:
-        both = base.unknown == head.unknown
+        equal = base.unknown == head.unknown
         sides = [f"{side}: {code.unknown}" for side, code in (("base", base), ("head", head)) if code.unknown]
-        yield CodeChange("", "unknown", base.unknown if both else "; ".join(sides))
+        yield CodeChange("", "unknown", base.unknown if equal else "; ".join(sides))
         if not base.kernels or not head.kernels:
             return  # the trace may have ended early, so a missing kernel may still be launched
     if other := sorted({file for file, _ in set(base.bypass) ^ set(head.bypass)}):

@@ -47,7 +47,7 @@ def quantity_changes(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, Ca
         before, after = exact_quantities(base[key]), exact_quantities(head[key])
         for name in EXACT:
             if name in before and name in after and before[name] != after[name]:
-                alike = (key.suite, key.variant, name, before[name], after[name])
-                cases_of.setdefault(alike, []).append(key)
+                group = (key.suite, key.variant, name, before[name], after[name])
+                cases_of.setdefault(group, []).append(key)
     changes = [QuantityChange(name, old, new, tuple(sorted(keys))) for (*_, name, old, new), keys in cases_of.items()]
     return tuple(sorted(changes, key=lambda change: (not change.worse, EXACT.index(change.quantity), change.cases)))

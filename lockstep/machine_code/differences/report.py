@@ -90,8 +90,8 @@ def status_line(comparison: Comparison) -> str:
     """Return the number of cases by status, and the number of suites that need no comparison."""
     counts = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
-    alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
-    parts = ([f"cases: {counts}"] if counts else []) + ([alike] if same else [])
+    same_sources = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
+    parts = ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
     return f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
 
 
@@ -100,9 +100,9 @@ def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
     groups: dict[tuple[str, bool, str, str], list[QuantityChange]] = {}
     for change in changes:
         groups.setdefault((change.quantity, change.worse, *change.cases[0][:2]), []).append(change)
-    for alike in groups.values():
-        largest = max(alike, key=lambda change: abs(change.after - change.before))
-        keys = [*largest.cases, *(key for change in alike if change is not largest for key in change.cases)]
+    for group in groups.values():
+        largest = max(group, key=lambda change: abs(change.after - change.before))
+        keys = [*largest.cases, *(key for change in group if change is not largest for key in change.cases)]
         yield f"    {largest}"
         yield f"      {used_by(keys)}"
 
@@ -121,23 +121,23 @@ def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
     groups: dict[object, list[CodeChange]] = {}
     for change in changes:
         users = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
-        about = {"kernel": (change.kernel, change.source), "host": users}.get(change.kind, change)
-        groups.setdefault(about, []).append(change)
+        group_key = {"kernel": (change.kernel, change.source), "host": users}.get(change.kind, change)
+        groups.setdefault(group_key, []).append(change)
     yield from groups.values()
 
 
-def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
+def _change_lines(group: Sequence[CodeChange]) -> Iterator[str]:
     """Yield the lines of one group of changes: the most severe change, and the number of the others."""
-    shown = sorted(alike, key=_severity, reverse=True)[: SHOWN if alike[0].kernel else 1]
+    shown = sorted(group, key=_severity, reverse=True)[: SHOWN if group[0].kernel else 1]
     for change in shown:
         if change.kernel:
             yield f"    {change.kernel} ({change.source}): {change.sentence}"
         else:
             yield f"    {change.sentence if len(change.sentence) <= WIDTH else f'{change.sentence[:WIDTH]}…'}"
         yield f"      {used_by(change.cases)}"
-    unshown = [key for change in alike if change not in shown for key in change.cases]
+    unshown = [key for change in group if change not in shown for key in change.cases]
     if unshown:
-        yield f"      and in {len(alike) - len(shown)} more ways: {used_by(unshown)}"
+        yield f"      and in {len(group) - len(shown)} more ways: {used_by(unshown)}"
 
 
 def _severity(change: CodeChange) -> tuple[int, int]:

@@ -49,12 +49,12 @@ def bypassing(files: Mapping[str, bytes]) -> tuple[tuple[str, str], ...]:
         for read in [facts(content, *module_of(name))]
     }
     reached: set[str] = set()
-    waiting = [*naming, *(name for name, imported in imports.items() if imported & naming)]
-    while waiting:
-        name = waiting.pop()
+    to_visit = [*naming, *(name for name, imported in imports.items() if imported & naming)]
+    while to_visit:
+        name = to_visit.pop()
         if name not in reached:
             reached.add(name)
-            waiting += imports[name]
+            to_visit += imports[name]
     return tuple((name, _digest(sources[name], *module_of(name))) for name in sorted(reached))
 
 

@@ -32,15 +32,15 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
     contents: dict[str, bytes] = {}
     read: dict[str, Facts] = {}
     listed = _listed(root, packages)
-    waiting = [*modules]
-    seen: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen or name.split(".", 1)[0] not in packages:
+    to_visit = [*modules]
+    visited: set[str] = set()
+    while to_visit:
+        name = to_visit.pop()
+        if name in visited or name.split(".", 1)[0] not in packages:
             continue
-        seen.add(name)
+        visited.add(name)
         # Importing a.b.c runs a/__init__.py and a/b/__init__.py first.
-        waiting += [name.rpartition(".")[0]] if "." in name else []
+        to_visit += [name.rpartition(".")[0]] if "." in name else []
         # Python prefers a folder to a file of the same name; both are read, because either may be imported.
         stem = name.replace(".", "/")
         for file in (
@@ -48,8 +48,8 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
         ):
             contents[file] = (root / file).read_bytes()
             read[file] = facts(contents[file], name, file.endswith("/__init__.py"))
-            waiting += read[file].imports
-            waiting += [module_of(path)[0] for path in listed if path.endswith(".py")] if read[file].any_import else []
+            to_visit += read[file].imports
+            to_visit += [module_of(path)[0] for path in listed if path.endswith(".py")] if read[file].any_import else []
     if contents:
         contents |= dict(_data(root, listed))
         if _leaves_the_packages(read):

@@ -23,9 +23,9 @@ class Allocations:
         # A weak reference prevents reuse of the identity by another storage, without keeping the storage alive.
         self._made: dict[int, tuple[StorageWeakRef, int]] = {}
 
-    def note(self, given: Any, result: Any) -> None:
-        """Record what an operator allocated: the storages of ``result`` that its arguments ``given`` do not have."""
-        known = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
+    def note(self, arguments: Any, result: Any) -> None:
+        """Record what an operator allocated: the storages of ``result`` that ``arguments`` do not have."""
+        known = {tensor.untyped_storage()._cdata for tensor in _tensors(arguments)}
         for tensor in _tensors(result):
             storage = tensor.untyped_storage()
             fresh = storage._cdata not in known and storage._cdata not in self._made

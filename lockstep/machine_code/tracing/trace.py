@@ -229,8 +229,8 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             out = buffers_of(suite, case, new)
             if out is not None and takes_out(call):
                 arguments["out"] = out
-            given = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
-            trace.steps.append(f"given {given}")
+            inputs_text = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
+            trace.steps.append(f"given {inputs_text}")
             known = trace.storages
             # The first call fills what the code stores between calls; the second is like every later call.
             trace.muted = True

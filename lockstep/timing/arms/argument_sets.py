@@ -54,14 +54,14 @@ PLACEMENT_BYTES = 8 << 30
 ROTATION_S = 2e-3
 
 
-def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str) -> int:
+def set_count(smallest: int, set_bytes: int, floor_s: float, device: Device, l2: str) -> int:
     """Return the number of argument sets that a case rotates through.
 
     A warm series has one set. A cold series has at least two, and enough to fill the cache ``CACHE_FACTOR`` times.
 
     Args:
         smallest: bytes that one call of the arm with the least data touches.
-        whole: bytes of one set with the arguments of all arms.
+        set_bytes: bytes of one set with the arguments of all arms.
         floor_s: lower bound of the seconds per call; 0 if unknown. If it is known, sets are added up to ``PLACEMENTS``,
             while a rotation through all sets takes at most ``ROTATION_S`` seconds.
         device: supplies the sizes of cache and memory.
@@ -79,7 +79,7 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
             f"needed to exceed a cache of {device.cache_bytes / 1e6:.0f} MB"
         )
     placement_bytes = min(PLACEMENT_BYTES, device.memory_bytes)
-    placements = min(PLACEMENTS, placement_bytes // max(whole, 1), int(ROTATION_S / floor_s)) if floor_s else 0
+    placements = min(PLACEMENTS, placement_bytes // max(set_bytes, 1), int(ROTATION_S / floor_s)) if floor_s else 0
     return max(count, placements)
 
 

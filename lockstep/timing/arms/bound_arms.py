@@ -85,10 +85,10 @@ class Arm:
         if device.kind == "cpu":
             alive.clear()
             return ArmReplay(replay, lambda: list(alive))
-        where = device.torch_device
-        located = [[Located.of(output) for output in outputs_of(self.name, result, where)] for result in alive]
+        torch_device = device.torch_device
+        located = [[Located.of(output) for output in outputs_of(self.name, result, torch_device)] for result in alive]
         alive.clear()
-        return ArmReplay(replay, lambda: [[place.tensor(where) for place in places] for places in located])
+        return ArmReplay(replay, lambda: [[place.tensor(torch_device) for place in places] for places in located])
 
 
 def make_arms(
@@ -108,13 +108,13 @@ def make_arms(
     """
     chance = random.Random(seed)
     move(family.scratch, random.Random(~seed))
-    made: dict[Any, dict[str, Any]] = {}
+    prepared: dict[Any, dict[str, Any]] = {}
     for variant in variants.values():
-        if (prepare := family.prepare.get(variant)) not in made:
-            made[prepare] = family.prepared(variant, sets[0].inputs)
+        if (prepare := family.prepare.get(variant)) not in prepared:
+            prepared[prepare] = family.prepared(variant, sets[0].inputs)
     calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
     for argument_set in sets:
-        placed = {prepare: place(value, chance) for prepare, value in made.items()}
+        placed = {prepare: place(value, chance) for prepare, value in prepared.items()}
         for arm, variant in variants.items():
             function = family.variants[variant]
             arguments = bind(function, {**argument_set.inputs, **placed[family.prepare.get(variant)]})

@@ -62,11 +62,11 @@ def capture_arms(
                 if device.kind == "cpu":
                     require_joined(probe)
             if arm.once:
-                made = Repeated(capture(1), 1, len(arm.calls))
+                repeated = Repeated(capture(1), 1, len(arm.calls))
             else:
-                made = replay_of(capture, len(arm.calls), per_call[arm.name], replay_s)
+                repeated = replay_of(capture, len(arm.calls), per_call[arm.name], replay_s)
             trusted.require()
-            captured.append(Captured(arm.name, made))
+            captured.append(Captured(arm.name, repeated))
         except torch.cuda.OutOfMemoryError:
             failures[arm.name] = MemoryError("out of memory while its calls were captured")
             pool = device.new_pool()

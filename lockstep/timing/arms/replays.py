@@ -89,12 +89,12 @@ def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds:
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
     """Run all replays in turn for at least ``seconds``, so that the device's clocks settle under this load."""
     every = tuple(replays)
-    until = monotonic() + seconds
+    deadline = monotonic() + seconds
     while True:
         for replay in every:
             replay()
         device.synchronize()
-        if monotonic() >= until:
+        if monotonic() >= deadline:
             return
 
 

@@ -129,8 +129,8 @@ class Verifier:
             checkers.append(checker)
             notes |= {note: None} if note else {}
         sets = len(timed[0].arm.calls)
-        chosen = chance.sample(range(sets), min(SETS, sets))
-        of_set = {number: checkers[place % draws] for place, number in enumerate(chosen)}
+        compared_sets = chance.sample(range(sets), min(SETS, sets))
+        of_set = {number: checkers[place % draws] for place, number in enumerate(compared_sets)}
         # A replay on a GPU runs no Python, so only a kernel could recognise values there. The limits of ``repeats``
         # were measured on a CPU; whether they clear honest kernels (contents of the L2, rising clocks) is not known,
         # and a test must not accuse a variant before that is shown. An in-place variant writes over the values that a
@@ -179,14 +179,14 @@ class Verifier:
         The shapes and numbers of a replay are fixed. An input whose shape or number differs between draws keeps its
         timed values. All inputs that may depend on this input keep their values as well.
         """
-        where = self.device.torch_device
-        checker = Checker.draw(self.suite, self.case, where, new_seed)
+        torch_device = self.device.torch_device
+        checker = Checker.draw(self.suite, self.case, torch_device, new_seed)
         fixed: set[str] = set()
         while True:
             misfits = self._misfits(timed, checker) - fixed
             if not misfits:
                 break
-            old = inputs_of(self.suite, self.case, Draw(where, seed))
+            old = inputs_of(self.suite, self.case, Draw(torch_device, seed))
             if any(not fits(old[name], checker.inputs.get(name)) for name in misfits):
                 # Offsets depend on sizes: only floating-point inputs are independent of the other inputs.
                 misfits |= {name for name, value in old.items() if not floats(value)}
@@ -325,7 +325,7 @@ class Verifier:
                     argument = timed.arm.calls[number].arguments[name]
                     pairs = zip(tensors_of(argument), tensors_of(value), strict=True)
                     names += [name] * len(tensors_of(value))
-                    changed += [(bits(have) != bits(given)).any() for have, given in pairs]
+                    changed += [(bits(actual) != bits(written)).any() for actual, written in pairs]
         flags = torch.stack(changed).tolist() if changed else []
         return sorted({name for name, is_changed in zip(names, flags, strict=True) if is_changed})
 
@@ -345,9 +345,9 @@ def _scale(arguments: Mapping[str, Any], factor: float) -> None:
 
 def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
     """Return the largest ``‖out − ref‖ / ‖ref‖`` as a tensor on the device; NaN if a shape differs."""
-    where = checker.reference[0].device
+    device = checker.reference[0].device
     if [output.shape for output in outputs] != [reference.shape for reference in checker.reference]:
-        return torch.tensor(float("nan"), device=where)
+        return torch.tensor(float("nan"), device=device)
     errors = []
     for output, reference in zip(outputs, checker.reference, strict=True):
         wide = torch.promote_types(reference.dtype, torch.float32)

@@ -131,10 +131,10 @@ class _Errors:
     def accuracy(self, turned: bool) -> Accuracy:
         """Return the errors of all added chunks; ``turned`` means that rows and columns were exchanged before."""
         across = self._worst(self.column_errors, self.column_squares, self.rows)
-        whole = self.error / self.squares
+        total = self.error / self.squares
         # A constant reference has no variation to divide by.
-        varying = torch.where(self.varying > 0, self.error / self.varying, whole)
-        squared = (whole, self.row, across, self.tile, varying, self.element, self.rounding / self.squares)
+        varying = torch.where(self.varying > 0, self.error / self.varying, total)
+        squared = (total, self.row, across, self.tile, varying, self.element, self.rounding / self.squares)
         norm, row, column, tile, centred, element, rounding = torch.stack(squared).sqrt().tolist()
         if turned:
             row, column = column, row
@@ -173,5 +173,7 @@ def _sizes(values: torch.Tensor, dim: int) -> torch.Tensor:
 def _bands(values: torch.Tensor) -> torch.Tensor:
     """Return the column sums of each band of ``TILE`` rows of a matrix; the last band may have fewer rows."""
     remainder = len(values) % TILE
-    whole = values[: len(values) - remainder].unflatten(0, (-1, TILE)).sum(1) if len(values) > remainder else values[:0]
-    return torch.cat([whole, values[len(values) - remainder :].sum(0, keepdim=True)]) if remainder else whole
+    full_bands = (
+        values[: len(values) - remainder].unflatten(0, (-1, TILE)).sum(1) if len(values) > remainder else values[:0]
+    )
+    return torch.cat([full_bands, values[len(values) - remainder :].sum(0, keepdim=True)]) if remainder else full_bands

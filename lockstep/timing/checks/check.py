@@ -115,8 +115,10 @@ class Checker:
             return tuple(buffers)
         if buffers:
             return (coarsest(buffers) or buffers[0],) * len(self.reference)
-        usual = coarsest([tensor.dtype for tensor in tensors_of(self.inputs)])
-        return tuple(usual if tensor.is_floating_point() or tensor.is_complex() else None for tensor in self.reference)
+        input_dtype = coarsest([tensor.dtype for tensor in tensors_of(self.inputs)])
+        return tuple(
+            input_dtype if tensor.is_floating_point() or tensor.is_complex() else None for tensor in self.reference
+        )
 
     @cached_property
     def tolerances(self) -> tuple[float, ...]:
@@ -160,8 +162,8 @@ class Checker:
             first = [tensor.clone() for tensor in outputs]
         except torch.cuda.OutOfMemoryError:
             return Checked(accuracy, None)
-        again = self._call(family, variant)
-        return Checked(accuracy, not _difference(first, again))
+        second = self._call(family, variant)
+        return Checked(accuracy, not _difference(first, second))
 
     def repeated(self, family: Family, variant: str) -> Iterator[str]:
         """Call the variant repeatedly on the same inputs; yield how each result differs from the first, "" for the same
@@ -226,9 +228,9 @@ class Checker:
             if library and self.reference[0].device.type == "cpu":
                 raise NotImplementedError(f"{library} finds no GPU here") from error
             raise
-        given = named_tensors(self.inputs, self.suite.inout)
-        after = checksums([tensor for _, tensor in given])
-        written = {name for (name, _), is_now, was in zip(given, after, before, strict=True) if is_now != was}
+        named_inputs = named_tensors(self.inputs, self.suite.inout)
+        after = checksums([tensor for _, tensor in named_inputs])
+        written = {name for (name, _), is_now, was in zip(named_inputs, after, before, strict=True) if is_now != was}
         if written:
             self._restore()
             raise Disqualified(Rule.WRITTEN_INPUT, f"{variant} wrote into its input {', '.join(sorted(written))}")
@@ -274,18 +276,18 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_conj().contiguous().reshape(-1).view(torch.uint8)
 
 
-def _difference(first: Sequence[torch.Tensor], again: Sequence[torch.Tensor]) -> str:
+def _difference(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> str:
     """Return where the outputs of two calls differ, or "" if their bits are the same."""
-    if len(first) != len(again):
-        return f"two calls on the same inputs return {len(first)} and {len(again)} tensors"
-    for index, (output, repeated) in enumerate(zip(first, again, strict=True)):
-        where = f"two calls on the same inputs differ in output {index}"
+    if len(first) != len(second):
+        return f"two calls on the same inputs return {len(first)} and {len(second)} tensors"
+    for index, (output, repeated) in enumerate(zip(first, second, strict=True)):
+        sentence = f"two calls on the same inputs differ in output {index}"
         if output.shape != repeated.shape or output.dtype != repeated.dtype:
-            return f"{where}: {output.dtype} {list(output.shape)} and {repeated.dtype} {list(repeated.shape)}"
+            return f"{sentence}: {output.dtype} {list(output.shape)} and {repeated.dtype} {list(repeated.shape)}"
         if torch.equal(_bits(output), _bits(repeated)):
             continue
         unequal = (_bits(output) != _bits(repeated)).view(output.numel(), -1).any(1)
         place = torch.unravel_index(unequal.nonzero()[0, 0], output.shape)
         position = ", ".join(str(int(axis)) for axis in place)
-        return f"{where}, in {int(unequal.sum())} of {output.numel()} elements, first at [{position}]"
+        return f"{sentence}, in {int(unequal.sum())} of {output.numel()} elements, first at [{position}]"
     return ""

@@ -34,9 +34,9 @@ def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Te
                 f"{variant} output {index} has attributes of its own: {names}; return it without them",
             )
         if tensor.layout != torch.strided or tensor.device.type != device.type:
-            where = f"a {tensor.layout} tensor on {tensor.device}"
+            description = f"a {tensor.layout} tensor on {tensor.device}"
             raise Disqualified(
-                Rule.UNREAL_OUTPUT, f"{variant} output {index} is {where}; return a dense tensor on {device}"
+                Rule.UNREAL_OUTPUT, f"{variant} output {index} is {description}; return a dense tensor on {device}"
             )
         size, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
         if size < needed:

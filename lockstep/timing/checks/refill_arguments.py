@@ -71,13 +71,13 @@ def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
         return []
     sums = []
     for tensor in tensors:
-        whole = torch.zeros((), dtype=torch.int64, device=tensor.device)
+        total = torch.zeros((), dtype=torch.int64, device=tensor.device)
         for words in _words(tensor):
             # The weights are odd, so that no bit is lost.
             weights = torch.arange(min(len(words), _CHUNK), device=tensor.device) * 2 + 1
             for number, part in enumerate(words.split(_CHUNK)):
-                whole = whole * 31 + (part * weights[: len(part)]).sum() + number
-        sums.append(whole)
+                total = total * 31 + (part * weights[: len(part)]).sum() + number
+        sums.append(total)
     return [int(value) for value in torch.stack(sums).tolist()]
 
 
@@ -86,8 +86,8 @@ def _words(tensor: torch.Tensor) -> list[torch.Tensor]:
     memory = span(tensor).view(torch.uint8)
     if memory.data_ptr() % 8 or memory.storage_offset() % 8:
         return [memory]
-    whole = len(memory) // 8 * 8
-    return [memory[:whole].view(torch.int64), memory[whole:]]
+    in_words = len(memory) // 8 * 8
+    return [memory[:in_words].view(torch.int64), memory[in_words:]]
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

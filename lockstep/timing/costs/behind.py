@@ -88,9 +88,9 @@ class Behind:
     _per_call: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        usual = self.reference_mhz
-        clock = usual.get(self.baseline)
-        self._series = {name: Series((usual.get(name), clock), again=name.endswith(TWIN)) for name in self.names}
+        clocks = self.reference_mhz
+        clock = clocks.get(self.baseline)
+        self._series = {name: Series((clocks.get(name), clock), again=name.endswith(TWIN)) for name in self.names}
         self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
         self._plan = replace(self.plan, replay_s=PART * self.plan.replay_s, rounds=min(ROUNDS, self.plan.rounds))
         self._kernels = fixed_kernels(self.device)

@@ -66,15 +66,15 @@ def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Tra
     Raises:
         NoEnergy: the counter has no value, or does not change.
     """
-    waiting: deque[Callable[[], object]] = deque()
+    in_flight: deque[Callable[[], object]] = deque()
     steps: list[tuple[float, float]] = []
     began = first = perf_counter()
     last, done = counter(), 0
     while len(steps) < 2 or steps[-1][0] - steps[0][0] < TRAIN_S:
         replay()
-        waiting.append(fence())
-        if len(waiting) > _AHEAD:
-            waiting.popleft()()
+        in_flight.append(fence())
+        if len(in_flight) > _AHEAD:
+            in_flight.popleft()()
             done += 1
             first = perf_counter() if done == 1 else first
         now, joules = perf_counter(), counter()
@@ -85,7 +85,7 @@ def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Tra
             last = joules
         if now - began > TRAIN_S + PATIENCE_S:
             raise NoEnergy(f"the energy counter did not advance enough in {TRAIN_S + PATIENCE_S:g} s")
-    for wait in waiting:
+    for wait in in_flight:
         wait()
         done += 1
     seconds = (perf_counter() - first) / ((done - 1) * calls)

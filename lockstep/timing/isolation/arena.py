@@ -168,5 +168,5 @@ def decode(text: Any, buffer: torch.Tensor) -> Any:
         return Slot(offset, tuple(shape), tuple(stride), dtype).of(buffer)
     if kind == "dict":
         return {name: decode(part, buffer) for name, part in parts}
-    whole = [decode(part, buffer) for part in parts]
-    return tuple(whole) if kind == "tuple" else whole
+    items = [decode(part, buffer) for part in parts]
+    return tuple(items) if kind == "tuple" else items

@@ -65,8 +65,8 @@ def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Reco
         return _replaced(record, "its speedup is not confirmed: the baseline was not judged in isolation")
     if short := next((isolated for isolated in (own, baseline) if isolated.low <= 0), None):
         microseconds = f"{short.seconds * 1e6:.3g} µs"
-        why = f"its speedup is not confirmed: the judge's runs are too short to resolve {microseconds} a call"
-        return _replaced(record, why)
+        reason = f"its speedup is not confirmed: the judge's runs are too short to resolve {microseconds} a call"
+        return _replaced(record, reason)
     judged = speedup(own, baseline)
     note = f"{judged.value:.4g} times the baseline's speed in isolation ({judged.low:.4g} … {judged.high:.4g})"
     if claimed.low > LARGEST_EXCESS[record.l2] * judged.high:
@@ -76,8 +76,8 @@ def _confirmed(record: Record, own: Isolated, baseline: Isolated | None) -> Reco
             f"but at most {judged.high:.3g} when it is judged from another",
         )
     if claimed.low > LARGEST_EXCESS[record.l2] * baseline.low / own.low:
-        why = f"its speedup is that of the judge's runs, too imprecise to confirm {claimed.value:.4g}"
-        return _replaced(_noted(record, note), why, judged)
+        reason = f"its speedup is that of the judge's runs, too imprecise to confirm {claimed.value:.4g}"
+        return _replaced(_noted(record, note), reason, judged)
     return _noted(record, note)
 
 
@@ -90,12 +90,12 @@ def _noted(record: Record, note: str) -> Record:
     return replace(record, note="; ".join(filter(None, (record.note, note))))
 
 
-def _replaced(record: Record, why: str, judged: Estimate | None = None) -> Record:
+def _replaced(record: Record, reason: str, judged: Estimate | None = None) -> Record:
     """Return the record with ``judged`` in place of its unconfirmed speedup, or without a speedup.
 
     A baseline keeps its speedup, which is 1 by definition.
     """
-    noted = _noted(record, why)
+    noted = _noted(record, reason)
     if record.speedup is None or record.variant == record.baseline:
         return noted
     costs = {name: cost for name, cost in record.costs.items() if name not in PAIRED.values()}

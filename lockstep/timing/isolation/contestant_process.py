@@ -170,11 +170,11 @@ class _Contestant:
         from lockstep.suite.inputs import tensors_of
 
         for number, argument_set in enumerate(self.sets[:count]):
-            made = self.family.prepared(self.variant, argument_set["inputs"])
+            prepared = self.family.prepared(self.variant, argument_set["inputs"])
             if number == len(self._prepared):
-                self._prepared.append(made)
+                self._prepared.append(prepared)
                 continue
-            for old, new in zip(tensors_of(self._prepared[number]), tensors_of(made), strict=True):
+            for old, new in zip(tensors_of(self._prepared[number]), tensors_of(prepared), strict=True):
                 old.copy_(new)
 
     def set_up(self, lengths: Sequence[int]) -> None:

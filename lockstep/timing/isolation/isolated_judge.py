@@ -56,8 +56,15 @@ class Checkout:
 
     def arguments(self, suite: str, variant: str) -> list[str]:
         """Return the command line arguments with which the contestant process runs one variant of a suite."""
-        where = ["--benchmarks", str(self.benchmark_dir), "--checkout", str(self.folder), "--packages", *self.packages]
-        return [*where, "--suite", suite, "--variant", variant]
+        folders = [
+            "--benchmarks",
+            str(self.benchmark_dir),
+            "--checkout",
+            str(self.folder),
+            "--packages",
+            *self.packages,
+        ]
+        return [*folders, "--suite", suite, "--variant", variant]
 
 
 class Judge:
@@ -96,15 +103,15 @@ class Judge:
             trial.load()
             trial.set_up()
             runs: dict[int, list[float]] = {length: [] for length in trial.lengths}
-            until = perf_counter() + BUDGET_S
+            deadline = perf_counter() + BUDGET_S
             for _ in range(MOST_ROUNDS):
                 for length in trial.order():
                     runs[length].append(trial.run(length))
-                seen = time_of_call(trial.idle_s, runs, SLACK_S[self._device.kind], trial.notes)
-                if (seen.low > 0 and not waiting(trial.idle_s, runs)) or perf_counter() > until:
+                isolated = time_of_call(trial.idle_s, runs, SLACK_S[self._device.kind], trial.notes)
+                if (isolated.low > 0 and not waiting(trial.idle_s, runs)) or perf_counter() > deadline:
                     break
             require_growth(variant, trial.idle_s, runs)
-            return seen
+            return isolated
 
     def compile(self, launcher: Launcher, suite: Suite, case: Case, variants: Sequence[str]) -> None:
         """Compile what ``judge`` will need, in a contestant (a separate process) of each variant, all at the same time.
@@ -123,8 +130,8 @@ class Judge:
                 trial.load()
                 trial.set_up()
 
-        with self.stages.stage("compile"), contextlib.ExitStack() as whole:
-            shared = self._memory(whole, 0)
+        with self.stages.stage("compile"), contextlib.ExitStack() as outer_stack:
+            shared = self._memory(outer_stack, 0)
             with ThreadPoolExecutor(min(COMPILERS, len(os.sched_getaffinity(0)))) as pool:
                 list(pool.map(compiled, variants))
 
@@ -141,14 +148,14 @@ class Judge:
         On a GPU one allocation is used again and again: torch frees memory that is shared by CUDA's IPC only once the
         other process has released the memory, and a killed process never does.
         """
-        where = self._device.torch_device
+        torch_device = self._device.torch_device
         if self._device.kind != "cuda":
-            shared = SharedBuffer(size, where)
+            shared = SharedBuffer(size, torch_device)
             stack.callback(shared.close)
             return shared
         if self._shared is None or self._shared.bytes.numel() < size:
             available = arena_bytes(self._device)
-            self._shared = SharedBuffer(max(size, available + available // 16), where)  # with canaries
+            self._shared = SharedBuffer(max(size, available + available // 16), torch_device)  # with canaries
         return self._shared
 
     def _scratch(self, launcher: Launcher, suite: Suite, variant: str) -> Path:

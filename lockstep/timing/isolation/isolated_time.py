@@ -58,11 +58,11 @@ def time_of_call(
         slack_s: see ``SLACK_S``.
         notes: notes for the result.
     """
-    calls, usual = max(runs), min(idle)
-    whole = [(seconds - usual) / calls for seconds in runs[calls]]
-    fastest = max(min(whole), 0.0)
+    calls, idle_s = max(runs), min(idle)
+    times = [(seconds - idle_s) / calls for seconds in runs[calls]]
+    fastest = max(min(times), 0.0)
     least = fastest - slack_s / calls
-    return Isolated(fastest, least if least > fastest / 2 else 0.0, max(median(whole), 0.0), notes)
+    return Isolated(fastest, least if least > fastest / 2 else 0.0, max(median(times), 0.0), notes)
 
 
 def speedup(own: Isolated, baseline: Isolated) -> Estimate:
@@ -85,11 +85,11 @@ def waiting(idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> str:
     variant that slows its long runs to raise that median only raises the upper bound of its time (``Isolated.high``).
     """
     few, calls = min(runs), max(runs)
-    short, whole = (min(runs[count]) - min(idle) for count in (few, calls))
+    short, long = (min(runs[count]) - min(idle) for count in (few, calls))
     added = max(max(idle) - min(idle), median(runs[calls]) - min(runs[calls]))
-    if short < ALIKE * whole or short - whole * few / calls < max(WAITED_S, added):
+    if short < ALIKE * long or short - long * few / calls < max(WAITED_S, added):
         return ""
-    return f"{few} calls take {short * 1e3:.3g} ms, {calls} calls {whole * 1e3:.3g} ms"
+    return f"{few} calls take {short * 1e3:.3g} ms, {calls} calls {long * 1e3:.3g} ms"
 
 
 def require_growth(variant: str, idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> None:

@@ -257,12 +257,12 @@ def _one_thread(device: Device) -> Iterator[None]:
     if device.kind != "cpu":
         yield
         return
-    usual = torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(usual)
+        torch.set_num_threads(threads)
 
 
 def arena_bytes(device: Device) -> int:

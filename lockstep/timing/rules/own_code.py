@@ -25,7 +25,7 @@ def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
     a cache or a counter of a module, are left out, because they may change.
     """
     packages = {_package(function) for function in map(_plain, variants.values()) if function is not None}
-    seen: set[int] = set()
+    checked: set[int] = set()
     for name, variant in variants.items():
         pending: list[Place] = [(_holder(name, variant), "function")]
         direct = True
@@ -33,10 +33,10 @@ def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
             owner, attribute = pending.pop()
             yield owner, attribute
             function = _plain(vars(owner)[attribute])
-            if function is None or id(function) in seen or not (direct or _package(function) in packages):
+            if function is None or id(function) in checked or not (direct or _package(function) in packages):
                 continue
             direct = False
-            seen.add(id(function))
+            checked.add(id(function))
             yield _holder(function.__name__, function), "function"
             pending += _named_by(function)
 
