@@ -184,7 +184,7 @@ class Tracer:
                 suite, suite.variants(), f"cannot be imported ({type(error).__name__}: {without_tree(str(error))})"
             )
             return
-        doubt = self._doubt_of_loading(suite)
+        distrust_reason = self._distrust_of_loading(suite)
         for variant in family.variants:
             if reason := skip.get(f"{suite.name} {variant}"):
                 yield from self._unknown(suite, [variant], reason)
@@ -198,18 +198,18 @@ class Tracer:
                 except NotInCommit as error:
                     yield suite.name, variant, case.label, ([], [], f"no {error.lacks}", True, None)
                     continue
-                memory = trace.memory if not doubt or is_setting(doubt) else None
-                found = trace.steps, trace.requests, doubt or trace.unknown, False, memory
-                yield suite.name, variant, case.label, found
+                memory = trace.memory if not distrust_reason or is_setting(distrust_reason) else None
+                traced = trace.steps, trace.requests, distrust_reason or trace.unknown, False, memory
+                yield suite.name, variant, case.label, traced
 
-    def _doubt_of_loading(self, suite: Suite) -> str:
+    def _distrust_of_loading(self, suite: Suite) -> str:
         """Return a reason to distrust all traces of a suite: what its modules asked during their import. Else ""."""
         if not self._watch.loading:
             return ""
         files = tree_files(self._tree, self._packages, suite)
         paths = {os.path.realpath(self._tree / name) for name in files}
-        found = (reason for path, reason in self._watch.loading.items() if os.path.realpath(path) in paths)
-        return next(found, "")
+        reasons = (reason for path, reason in self._watch.loading.items() if os.path.realpath(path) in paths)
+        return next(reasons, "")
 
     @staticmethod
     def _unknown(suite: Suite, variants: Iterable[str], reason: str, *, absent: bool = False) -> Iterator[Row]:

@@ -125,13 +125,13 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
     """
     built = _spread(_build, requests, processes, BATCH)
     # All in one run: nvdisasm takes 0.35 s to start and almost no time for each kernel.
-    cubins = [one[1] for one in built if not isinstance(one, Exception)]
+    cubins = [result[1] for result in built if not isinstance(result, Exception)]
     counts = iter(mixes(cubins, requests[0].target.arch) if cubins else [])
     return [
-        replace(kernel, failure=_first_line(one))
-        if isinstance(one, Exception)
-        else replace(kernel, machine=replace(one[0], mix=next(counts)))
-        for kernel, one in zip(kernels, built, strict=True)
+        replace(kernel, failure=_first_line(result))
+        if isinstance(result, Exception)
+        else replace(kernel, machine=replace(result[0], mix=next(counts)))
+        for kernel, result in zip(kernels, built, strict=True)
     ]
 
 
@@ -161,7 +161,7 @@ def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[floa
         For each request, the seconds of each compilation; ``None`` for a kernel that does not compile.
     """
     clocked = _spread(functools.partial(_clock_each, repeats), requests, 1, len(requests))
-    return [None if isinstance(one, Exception) else one for one in clocked]
+    return [None if isinstance(seconds, Exception) else seconds for seconds in clocked]
 
 
 def _clock_each(repeats: int, requests: Sequence[Request]) -> list[Any]:
@@ -255,10 +255,10 @@ def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
     registers, stack = registers_and_stack(cubin)
     columns = getattr(metadata, "tmem_size", None) or 0
     blocks, limit = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
-    found = MachineCode(
+    machine_code = MachineCode(
         fingerprint(cubin, metadata), registers, stack, metadata.shared, blocks=blocks, limit=limit, loaded=loaded
     )
-    return found, kernel.asm["cubin"]
+    return machine_code, kernel.asm["cubin"]
 
 
 def _backend(request: Request) -> tuple[Any, Any]:
@@ -309,25 +309,25 @@ def _spread(function: Task, requests: Sequence[Request], processes: int, batch: 
     _shared = requests
     # Batches small enough that all processes have work until the end.
     batch = max(1, min(batch, -(-len(requests) // (2 * processes))))
-    found: list[Any] = []
+    results: list[Any] = []
     spans = [(first, min(first + batch, len(requests))) for first in range(0, len(requests), batch)]
     with pool(processes) as workers:
         tasks = [workers.submit(_task, function, first, last) for first, last in spans]
         for (first, last), task in zip(spans, tasks, strict=True):
             try:
-                found += task.result()
+                results += task.result()
             except BrokenProcessPool:
                 # One request in each process: a crash then affects only its own kernel.
-                found += _one_by_one(function, first, last)
-    return found
+                results += _one_by_one(function, first, last)
+    return results
 
 
 def _one_by_one(function: Task, first: int, last: int) -> list[Any]:
-    found: list[Any] = []
+    results: list[Any] = []
     for index in range(first, last):
         with pool(1) as workers:
             try:
-                found += workers.submit(_task, function, index, index + 1).result()
+                results += workers.submit(_task, function, index, index + 1).result()
             except BrokenProcessPool:
-                found.append(RuntimeError("the process that compiled this kernel crashed"))
-    return found
+                results.append(RuntimeError("the process that compiled this kernel crashed"))
+    return results
