@@ -24,7 +24,7 @@ class Progress:
         self.total = total
         self.commits = commits
         self.done = 0
-        self._begun = 0
+        self._commits_begun = 0
         self._commit = ""
         self._measured = 0
         self._spent = 0.0
@@ -35,10 +35,10 @@ class Progress:
     def begin(self, commit: str) -> None:
         """Start to count the cases of another commit, from zero."""
         self.done = 0
-        self._begun += 1
+        self._commits_begun += 1
         self._commit = commit[:8]
         if self.commits is not None and self.commits > 1:
-            self._commit += f" ({self._begun} of {max(self.commits, self._begun)})"
+            self._commit += f" ({self._commits_begun} of {max(self.commits, self._commits_begun)})"
 
     def say(self, line: str) -> None:
         """Print a line that is not overwritten."""
@@ -69,7 +69,7 @@ class Progress:
 
     def left(self) -> str:
         """Return ``", about 3 min left"``, or "" before anything was measured."""
-        commits = max((self.commits or 0) - self._begun, 0)
+        commits = max((self.commits or 0) - self._commits_begun, 0)
         cases = self.total - self.done + commits * self.total
         remaining = cases * self._spent / self._measured if self._measured else 0.0
         if remaining < 1:

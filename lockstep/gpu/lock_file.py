@@ -83,7 +83,7 @@ class LockRecord:
             ClocksHeld: another process has just written a record.
         """
         path = record_path(self.uuid)
-        written = self._write_beside(path)
+        written = self._write_temporary(path)
         try:
             # link, unlike rename, fails if the file exists: of two processes that lock at once, one wins.
             os.link(written, path)
@@ -97,9 +97,9 @@ class LockRecord:
     def keep(self) -> None:
         """Mark the lock in its file as meant to outlive this process."""
         path = record_path(self.uuid)
-        dataclasses.replace(self, kept=True)._write_beside(path).replace(path)
+        dataclasses.replace(self, kept=True)._write_temporary(path).replace(path)
 
-    def _write_beside(self, path: Path) -> Path:
+    def _write_temporary(self, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".lock-", delete=False) as file:
             json.dump(dataclasses.asdict(self), file)

@@ -93,13 +93,13 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
                 f'come from a commit: asv.conf.json needs "lockstep": {{"packages": ["{top}"]}}, '
                 f"but has {', '.join(packages) or 'none'}"
             )
-        for module in _imported_beside(suite):
+        for module in _imported_modules(suite):
             if top := _holds(module, packages):
                 raise SuiteError(f"{module.__file__} imports {top}, which comes from each commit: {IMPORT_INSIDE}")
     return packages
 
 
-def _imported_beside(suite: Suite) -> Iterator[ModuleType]:
+def _imported_modules(suite: Suite) -> Iterator[ModuleType]:
     """Yield the imported modules of the package that defines a suite: the suite's module, and modules it may use."""
     home = type(suite).__module__.partition(".")[0]
     yield from (

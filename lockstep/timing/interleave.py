@@ -308,15 +308,15 @@ def _enough(series: Mapping[str, Series], baseline: str, plan: Plan, epochs: int
 def _add_epoch(
     series: dict[str, Series], timings: Mapping[str, Sequence[Timing]], baseline: str, failed: Container[str]
 ) -> None:
-    for name, into in series.items():
+    for name, arm_series in series.items():
         own = timings[name]
-        into.rounds += len(own)
-        into.latency.append(median(math.log(timing.seconds) for timing in own))
-        into.latency_samples += [timing.seconds for timing in own]
-        into.sm_mhz += [timing.sm_mhz for timing in own if not math.isnan(timing.sm_mhz)]
+        arm_series.rounds += len(own)
+        arm_series.latency.append(median(math.log(timing.seconds) for timing in own))
+        arm_series.latency_samples += [timing.seconds for timing in own]
+        arm_series.sm_mhz += [timing.sm_mhz for timing in own if not math.isnan(timing.sm_mhz)]
         rival = rival_of(name, baseline)
         if rival in timings and rival not in failed:
-            into.pairs.append(Pair(tuple(own), tuple(timings[rival])))
+            arm_series.pairs.append(Pair(tuple(own), tuple(timings[rival])))
 
 
 def rival_of(name: str, baseline: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from wheels import make_environment, make_wheel
 
 from lockstep.processes.toolchain import INSTALLED, ToolchainError, UnknownToolchain, toolchain_of
-from lockstep.processes.toolchain.cached_packages import KEPT_S
+from lockstep.processes.toolchain.cached_packages import RETENTION_S
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_two_commands_share_one_installation(wheels):
 
 def test_sides_that_nobody_used_for_long_are_deleted(wheels):
     [old] = toolchain_of("pace==1.0", find_links=wheels).folders
-    long_ago = time.time() - KEPT_S - 60
+    long_ago = time.time() - RETENTION_S - 60
     os.utime(old, (long_ago, long_ago))
     [new] = toolchain_of("pace==2.0", find_links=wheels).folders
     assert (old.exists(), new.exists()) == (False, True)

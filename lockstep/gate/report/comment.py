@@ -120,8 +120,8 @@ def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, A
     this title.
     """
     # GitHub sends null for a deleted fork or user.
-    from_here = (run["head_repository"] or {}).get("full_name") == repository["full_name"]
-    if run["path"].partition("@")[0] != WORKFLOW or not from_here:
+    same_repository = (run["head_repository"] or {}).get("full_name") == repository["full_name"]
+    if run["path"].partition("@")[0] != WORKFLOW or not same_repository:
         return None
     if run["event"] == "pull_request":
         owner = repository["full_name"].partition("/")[0]

@@ -51,7 +51,7 @@ _LOADS = tomllib.loads
 INSTALLED = ("importlib._bootstrap", "importlib.metadata", "importlib.util")
 _LOOKING_UP = (globals, locals, vars)
 #: Environment variables whose values differ from those in a measuring process.
-OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONSAFEPATH", "TRITON_INTERPRET"})
+HARNESS_VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONSAFEPATH", "TRITON_INTERPRET"})
 
 
 class Watch:
@@ -267,7 +267,7 @@ class Watch:
 
     def _read_environment(self, name: Any) -> None:
         assert self._distrust is not None
-        if not isinstance(name, str) or name in OURS:
+        if not isinstance(name, str) or name in HARNESS_VARIABLES:
             self._distrust(f"reads the environment variable {name}, which has another value in a measuring process")
             return
         answers = vars(os.environ)["_data"]  # the watch would see a read of os.environ itself

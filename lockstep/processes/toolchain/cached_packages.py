@@ -24,7 +24,7 @@ from lockstep.processes.end_with_parent import run
 from lockstep.processes.watched_worker import HOME
 
 #: Seconds after which an unused folder is deleted; Triton takes 0.6 to 1 GB.
-KEPT_S = 60 * 24 * 3600
+RETENTION_S = 60 * 24 * 3600
 
 
 class ToolchainError(RuntimeError):
@@ -92,7 +92,7 @@ def _install(packages: Sequence[str], find_links: Path | None, folder: Path) -> 
 
 def _delete_unused(home: Path) -> None:
     for folder in home.iterdir():
-        if folder.is_dir() and time.time() - folder.stat().st_mtime > KEPT_S:
+        if folder.is_dir() and time.time() - folder.stat().st_mtime > RETENTION_S:
             shutil.rmtree(folder)
 
 
