@@ -208,7 +208,7 @@ def test_the_gate_judges_a_suites_own_variants_per_side(tmp_path):
     worker = GateWorker(Setup(base, head, ("toy",), head / "benchmarks", ("scale",), seed=1, quick=True), 60.0)
     try:
         names = ("torch", "ours", "helped", "later", "broken")
-        assert {side: tuple(facts.variants) for side, facts in worker.found["scale"].items()} == {
+        assert {side: tuple(facts.variants) for side, facts in worker.imported["scale"].items()} == {
             "base": names,
             "head": names,
         }
