@@ -117,16 +117,16 @@ class Tracer:
         chosen = [(self._suites[name], None if cases is None else cases[name]) for name in suites]
         traces = []
         with Identification(self._tree, self._processes) as identification:
-            for one, labels in chosen:
-                for row in self._suite(one, Target.spelled(target), skip, labels):
+            for chosen_suite, labels in chosen:
+                for row in self._suite(chosen_suite, Target.spelled(target), skip, labels):
                     traces.append(row)
                     identification.add(row[3][1])
             identified = identification.finish()
         kernels = {id(request): kernel for request, kernel in identified}
         self._requests |= {(target, kernel.identity): (request, kernel) for request, kernel in identified}
         rows = []
-        for suite, variant, case, (steps, wanted, unknown, absent, memory) in traces:
-            identities = [kernels[id(one)].identity for one in wanted]
+        for suite, variant, case, (steps, requests, unknown, absent, memory) in traces:
+            identities = [kernels[id(request)].identity for request in requests]
             rows.append([suite, variant, case, identities, steps, unknown, absent, memory])
         environment = sorted(self._watch.environment.items())
         self._process.emit(

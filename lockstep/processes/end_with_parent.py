@@ -177,8 +177,8 @@ class ForkedCall(Generic[T]):
             EOFError: the function raised an error, or the process crashed.
         """
         try:
-            found: T = self._answer.recv()
-            return found
+            result: T = self._answer.recv()
+            return result
         except OSError as error:
             raise EOFError("the process ended within its answer") from error
         finally:

@@ -53,9 +53,9 @@ class Identification:
         """
         self._tree, self._processes = tree, processes
         self._requests: dict[int, Request] = {}
-        self._waiting: list[Request] = []
+        self._unforked: list[Request] = []
         self._running: deque[tuple[Sequence[Request], ForkedCall[list[Any]]]] = deque()
-        self._found: list[Any] = []
+        self._identities: list[Any] = []
 
     def __enter__(self) -> Identification:
         return self
@@ -69,21 +69,21 @@ class Identification:
         for request in requests:
             if id(request) not in self._requests:
                 self._requests[id(request)] = request
-                self._waiting.append(request)
-                if len(self._waiting) == BATCH:
-                    self._fork(self._waiting)
-                    self._waiting = []
+                self._unforked.append(request)
+                if len(self._unforked) == BATCH:
+                    self._fork(self._unforked)
+                    self._unforked = []
 
     def finish(self) -> list[tuple[Request, KernelCode]]:
         """Return each request once, in the order of ``add``, and the requested kernel, which is not compiled."""
-        share = max(1, -(-len(self._waiting) // self._processes))
-        for first in range(0, len(self._waiting), share):
-            self._fork(self._waiting[first : first + share])
+        share = max(1, -(-len(self._unforked) // self._processes))
+        for first in range(0, len(self._unforked), share):
+            self._fork(self._unforked[first : first + share])
         while self._running:
             self._collect()
         return [
             (request, _kernel(request, identity, self._tree))
-            for request, identity in zip(self._requests.values(), self._found, strict=True)
+            for request, identity in zip(self._requests.values(), self._identities, strict=True)
         ]
 
     def _fork(self, requests: Sequence[Request]) -> None:
@@ -98,10 +98,10 @@ class Identification:
     def _collect(self) -> None:
         requests, running = self._running.popleft()
         try:
-            self._found += running.result()
+            self._identities += running.result()
         except EOFError:
             # The process crashed; ``_spread`` finds the kernel that is to blame.
-            self._found += _spread(_identify, requests, 1, BATCH)
+            self._identities += _spread(_identify, requests, 1, BATCH)
 
 
 def _kernel(request: Request, identity: str | Exception, tree: Path) -> KernelCode:
