@@ -9,7 +9,8 @@ from dashboard.charts.axes import log_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import Figure
 from lockstep.compare.number_format import significant
-from lockstep.compare.rows import QUANTITIES, VALUE, Quantity, Row
+from lockstep.compare.row import Row
+from lockstep.compare.shown_quantities import QUANTITIES, VALUE, Quantity
 
 
 def against(

@@ -14,7 +14,7 @@ from typing import Any
 from dashboard.charts.axes import log_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from lockstep.compare.number_format import significant
-from lockstep.compare.rows import Row
+from lockstep.compare.row import Row
 from lockstep.history.model import Control
 
 

@@ -19,7 +19,8 @@ from dashboard.charts.trend import commit_line, wrapped
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding
 from lockstep.alerts.text import amount
 from lockstep.compare.number_format import significant
-from lockstep.compare.rows import Measured, Quantity
+from lockstep.compare.row import Measured
+from lockstep.compare.shown_quantities import Quantity
 from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit, Point
 

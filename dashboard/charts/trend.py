@@ -18,8 +18,9 @@ from dashboard.charts.axes import commit_axis, scientific, value_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.thinning import envelope, outline_points
 from lockstep.compare.number_format import THIN, decimals
+from lockstep.compare.row import STATE_LABELS, Measured, Row
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.rows import STATE_LABELS, Measured, Quantity, Row
+from lockstep.compare.shown_quantities import Quantity
 from lockstep.history.model import STATES, Commit, Floats, Ints
 
 Figure = dict[str, Any]

@@ -22,7 +22,7 @@ from lockstep.compare.at_commit import CommitComparison, Compared, compare_commi
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import rows_at
-from lockstep.compare.rows import STATE_LABELS, described
+from lockstep.compare.row import STATE_LABELS, described
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.model import Commit, Run
 from lockstep.history.snapshot import Results

@@ -26,9 +26,11 @@ from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
+from lockstep.compare.row import Row, described
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.rows import VALUE, Row, described, keys_of, quantities_of
 from lockstep.compare.series_status import checks_of, reported_changes
+from lockstep.compare.shown_quantities import VALUE, quantities_of
+from lockstep.compare.suite_keys import keys_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results

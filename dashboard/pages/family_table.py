@@ -11,7 +11,7 @@ from dash import dcc, html
 from dashboard.address import SeriesAddress
 from dashboard.pages.parts import count
 from lockstep.compare.number_format import significant, whole
-from lockstep.compare.rows import STATE_LABELS, Row
+from lockstep.compare.row import STATE_LABELS, Row
 
 
 def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:

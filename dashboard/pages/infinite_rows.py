@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from lockstep.compare.row import STATE_LABELS
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.rows import STATE_LABELS
 from lockstep.history.display_names import natural
 from lockstep.history.model import STATES, Floats
 

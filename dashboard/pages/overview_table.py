@@ -13,8 +13,9 @@ from dashboard.address import SeriesAddress
 from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
 from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
 from lockstep.compare.read_rows import newest_rows
-from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE
+from lockstep.compare.row import STATE_LABELS
 from lockstep.compare.series_status import Status, Statuses
+from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
 from lockstep.history.model import STATES, Series, SeriesKey, State
 from lockstep.history.row_keys import key_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from lockstep.compare.rows import related_suites
+from lockstep.compare.shown_quantities import related_suites
 from lockstep.history.snapshot import Results
 
 

@@ -10,8 +10,9 @@ from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.compare.read_rows import rows_over
-from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of
+from lockstep.compare.row import Measured, Row, described
 from lockstep.compare.series_status import checks_of, names_by_key, reported_changes
+from lockstep.compare.shown_quantities import Quantity, quantities_of
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered

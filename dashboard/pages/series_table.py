@@ -12,7 +12,8 @@ from dashboard.charts.series_figure import toolchain_change
 from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, count, day, minus
 from lockstep.compare.number_format import significant, whole
-from lockstep.compare.rows import STATE_LABELS, Quantity
+from lockstep.compare.row import STATE_LABELS
+from lockstep.compare.shown_quantities import Quantity
 from lockstep.history.model import Commit, Point
 
 #: Maximum number of listed commits. The chart shows all commits, and its zoom selects the listed ones.

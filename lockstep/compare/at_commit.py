@@ -11,8 +11,8 @@ from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.compare.difference import Difference, Differences, Scope, compare_rows, loudest_first
 from lockstep.compare.missing_points import not_new
 from lockstep.compare.read_rows import rows_at
+from lockstep.compare.row import Row
 from lockstep.compare.row_table import Indices, RowTable, concatenated, no_rows
-from lockstep.compare.rows import Row
 from lockstep.compare.series_status import noise_by_key
 from lockstep.history.model import STATES, Commit
 from lockstep.history.snapshot import Results

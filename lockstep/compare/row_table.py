@@ -14,7 +14,8 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.compare.rows import RELATIVE, SHOWN_AS, VALUE, Measured, Row
+from lockstep.compare.row import Measured, Row
+from lockstep.compare.shown_quantities import RELATIVE, SHOWN_AS, VALUE
 from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey
 from lockstep.history.row_keys import KeyIndex
 

@@ -17,8 +17,8 @@ from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
 from lockstep.compare.missing_points import not_measured, not_new
 from lockstep.compare.read_rows import newest_rows, rows_at
+from lockstep.compare.row import Row
 from lockstep.compare.row_table import RowTable, no_rows
-from lockstep.compare.rows import Row
 from lockstep.compare.verdict import LOUDEST, Verdict
 from lockstep.history.model import STATES, Commit, Floats, SeriesKey
 from lockstep.history.row_keys import key_of

@@ -6,7 +6,7 @@ import pytest
 from project import KERNELS, SUITE, make_project
 
 from lockstep.compare.read_rows import newest_rows
-from lockstep.compare.rows import related_suites
+from lockstep.compare.shown_quantities import related_suites
 from lockstep.history.store import Store
 from lockstep.record.file import read_records
 

@@ -30,7 +30,7 @@ from dashboard.server.app import PLOTLY, create_app, page
 from dashboard.server.command import Dashboard, listen
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_over
-from lockstep.compare.rows import QUANTITIES
+from lockstep.compare.shown_quantities import QUANTITIES
 from lockstep.record.model import Estimate
 
 CASE = "M=8,K=4096,N=2048"

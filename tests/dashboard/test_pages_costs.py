@@ -15,7 +15,7 @@ from dashboard.pages.compare_table import compare_table
 from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
 from lockstep.compare.read_rows import newest_rows, rows_at
-from lockstep.compare.rows import described
+from lockstep.compare.row import described
 from lockstep.compare.sides import Side, compare
 from lockstep.history.model import SeriesKey
 from lockstep.record.quantity import COSTS

@@ -1,15 +1,14 @@
-"""Define the rows that pages show, each a series at a commit, and the quantities that can be shown of a row."""
+"""Define the row that pages show: a series at a commit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lockstep.compare.number_format import significant
+from lockstep.compare.shown_quantities import QUANTITIES, RELATIVE, VALUE, Quantity
 from lockstep.history.model import SeriesKey, State
-from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_cache import remembered
-from lockstep.record.quantity import COST_QUANTITIES, EXACT, SUITE_BENCHMARK, benchmark_name
+from lockstep.record.quantity import SUITE_BENCHMARK
 
 STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "bare": "no provenance"}
 
@@ -43,40 +42,6 @@ class Measured:
         if self.low is None or self.high is None:
             return ""
         return f"{significant(self.low, 4)}{between}{significant(self.high, 4)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A number that a row can show: its name, label and unit, and whether a higher number is better."""
-
-    name: str
-    label: str
-    unit: str
-    higher_is_better: bool
-
-
-QUANTITIES: dict[str, Quantity] = {
-    quantity.name: quantity
-    for quantity in (
-        Quantity("latency", "Latency", "µs", False),
-        Quantity("speedup", "Speedup", "×", True),
-        Quantity("floor", "% of floor", "%", True),
-        Quantity("bandwidth", "Bandwidth", "GB/s", True),
-        Quantity("compute", "Compute", "TFLOP/s", True),
-        Quantity("error", "Error", "", False),
-    )
-}
-
-#: The time or value divided by the first one of the series under the same benchmark version. A single row does not have
-#: this quantity.
-RELATIVE = "relative"
-
-#: A cost, an exact quantity, or a number of another project that is not in seconds. The benchmark gives its unit and
-#: its better direction.
-VALUE = "value"
-
-#: The unit in which numbers are shown and the factor to it, for units that are not shown as they are stored.
-SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6), "J": ("mJ", 1e3)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,26 +130,6 @@ class Row:
         return latency.inverse(numerators[quantity]) if numerators[quantity] > 0 else None
 
 
-@remembered
-def suites(results: Results) -> frozenset[str]:
-    """Return the names of all suites in the results, see ``Benchmark.key_suite``."""
-    return frozenset(benchmark.key_suite for benchmark in results.benchmarks.values())
-
-
-def related_suites(results: Results, suite: str) -> Mapping[str, str]:
-    """Return the label of each quantity of the Lockstep suite to which ``suite`` belongs, by the name that pages show.
-
-    For example, "linear" shows latency and speedup, "linear.host" a cost, and "linear.registers" an exact quantity. {}
-    for another project's suite.
-    """
-    suite_benchmarks = [benchmark for benchmark in results.benchmarks.values() if benchmark.of_suite]
-    named = next((benchmark.suite for benchmark in suite_benchmarks if benchmark.key_suite == suite), None)
-    key_suites = {benchmark.key_suite for benchmark in suite_benchmarks if benchmark.suite == named}
-    labels = {named or "": "time"}
-    labels |= {benchmark_name(named or "", name): name.replace("_", " ") for name in (*COST_QUANTITIES, *EXACT)}
-    return {key_suite: label for key_suite, label in labels.items() if key_suite in key_suites}
-
-
 def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
     """Return the label, unit and direction of the quantity with this name.
 
@@ -200,23 +145,3 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
     # Leave out the unit if it repeats the label ("Registers registers").
     unit = "" if row is None or row.unit == label.lower() else row.unit
     return Quantity(VALUE, label, unit, row.higher_is_better if row else False)
-
-
-def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
-    """Return the names of the quantities that a suite can have, see ``Benchmark.key_suite``."""
-    benchmark = results.benchmarks.get(suite)
-    if benchmark is None:
-        return (*QUANTITIES, RELATIVE)
-    return ("latency" if benchmark.part == "latency" else VALUE), RELATIVE
-
-
-def keys_of(results: Results, suite: str, machine: str | None = None) -> list[SeriesKey]:
-    """Return the keys of a suite, in the order of the series. ``machine`` restricts them to this machine."""
-    machines = results.machines if machine is None else [machine]
-    return [key for name in machines for key in results.keys(name).of_suite.get(suite, ())]
-
-
-def axes_of(case: str) -> dict[str, str]:
-    """Return the axes in the label of a case: ``M=8,bias`` → ``{"M": "8", "bias": "true"}``."""
-    pairs = (part.partition("=") for part in case.split(",") if part)
-    return {name: value if equals else "true" for name, equals, value in pairs}
