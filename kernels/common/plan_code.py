@@ -105,8 +105,10 @@ class PlanCode:
             "UNPLANNED": UNPLANNED,
             "current_device": current_device,
             "current_stream": current_stream,
+            "len": len,
             "native": _native,
             "reinterpret": _native._reinterpret_tensor,
+            "type": type,
         }
         self._lines: list[str] = []
         self._compare(values, "values")
@@ -116,9 +118,10 @@ class PlanCode:
         """Return the function that runs the plan, or returns ``UNPLANNED`` for a call that cannot have a plan."""
         lines = [*self._lines, "return UNPLANNED"] if plan is None else [*self._lines, *self._steps(plan)]
         text = "def run(values):\n" + "".join(f"    {line}\n" for line in lines)
-        self._names["plan"] = plan  # not used by the text: it shows what the function does
-        exec(text, self._names)  # the text holds numbers and names of this module alone
-        run: Run = self._names["run"]
+        # The text uses the names of this module alone. Without builtins it cannot import, so this file shows all that
+        # it can import. The text does not use ``plan``, which shows a reader of the function what it does.
+        exec(text, names := {**self._names, "plan": plan, "__builtins__": {}})
+        run: Run = names["run"]
         return run
 
     def _compare(self, values: tuple[Any, ...], values_name: str) -> None:

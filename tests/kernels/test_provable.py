@@ -1,4 +1,4 @@
-"""A trace of the kernels proves what they do: nothing that they ask of their environment makes a case unknown."""
+"""What the kernels do is known without a GPU: from a trace, and from the files that a family depends on."""
 
 import json
 import os
@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from lockstep.machine_code.sources.launch_bypass import bypassing
+from lockstep.machine_code.sources.suite_sources import tree_files
+from lockstep.suite.discovery import load_suites
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,3 +57,12 @@ def test_a_case_is_known(family, variant, case):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     assert {unknown for name, unknown in json.loads(done.stdout) if name == variant} == {""}
+
+
+@pytest.mark.parametrize("suite", load_suites(ROOT / "benchmarks").values(), ids=lambda suite: suite.name)
+def test_a_change_of_another_family_is_no_change_of_this_one(suite):
+    files = tree_files(ROOT, ("kernels",), suite)
+    families = {Path(name).parts[1] for name in files if name.endswith(".py") and name.count("/") > 1}
+    assert families == {"common", suite.family} | ({"linear"} if suite.family == "norm_linear" else set())
+    # Of what may launch kernels unseen, a family's own files are no part: else no change of a kernel could be compared.
+    assert {str(Path(name).parent) for name, _ in bypassing(files)} == {"kernels/common"}

@@ -50,6 +50,13 @@ def test_a_name_made_at_run_time_stands_for_the_whole_package(tree):
         ("from importlib import import_module as load\nload('a' + 'b')\n", True),
         ("import importlib\nlist(map(importlib.import_module, NAMES))\n", True),
         ("from hydra.utils import instantiate\ninstantiate({})\n", True),
+        ("exec(TEXT, NAMES)\n", True),
+        ("exec(TEXT, {'__builtins__': {}, **NAMES})\n", True),
+        ("exec(TEXT, {**NAMES, '__builtins__': NAMES})\n", True),
+        ("exec(TEXT, {**NAMES, '__builtins__': {'__import__': find}})\n", True),
+        ("importlib.exec_module(TEXT, {**NAMES, '__builtins__': {}})\n", True),
+        ("exec(TEXT, {**NAMES, '__builtins__': {}})\n", False),
+        ("exec(TEXT, names := {**NAMES, '__builtins__': {}})\nNAMES = names['x']\n", False),
     ],
 )
 def test_only_what_imports_by_name_stands_for_the_whole_package(tree, text, whole):

@@ -190,7 +190,7 @@ class _Reading:
         function = node.func
         self._called.add(id(function))
         called = word(function)
-        if called in IMPORTERS:
+        if called in IMPORTERS and not _without_builtins(node):
             name = node.args[0] if node.args else None
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 self._imports.add(name.value)
@@ -248,6 +248,23 @@ class _Reading:
             # A text may name a module, as lazy imports do: by its full name, or relative to its package.
             dotted = text.replace(":", ".").lstrip(".")
             self._imports.update((dotted, dotted.rpartition(".")[0], f"{self._home}.{dotted}"))
+
+
+def _without_builtins(node: ast.Call) -> bool:
+    """Return whether a call of ``exec`` or ``eval`` leaves its text no builtins, without which it cannot import.
+
+    The names of the text must end with ``"__builtins__": {}``, so that nothing before it gives other builtins.
+    """
+    names = node.args[1] if len(node.args) > 1 else None
+    if isinstance(names, ast.NamedExpr):
+        names = names.value
+    match node.func, names:
+        case (
+            ast.Name(id="exec" | "eval"),
+            ast.Dict(keys=[*_, ast.Constant(value="__builtins__")], values=[*_, ast.Dict(keys=[])]),
+        ):
+            return True
+    return False
 
 
 def _dotted(node: ast.expr) -> str:
