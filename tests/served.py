@@ -16,7 +16,7 @@ from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore

@@ -16,7 +16,7 @@ from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.pages_service import AlertService
-from lockstep.compare.sides import Quantity, Side, compare
+from lockstep.compare.match_two_sides import Quantity, Side, compare
 from lockstep.history.model import STATES, Commit, Point, Series
 from lockstep.history.problem_tally import problem_json
 from lockstep.history.snapshot import Results

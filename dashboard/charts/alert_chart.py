@@ -12,9 +12,9 @@ import numpy as np
 
 from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
 from dashboard.charts.trend import Figure
-from lockstep.alerts.analysis.extract import worse_log
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.member_levels import MemberLevel
+from lockstep.alerts.analysis.step_facts import worse_log
 from lockstep.alerts.model import Alert
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results

@@ -15,8 +15,8 @@ from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, notice, table
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
 from lockstep.compare.number_format import whole
-from lockstep.compare.sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
 from lockstep.compare.suite_keys import suites
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.display_names import natural

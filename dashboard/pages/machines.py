@@ -24,8 +24,8 @@ from dashboard.pages.parts import (
     table,
 )
 from lockstep.alerts.database.alert_row import now_ms
+from lockstep.compare.match_two_sides import toolchain_text
 from lockstep.compare.number_format import whole
-from lockstep.compare.sides import toolchain_text
 from lockstep.history.model import Commit, Run
 from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results

@@ -1,4 +1,4 @@
-"""Epilogues of ``kernels.common.warp_specialized`` for a gated MLP: activation of packed gate and up, and its gradient.
+"""Epilogues of ``warp_specialized_product`` for a gated MLP: activation of packed gate and up, and its gradient.
 
 The sigmoid is ``0.5 + 0.5 · tanh(gate / 2)`` with ``tanh.approx.f32``. That is one instruction of the special function
 units. An exponential and a reciprocal would be two, and both epilogues wait for these units. The relative error of tanh

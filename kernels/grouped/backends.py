@@ -13,7 +13,7 @@ from torch.nn.functional import silu
 
 from kernels.common.call_plan import call_library
 from kernels.common.devices import interpreted, require_triton
-from kernels.common.warp_specialized import TileConfig
+from kernels.common.warp_specialized_product import TileConfig
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped import triton_kernels as grouped_triton
 from kernels.grouped import warp_specialized_kernels as grouped_specialized

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from kernels.common.tables import SearchSpace
-from kernels.common.warp_specialized import TILE_CONFIGS
+from kernels.common.warp_specialized_product import TILE_CONFIGS
 from kernels.grouped.backends import BMM, LOOP, TMA, TRITON, Products, Specialized
 from kernels.grouped.group_layouts import Groups
 from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, TILE_CONFIG_OF, MlpPlan, MlpTrainPlan

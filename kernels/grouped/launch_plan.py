@@ -1,7 +1,8 @@
 """Launch plans: the backend of each launch of an operation of ``kernels.grouped``.
 
 A backend is "bmm" (cuBLAS, for plain products), "tma", or the name of a tile config of
-``kernels.common.warp_specialized``. The variants "warp_specialized" take their plan for the shape from the GPU's table.
+``kernels.common.warp_specialized_product``. The variants "warp_specialized" take their plan for the shape from the
+GPU's table.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from kernels.common.tables import SearchSpace
-from kernels.common.warp_specialized import TILE_CONFIGS, TileConfig
+from kernels.common.warp_specialized_product import TILE_CONFIGS, TileConfig
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped import warp_specialized_kernels as grouped_specialized

@@ -1,4 +1,4 @@
-"""The products of the ``grouped`` family by ``kernels.common.warp_specialized``: even groups, on Hopper GPUs.
+"""The products of the ``grouped`` family by ``kernels.common.warp_specialized_product``: even groups, on Hopper GPUs.
 
 The functions take the arguments of the functions in ``tma_kernels`` and ``gated_kernels``, and a tile config.
 """
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels.common.devices import require_wgmma
 from kernels.common.pdl import order_of
-from kernels.common.warp_specialized import (
+from kernels.common.warp_specialized_product import (
     COLUMNS,
     GATED,
     GRAD,

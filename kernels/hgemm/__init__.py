@@ -13,7 +13,7 @@ from kernels.common.arguments import expect
 from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import capability, require_triton, require_wgmma
 from kernels.common.tables import SearchSpace, first_that_can
-from kernels.common.warp_specialized import TileConfig
+from kernels.common.warp_specialized_product import TileConfig
 from kernels.hgemm.gluon_kernel import run_gluon
 from kernels.hgemm.tiles import TABLE, TRIED, Tile, tile_for
 from kernels.hgemm.triton_kernels import run_pointers, run_tma

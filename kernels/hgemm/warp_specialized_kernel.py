@@ -1,4 +1,4 @@
-"""Variant "warp_specialized" of ``hgemm``: ``kernels.common.warp_specialized`` with one group."""
+"""Variant "warp_specialized" of ``hgemm``: ``kernels.common.warp_specialized_product`` with one group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from kernels.common.pdl import FIRST
 from kernels.common.tables import SearchSpace
-from kernels.common.warp_specialized import COLUMNS, TILE_CONFIGS, TileConfig, described, launch
+from kernels.common.warp_specialized_product import COLUMNS, TILE_CONFIGS, TileConfig, described, launch
 from kernels.hgemm.tiles import TABLE
 
 #: Tile config of "warp_specialized".

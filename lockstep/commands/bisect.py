@@ -125,7 +125,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from asv.repo import get_repo
 
-    from lockstep.alerts.analysis.extract import levels
+    from lockstep.alerts.analysis.step_facts import levels
     from lockstep.alerts.bisection.bisect import Expected, Inconclusive, NotReproduced, bisect
     from lockstep.alerts.bisection.search_range import RangeWidener, UnknownRange
     from lockstep.alerts.cause.commit_ranges import Ranges

@@ -125,8 +125,8 @@ def _noise(changes: Sequence[FoundChange], results: Results, args: argparse.Name
     A machine is left out if its stored analysis does not belong to these results.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.alerts.analysis.cache_files import AnalysisCache
     from lockstep.alerts.analysis.detector_state import analyses
-    from lockstep.alerts.analysis.folder import AnalysisCache
 
     cache = AnalysisCache(open_store(args).cache)
     noise: dict[str, Noise] = {}
@@ -143,8 +143,8 @@ def _noise(changes: Sequence[FoundChange], results: Results, args: argparse.Name
 def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
     """Return the noisy series among the requested series, by machine. Machines without noisy series are left out."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.alerts.analysis.cache_files import AnalysisCache
     from lockstep.alerts.analysis.detector_state import noise_scales
-    from lockstep.alerts.analysis.folder import AnalysisCache
     from lockstep.alerts.analysis.followed_series import name_in
     from lockstep.alerts.analysis.noisy_series import scatter_of
 

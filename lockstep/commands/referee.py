@@ -97,7 +97,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             if args.isolated:
                 load_torch()
                 # Imported here: torch is slow to import, and `lockstep referee` needs it only here.
-                from lockstep.referee.judge import Judge
+                from lockstep.referee.confirm_win import Judge
 
                 confirm = stack.enter_context(closing(Judge(source, args.limit))).confirm
             referee = stack.enter_context(closing(Referee(source, search, args.limit, keep=args.keep, confirm=confirm)))

@@ -33,7 +33,7 @@ class Referee:
         keep: compare every candidate with the first incumbent; otherwise a faster candidate becomes the incumbent.
         worker: starts a worker (tests pass their own).
         confirm: judges a faster candidate again from a process that never imports the candidate. It gets the candidate,
-            the incumbent and their records, and returns confirmed records (``lockstep.referee.judge``).
+            the incumbent and their records, and returns confirmed records (``lockstep.referee.confirm_win``).
 
     Attributes:
         incumbent: name of the submission that candidates are currently compared with.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act

@@ -9,8 +9,8 @@ import pytest
 from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.analysis.detector_state import analyses, noise_scales
-from lockstep.alerts.analysis.folder import AnalysisCache
 from lockstep.alerts.analysis.followed_series import name_in
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from project import KERNELS, Project, make_project
 
-from lockstep.alerts.analysis.extract import levels
 from lockstep.alerts.analysis.grouping import ReportedStep, group
+from lockstep.alerts.analysis.step_facts import levels
 from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
 from lockstep.alerts.bisection.search_range import RangeWidener
 from lockstep.alerts.cause.attribution import attribute

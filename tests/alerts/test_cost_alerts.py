@@ -6,7 +6,7 @@ import pytest
 from history import CASES, DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore

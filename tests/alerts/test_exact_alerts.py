@@ -8,8 +8,8 @@ from history import DAY_MS, START_MS, commits_of
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import publish
+from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.analysis.findings_files import MachineFindings
-from lockstep.alerts.analysis.folder import AnalysisCache
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline, lines

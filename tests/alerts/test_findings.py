@@ -16,8 +16,8 @@ from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_his
 from lockstep.alerts.analysis import findings_files
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.cache_files import AnalysisCache, write_whole
 from lockstep.alerts.analysis.findings_files import Finding
-from lockstep.alerts.analysis.folder import AnalysisCache, write_whole
 from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.commit_ranges import Ranges
@@ -254,7 +254,7 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20])
     analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21])
-    monkeypatch.setattr("lockstep.alerts.analysis.folder._KEEP_S", -1.0)
+    monkeypatch.setattr("lockstep.alerts.analysis.cache_files._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
     machines = len(growing.store.current().machines)

@@ -28,7 +28,7 @@ from typing import TypeVar
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import publish
-from lockstep.alerts.analysis.folder import AnalysisCache, key_of
+from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.location import STATE

@@ -9,8 +9,8 @@ import pytest
 from trees import read
 
 from lockstep.compare.difference import Scope, call, compare_rows
+from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.read_rows import rows_at, rows_over
-from lockstep.compare.sides import Side, compare
 from lockstep.compare.verdict import LOUDEST, Change, error_of, errors_of, quantiles
 from lockstep.history.reader import ASV_QUANTILE
 from lockstep.suite.thresholds import Thresholds

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from trees import open_store, record, write_measurement
 
-from lockstep.alerts.analysis.folder import FOUND_BY
+from lockstep.alerts.analysis.cache_files import FOUND_BY
 from lockstep.history.cache_catalog import MADE_BY
 from lockstep.history.code_digest import code_digest, code_files
 

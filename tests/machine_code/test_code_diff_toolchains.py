@@ -9,7 +9,7 @@ import pytest
 from project import KERNELS, make_project
 from wheels import make_environment, other_triton
 
-from lockstep.compare.sides import Side, compare, differing, run_of
+from lockstep.compare.match_two_sides import Side, compare, differing, run_of
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

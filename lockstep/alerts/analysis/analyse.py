@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lockstep.alerts.analysis.analyse_machine import ChangedSeries, MachineChanges, analyse_machine
-from lockstep.alerts.analysis.folder import AnalysisCache
+from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
 from lockstep.alerts.analysis.grouping import ReportedStep, group
 from lockstep.alerts.cause.attribution import Cause, Kind, attribute

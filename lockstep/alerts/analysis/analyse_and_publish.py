@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange, analyse_results
+from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of, write_whole
 from lockstep.alerts.analysis.findings_files import Finding, write_changes
-from lockstep.alerts.analysis.folder import AnalysisCache, key_of, write_whole
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.model import Alert
 from lockstep.history.snapshot import Results
@@ -42,7 +42,7 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
         result: the analysis of all machines, made with the same ``cache``.
         results: the results that were analysed.
         cache: the cache to write to.
-        key: see ``lockstep.alerts.analysis.folder.key_of``.
+        key: see ``lockstep.alerts.analysis.cache_files.key_of``.
     """
     findings: dict[str, list[Finding]] = defaultdict(list)
     for change in result.changes:

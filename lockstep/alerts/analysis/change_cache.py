@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.alerts.analysis.folder import write_whole
+from lockstep.alerts.analysis.cache_files import write_whole
 from lockstep.alerts.analysis.followed_series import name_in
 from lockstep.alerts.analysis.reported_points import SeriesReports
 from lockstep.alerts.cause.change_facts import Facts, Move, Step
@@ -133,7 +133,7 @@ class _Shared:
         return self.texts.setdefault(text, len(self.texts))
 
     def _fact(self, facts: Facts) -> int:
-        # Equal facts are one object, see ``lockstep.alerts.analysis.extract``.
+        # Equal facts are one object, see ``lockstep.alerts.analysis.step_facts``.
         place = self._places.setdefault(id(facts), len(self._places))
         self.facts[place] = facts
         return place

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.folder import write_whole
+from lockstep.alerts.analysis.cache_files import write_whole
 from lockstep.alerts.analysis.mapped_arrays import mapped
 from lockstep.detect import Analysis, Monitor, Trend
 from lockstep.detect.run_lengths import Floats, Ints

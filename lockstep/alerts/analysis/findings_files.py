@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.alerts.analysis import detector_state
-from lockstep.alerts.analysis.folder import write_whole
+from lockstep.alerts.analysis.cache_files import write_whole
 from lockstep.alerts.analysis.followed_series import name_in
 from lockstep.alerts.cause.attribution import Kind
 from lockstep.alerts.cause.commit_ranges import Unknown
@@ -84,7 +84,7 @@ class MachineFindings:
     """The findings of one machine. Each change, and the behaviour of each series, is read from files on first use.
 
     Args:
-        changes, detector: the files, see ``lockstep.alerts.analysis.folder.AnalysisCache``.
+        changes, detector: the files, see ``lockstep.alerts.analysis.cache_files.AnalysisCache``.
         state: the state of the machine's results, see ``Results.state``.
 
     Attributes:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of
 from lockstep.alerts.analysis.findings_files import MachineFindings
-from lockstep.alerts.analysis.folder import AnalysisCache, key_of
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered

@@ -23,7 +23,7 @@ class MemberLevel:
 
     Attributes:
         before: natural log of the level before the change; more is worse
-        (``lockstep.alerts.analysis.extract.worse_log``).
+        (``lockstep.alerts.analysis.step_facts.worse_log``).
         newest: log of the factor by which the newest point is worse than the level before the change.
         returned: number of consecutive newest points that are nearer to the level before the change than to the newest
             level. 0 if the newest level itself has returned to the level before the change.

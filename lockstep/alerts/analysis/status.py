@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lockstep.alerts.analysis.folder import write_whole
+from lockstep.alerts.analysis.cache_files import write_whole
 
 #: Seconds without a successful analysis after which the findings count as stale. Even unchanged results are analysed
 #: every hour.

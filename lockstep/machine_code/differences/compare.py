@@ -17,8 +17,12 @@ from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiled_tree import Reader, Say, family_sources, processors_here
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
+from lockstep.machine_code.differences.kernel_changes_by_compiler import (
+    KernelChange,
+    kernel_changes,
+    with_shared_fields,
+)
 from lockstep.machine_code.differences.quantity_changes import QuantityChange, quantity_changes
-from lockstep.machine_code.differences.toolchain_diff import KernelChange, kernel_changes, with_shared_fields
 from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.sources.module_dependencies import same_code

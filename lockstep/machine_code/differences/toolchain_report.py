@@ -7,8 +7,8 @@ from itertools import groupby
 
 from lockstep.machine_code.compiling.compiler_facts import compiler_differences
 from lockstep.machine_code.differences.compare import Comparison
+from lockstep.machine_code.differences.kernel_changes_by_compiler import FIGURES, KernelChange, counted
 from lockstep.machine_code.differences.report import fenced, sections, status_line, used_by
-from lockstep.machine_code.differences.toolchain_diff import FIGURES, KernelChange, counted
 
 #: Heading of each verdict on a kernel; kernels that are the same are only counted.
 _HEADINGS = {

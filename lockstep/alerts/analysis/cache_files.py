@@ -30,7 +30,7 @@ _OTHER_CODE_KEEP_S = 86_400.0
 #: Modules that decide the findings and their file format.
 FOUND_BY = (
     "lockstep.alerts.analysis.analyse_and_publish",
-    "lockstep.alerts.analysis.folder",
+    "lockstep.alerts.analysis.cache_files",
     "lockstep.alerts.analysis.findings_files",
 )
 

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.machine_code import CaseCode, CaseKey, Comparison, KernelCode, MachineCode, Target
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, compiler_differences
-from lockstep.machine_code.differences.toolchain_diff import counted, kernel_changes, with_shared_fields
+from lockstep.machine_code.differences.kernel_changes_by_compiler import counted, kernel_changes, with_shared_fields
 from lockstep.machine_code.differences.toolchain_report import kernel_counts, toolchain_lines, toolchain_markdown
 
 SM90 = Target.parse("sm_90")
