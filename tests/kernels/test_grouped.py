@@ -13,7 +13,7 @@ from made_suites import changed_suite
 
 from benchmarks import grouped as suites
 from kernels import grouped
-from kernels.common import warp_specialized as specialized
+from kernels.common import warp_specialized_product as specialized
 from kernels.grouped import dispatch, launch_plan
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import tma_kernels as grouped_tma
