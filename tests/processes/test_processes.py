@@ -239,7 +239,10 @@ def test_a_leader_that_is_killed_takes_its_group_with_it():
 
 
 def test_a_guard_keeps_no_pipe_open():
-    program = "from lockstep.processes.end_with_parent import end_with_parent; end_with_parent(); import os, time; os.close(1); time.sleep(1000)"  # noqa: E501
+    program = (
+        "from lockstep.processes.end_with_parent import end_with_parent; end_with_parent(); "
+        "import os, time; os.close(1); time.sleep(1000)"
+    )
     process = start([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert process.stdout.read() == b""
     assert process.poll() is None
