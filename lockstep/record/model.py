@@ -92,7 +92,7 @@ class Accuracy:
     Attributes:
         norm: ``‖out − ref‖ / ‖ref‖``.
         row, column, tile: the error of the worst row, column and 128 × 128 tile, see
-        ``lockstep.timing.checks.accuracy``.
+            ``lockstep.timing.checks.accuracy``.
         centred: ``‖out − ref‖ / ‖ref − mean(ref)‖``.
         element: the error of the worst element.
         rounding: relative norm of the error that arises if the reference is only rounded to the output's dtype.

@@ -61,7 +61,7 @@ class AnalysisResult:
         commits: the commits of each analysed machine, oldest first.
         series: number of series that have a number, by machine, family and suite. Versions of a series count once.
         dead: machines that stopped while other machines continued, see
-        ``lockstep.alerts.analysis.freshness.dead_machines``.
+            ``lockstep.alerts.analysis.freshness.dead_machines``.
     """
 
     changes: tuple[FoundChange, ...]

@@ -29,7 +29,7 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
     Args:
         records: all records of the case.
         judge: measures the variant of this name; raises the errors of
-        ``lockstep.timing.isolation.isolated_judge.Judge.judge``.
+            ``lockstep.timing.isolation.isolated_judge.Judge.judge``.
     """
     isolated_of: dict[str, Isolated] = {}
     confirmed = []
