@@ -6,8 +6,8 @@ import argparse
 import itertools
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -18,14 +18,17 @@ from rich.console import Console
 from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.asv.record_compile_times import CompileCosts
 from lockstep.commands.cli import UsageError, expect_folder
+from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.console import plain_table, wide_console
 from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import reasons
+from lockstep.record.quantity import COST_QUANTITIES, PAIRED
 from lockstep.suite.case import Case
-from lockstep.suite.definition import CACHE_STATES, Suite
-from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
+from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.evaluate import in_history
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
 
@@ -40,6 +43,7 @@ class Agreement:
         latency_range, speedup_range: (max − min) / median over the runs.
         again_sd: standard deviation of the A/A ratio over the runs (true ratio 1); None without an A/A comparison.
         again_mean: mean of the A/A ratio over the runs, minus 1.
+        costs_sd: standard deviation over the runs divided by their mean, of each cost that every run measured.
     """
 
     suite: str
@@ -52,6 +56,7 @@ class Agreement:
     speedup_range: float | None
     again_sd: float | None
     again_mean: float | None
+    costs_sd: Mapping[str, float] = field(default_factory=dict)
 
 
 class Noise(Command):  # type: ignore[misc]  # asv has no types
@@ -80,6 +85,13 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             default="cold",
             help="cache state (default: cold; a CPU has only warm)",
         )
+        parser.add_argument(
+            "--variants",
+            nargs="+",
+            metavar="NAME",
+            help="only these variants and the baselines, names separated by spaces",
+        )
+        add_costs_option(parser, "beside those that a suite states")
         parser.add_argument("--quick", action="store_true", help="measure as briefly as possible, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write each series' agreement to FILE")
         parser.set_defaults(func=cls.run_from_args)
@@ -106,6 +118,8 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         expect_folder(args.json)
         suites_by_name = load_suites(Path(conf.benchmark_dir))
         suites = [suite for name in args.families or suites_by_name for suite in pick_suites(suites_by_name, name)]
+        chosen = _chosen(suites, args.variants)
+        costs = requested_costs(args.costs, ())
         states = CACHE_STATES if args.l2 == "both" else (args.l2,)
         spec = WorkerSpec(
             packages_folder(conf, suites_by_name),
@@ -117,6 +131,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         runs: list[dict[tuple[str, str, str, str], Record]] = []
         reference_clocks = ReferenceClocks()  # the first run sets the clocks, as a history's first commit does
         plan: list[tuple[Suite, str, str]] = []  # the first run extends the plan until there are enough series
+        compile_costs = CompileCosts(spec)
         for number in range(args.runs):
             worker = Worker(spec, float(conf.default_benchmark_timeout))
             on_cpu = worker.host.get("device") == "cpu"
@@ -131,10 +146,11 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                         suite.name,
                         label,
                         l2,
-                        suite.variants(),
+                        chosen[suite.name],
                         {},
-                        twins=[_twin(suite, label, l2, turn)],
+                        twins=[_twin(suite, label, l2, turn, chosen[suite.name])],
                         reference_mhz=reference_clocks.of(suite.name, label, l2),
+                        costs=costs,
                     )
                 except WorkerDied as died:
                     console.print(f"{suite.name} {label} {l2} is left out: {died}", markup=False)
@@ -142,15 +158,20 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                     worker = Worker(spec, float(conf.default_benchmark_timeout))
                     continue
                 reference_clocks.learn(records)
+                if "compile" in costs:
+                    records = compile_costs.added(worker.host, suite.name, label, records)
                 arms |= {record.key: record for record in records}
                 if not runs and _compared(arms.values()) >= args.series:
                     break
             worker.close()
+            compile_costs.close()
             runs.append(arms)
             console.print(f"run {number + 1} of {args.runs}: {len(plan)} cases, {len(arms)} arms", markup=False)
         rows = agreements(runs)
         wide = wide_console()
         wide.print(_table(rows))
+        if any(row.costs_sd for row in rows):
+            wide.print(_costs_table(rows))
         for line in summary(rows):
             wide.print(line, markup=False, highlight=False)
         failed = [record for run in runs for record in run.values() if record.state == "failed"]
@@ -177,12 +198,30 @@ def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool)
                 yield from ((suite, case.label, l2) for l2 in states)
 
 
-def _twin(suite: Suite, label: str, l2: str, turn: int) -> str:
-    """Return the variant to measure twice: the next variant in turn.
+def _chosen(suites: Sequence[Suite], variants: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+    """Return the variants to measure of each suite, by its name; the baseline is always measured.
+
+    Raises:
+        SuiteError: no suite has one of the variants.
+    """
+    known = dict.fromkeys(name for suite in suites for name in suite.variants())
+    for name in variants or ():
+        if name not in known:
+            raise SuiteError(f"no suite has a variant {name!r}{nearest(name, known)}")
+    return {
+        suite.name: tuple(
+            name for name in suite.variants() if not variants or name in variants or name == suite.baseline
+        )
+        for suite in suites
+    }
+
+
+def _twin(suite: Suite, label: str, l2: str, turn: int, chosen: Sequence[str]) -> str:
+    """Return the variant to measure twice: the next of the chosen variants in turn.
 
     Measuring every variant twice would double the length of a round, and arms agree less in a longer round.
     """
-    followed = [name for name in suite.variants() if in_history(suite, name, suite.case(label), l2)]
+    followed = [name for name in chosen if in_history(suite, name, suite.case(label), l2)] or [suite.baseline]
     return followed[turn % len(followed)]
 
 
@@ -230,6 +269,7 @@ def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[
                 speedup_range=_range(speedups) if speedups else None,
                 again_sd=stdev(again) if len(again) > 1 else None,
                 again_mean=fmean(again) - 1 if again else None,
+                costs_sd=_costs_sd(records),
             )
         )
     return rows
@@ -241,6 +281,28 @@ def summary(rows: Sequence[Agreement]) -> Iterator[str]:
     yield _share("speedup", speedups, 0.003, "max − min over median")
     yield _share("latency", [row.latency_range for row in rows], 0.025, "max − min over median")
     yield _share("A/A", [row.again_sd for row in rows if row.again_sd is not None], 0.0005, "standard deviation")
+
+    for quantity in COST_QUANTITIES:
+        # The baseline's ratio to itself does not scatter.
+        shown = [row for row in rows if quantity not in PAIRED.values() or row.speedup != 1.0]
+        scatter = [row.costs_sd[quantity] for row in shown if quantity in row.costs_sd]
+        if scatter:
+            yield (
+                f"{quantity}: {len(scatter)} series; standard deviation: "
+                f"median {median(scatter):.2%}, worst {max(scatter):.2%}"
+            )
+
+
+def _costs_sd(records: Sequence[Record]) -> dict[str, float]:
+    """Return each cost's standard deviation over the runs, divided by the mean; a cost that a run lacks is left out."""
+    values = {
+        name: [record.costs[name].value for record in records if name in record.costs] for name in COST_QUANTITIES
+    }
+    return {
+        name: stdev(numbers) / fmean(numbers)
+        for name, numbers in values.items()
+        if len(numbers) == len(records) > 1 and fmean(numbers)
+    }
 
 
 def _share(name: str, values: Sequence[float], bar: float, criterion: str) -> str:
@@ -273,4 +335,15 @@ def _table(rows: Sequence[Agreement]) -> Table:
             f"{row.again_mean:+.3%}" if row.again_mean is not None else "",
             f"{row.again_sd:.3%}" if row.again_sd is not None else "",
         )
+    return table
+
+
+def _costs_table(rows: Sequence[Agreement]) -> Table:
+    """Return a table of the costs' standard deviations, for the series that have any."""
+    shown = [name for name in COST_QUANTITIES if any(name in row.costs_sd for row in rows)]
+    table = plain_table(("suite", "variant", "case", "L2"), [f"{name} sd" for name in shown])
+    for row in rows:
+        if row.costs_sd:
+            cells = (f"{row.costs_sd[name]:.2%}" if name in row.costs_sd else "" for name in shown)
+            table.add_row(row.suite, row.variant, row.case, row.l2, *cells)
     return table

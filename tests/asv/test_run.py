@@ -5,13 +5,15 @@ import math
 import re
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from project import BROKEN, KERNELS, SUITE, make_project
 
-from lockstep.commands.noise import in_turn
+from lockstep.commands.noise import agreements, in_turn
 from lockstep.record.file import read_records
+from lockstep.record.model import CostEstimate, Estimate, Record
 from lockstep.suite.discovery import load_suites
 
 M2, M3, GPU_ONLY = (f"M={rows},K=1024,N=512" for rows in (2, 3, 4096))
@@ -257,6 +259,7 @@ def test_unknown_names_are_answered_with_the_known_ones(root):
         (["measure", "product", "--variants", "twcie"], 4, "product has no variant 'twcie'; did you mean twice?"),
         (["measure", "product", "--case", "M=7"], 4, f"suite product has no case 'M=7'; it has\n  {M2}\n  {M3}"),
         (["noise", "produkt"], 4, "no family 'produkt'; did you mean product?"),
+        (["noise", "product", "--variants", "twcie"], 4, "no suite has a variant 'twcie'; did you mean twice?"),
     ]:
         done = project.lockstep(*arguments)
         assert done.returncode == code, done.stdout
@@ -440,6 +443,32 @@ def test_noise_tells_how_fresh_runs_agree(root):
     assert again > 0
     assert "A/A: " in done.stdout
     assert re.search(r"run 1 of 2: 1 cases, 3 arms\n.*run 2 of 2: 1 cases, 3 arms\n", done.stdout)
+
+
+def test_noise_shows_how_costs_of_chosen_variants_scatter(root):
+    project = make_project(root)
+    arguments = ("--runs", "2", "--quick", "--series", "1", "--variants", "twice", "--costs", "behind", "host")
+    done = project.lockstep("noise", "product", *arguments, "--json", "noise.json")
+    assert done.returncode == 0, done.stdout
+    rows = {row["variant"]: row for row in json.loads((root / "noise.json").read_text())}
+    assert set(rows) == {"plain", "twice"}
+    assert set(rows["twice"]["costs_sd"]) == {"behind", "behind_speedup"}  # a CPU has no host time
+    assert rows["twice"]["costs_sd"]["behind"] > 0
+    assert rows["plain"]["costs_sd"]["behind_speedup"] == 0  # its ratio to itself
+    assert re.search(r"twice +│ \S+ +│ warm │ +[\d.]+% │ +[\d.]+%", done.stdout), done.stdout
+    assert re.search(r"behind: 2 series; standard deviation: median [\d.]+%, worst [\d.]+%", done.stdout)
+    assert "behind_speedup: 1 series" in done.stdout
+
+
+def test_the_scatter_of_a_cost_is_its_standard_deviation_in_the_mean():
+    def run(host, energy):
+        costs = {name: CostEstimate(value, value, value, 5) for name, value in (("host", host), ("energy", energy))}
+        latency = Estimate(1e-6, 1e-6, 1e-6)
+        record = Record("product", "twice", M2, "cold", "ok", "v", latency=latency, speedup=latency)
+        return {record.key: replace(record, costs=costs if energy else {"host": costs["host"]})}
+
+    [row] = agreements([run(9.0, 1.0), run(10.0, 0.0), run(11.0, 1.0)])
+    assert row.costs_sd == {"host": pytest.approx(0.1)}  # a run lacks the energy
 
 
 def test_noise_takes_the_middle_of_each_suite_first():
