@@ -62,6 +62,11 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--l2", choices=CACHE_STATES, help="cache state (default: cold; warm on a CPU)")
         parser.add_argument(
+            "--behind",
+            action="store_true",
+            help="rank by the geometric mean of the ratio in a chain of calls and of the ratio behind a fixed kernel",
+        )
+        parser.add_argument(
             "--budget",
             type=float,
             default=900.0,
@@ -104,7 +109,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 f"{name} {facts[name]}" for name in ("torch", "triton", "driver") if facts.get(name)
             ),
             "protocol": PROTOCOL_VERSION,
-            "source": "lockstep tune",
+            "source": "lockstep tune --behind" if args.behind else "lockstep tune",
         }
         console = Console(soft_wrap=True)
         written: set[Path] = set()
@@ -116,7 +121,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 console.print(f"{args.budget:g} s are over: {len(jobs) - number} of {len(jobs)} cases were not started")
                 break
             with deadline(limit_s) as limit:
-                result = tune(device, suite, variant, case, l2, listener=limit.renew)
+                result = tune(device, suite, variant, case, l2, behind=args.behind, listener=limit.renew)
             done.append(result)
             if args.json:
                 print(json.dumps(_plain(result)), flush=True)

@@ -3,11 +3,15 @@
 The second measurement is independent and uses the full plan, because the fastest of many brief measurements is partly
 fast by chance. A candidate replaces the current configuration only if their paired ratio shows the candidate faster by
 more than the interval.
+
+With ``behind``, speed is the geometric mean of the ratio in a chain of calls and of the ratio behind a fixed kernel
+(``lockstep.timing.costs.behind``). A chain alone favours configurations whose calls overlap with each other.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +44,9 @@ class Tuned:
         previous_s: seconds per call with the current configuration.
         best: the fastest candidate; None if no candidate ran.
         best_s: seconds per call with ``best``.
-        ratio: ``previous_s`` over ``best_s``, from paired rounds.
+        ratio: ``previous_s`` over ``best_s``, from paired rounds. With ``behind``, its geometric mean with the ratio
+            of the times behind a fixed kernel.
+        behind: the ratio of the times behind a fixed kernel alone; None without ``behind``.
         won: whether ``best`` is faster by more than the interval.
         problem: why there is no result, or "".
     """
@@ -58,6 +64,7 @@ class Tuned:
     best: Any = None
     best_s: float | None = None
     ratio: Estimate | None = None
+    behind: Estimate | None = None
     won: bool = False
     problem: str = ""
 
@@ -69,6 +76,8 @@ def tune(
     case: Case,
     l2: str,
     plan: Plan | None = None,
+    *,
+    behind: bool = False,
     listener: Listener = lambda stage, candidate: None,
 ) -> Tuned:
     """Check and time the candidate configurations of a variant at a case, and return the best with its ratio.
@@ -80,6 +89,7 @@ def tune(
         case: the shape.
         l2: "cold" or "warm".
         plan: plan of the second measurement.
+        behind: whether the time behind a fixed kernel counts as well as the time in a chain of calls.
         listener: called with stage and candidate before each step that may hang.
 
     Raises:
@@ -93,7 +103,8 @@ def tune(
     contested = _contested(suite)
     # A new measurer for each case: a measurer keeps checks by name, and the names here are configurations.
     measurer = Measurer(device, LOOK, load=lambda _: rivals, listener=listener)
-    look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
+    costs = ("behind",) if behind else ()
+    look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants), costs=costs))
     incumbent = look[INCUMBENT]
     if incumbent.latency is None:
         return replace(result, problem=f"the current configuration is {incumbent.state}: {incumbent.reason}")
@@ -105,19 +116,20 @@ def tune(
         floor_s=incumbent.floor_s,
         previous_s=incumbent.latency.value,
     )
-    finalists = sorted(ran, key=lambda name: _ratio(ran[name]).value)[-FINALISTS:]
+    finalists = sorted(ran, key=lambda name: _ratio(ran[name], behind).value)[-FINALISTS:]
     if not finalists:
         return replace(result, problem="no candidate runs on this machine")
     measurer.plan = plan or Plan.on(measurer.device)
-    final = _by_name(measurer.measure(contested, case, l2, finalists))
-    winner = max(finalists, key=lambda name: _ratio(final[name]).value)
-    ratio, latency, before = _ratio(final[winner]), final[winner].latency, final[INCUMBENT].latency
+    final = _by_name(measurer.measure(contested, case, l2, finalists, costs=costs))
+    winner = max(finalists, key=lambda name: _ratio(final[name], behind).value)
+    ratio, latency, before = _ratio(final[winner], behind), final[winner].latency, final[INCUMBENT].latency
     return replace(
         result,
         previous_s=before.value if before else result.previous_s,
         best=next(config for config in space.configs if name_of(config) == winner),
         best_s=latency.value if latency else None,
         ratio=ratio,
+        behind=final[winner].costs.get("behind_speedup"),
         won=ratio.low > 1,
     )
 
@@ -133,5 +145,12 @@ def _by_name(records: list[Record]) -> dict[str, Record]:
     return {record.variant: record for record in records}
 
 
-def _ratio(record: Record) -> Estimate:
-    return record.speedup or Estimate(0.0, 0.0, 0.0)
+def _ratio(record: Record, behind: bool) -> Estimate:
+    """Return the ratio to the current configuration by which candidates are compared; 0 if there is none."""
+    chain = record.speedup or Estimate(0.0, 0.0, 0.0)
+    if not behind:
+        return chain
+    apart = record.costs.get("behind_speedup", Estimate(0.0, 0.0, 0.0))
+    # Limits are combined with limits, so the interval is wider than two independent errors would make it.
+    pairs = (chain.value, apart.value), (chain.low, apart.low), (chain.high, apart.high)
+    return Estimate(*(math.sqrt(first * second) for first, second in pairs))

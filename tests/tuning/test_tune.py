@@ -111,6 +111,18 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert all(note.split("; ")[0] == "tuned by hand" for note in notes)
 
 
+def test_the_time_behind_a_fixed_kernel_counts_too(project):
+    done = project.lockstep("tune", "product", "--behind", "--json")
+    assert done.returncode == 0, done.stdout
+    [tuned] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert (tuned["best"], tuned["won"]) == ({"times": 1}, True)
+    chain = (tuned["ratio"]["value"] ** 2) / tuned["behind"]["value"]
+    # The quotient of the medians is near the ratio of the chain, which is taken round by round.
+    assert chain == pytest.approx(tuned["previous_s"] / tuned["best_s"], rel=0.5)
+    assert tuned["behind"]["low"] > 1
+    assert table(project)["source"] == "lockstep tune --behind"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
