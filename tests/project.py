@@ -161,6 +161,17 @@ class Project:
         """Run ``lockstep`` in the project; standard error is merged into the output."""
         return self._run("-c", START, *arguments)
 
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start ``lockstep`` in the project; standard error is merged into its output, a pipe."""
+        return subprocess.Popen(
+            [sys.executable, "-c", START, *arguments],
+            cwd=self.root,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
     def tools(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``python -m tools`` in the project; standard error is merged into the output."""
         return self._run("-m", "tools", *arguments)

@@ -9,10 +9,8 @@ import argparse
 import os
 import re
 import secrets
-import signal
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from asv.commands import Command
@@ -29,6 +27,7 @@ from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.sources.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
+from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
@@ -114,10 +113,10 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         for file in (args.json, args.markdown):
             expect_folder(file)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
-        former = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            report = run(_request(conf, args), lambda line: console.print(line, markup=False))
+            # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
+            with sigterm_interrupts():
+                report = run(_request(conf, args), lambda line: console.print(line, markup=False))
         except UnknownToolchain as error:
             console.print(str(error), markup=False)
             return USAGE
@@ -127,8 +126,6 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         except RefError as error:
             console.print(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)", markup=False)
             return USAGE
-        finally:
-            signal.signal(signal.SIGTERM, former)
         _write_report(report, args)
         return EXIT[report.state]
 
@@ -224,7 +221,3 @@ def share(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share; write 1% or 0.01")
     return value
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -19,9 +19,11 @@ from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.record_compile_times import CompileCosts
+from lockstep.asv.recorder import Key
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.costs_option import add_costs_option, requested_costs
-from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED
+from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import plain_table, wide_console
 from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import reasons
@@ -31,6 +33,9 @@ from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
 from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.evaluate import in_history
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
+
+#: Suite, label of the case, and cache state.
+Planned = tuple[Suite, str, str]
 
 
 @dataclass(frozen=True)
@@ -118,8 +123,6 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         expect_folder(args.json)
         suites_by_name = load_suites(Path(conf.benchmark_dir))
         suites = [suite for name in args.families or suites_by_name for suite in pick_suites(suites_by_name, name)]
-        chosen = _chosen(suites, args.variants)
-        costs = requested_costs(args.costs, ())
         states = CACHE_STATES if args.l2 == "both" else (args.l2,)
         spec = WorkerSpec(
             packages_folder(conf, suites_by_name),
@@ -128,45 +131,28 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             quick=args.quick,
         )
         console = Console(stderr=True, highlight=False)
-        runs: list[dict[tuple[str, str, str, str], Record]] = []
-        reference_clocks = ReferenceClocks()  # the first run sets the clocks, as a history's first commit does
-        plan: list[tuple[Suite, str, str]] = []  # the first run extends the plan until there are enough series
-        compile_costs = CompileCosts(spec)
-        for number in range(args.runs):
-            worker = Worker(spec, float(conf.default_benchmark_timeout))
-            on_cpu = worker.host.get("device") == "cpu"
-            pending = in_turn(suites, ("warm",) if on_cpu else states, quick_only=on_cpu) if not runs else iter(plan)
-            arms: dict[tuple[str, str, str, str], Record] = {}
-            for turn, planned in enumerate(pending):
-                if not runs:
-                    plan.append(planned)
-                suite, label, l2 = planned
-                try:
-                    records, _, _ = worker.measure(
-                        suite.name,
-                        label,
-                        l2,
-                        chosen[suite.name],
-                        {},
-                        twins=[_twin(suite, label, l2, turn, chosen[suite.name])],
-                        reference_mhz=reference_clocks.of(suite.name, label, l2),
-                        costs=costs,
-                    )
-                except WorkerDied as died:
-                    console.print(f"{suite.name} {label} {l2} is left out: {died}", markup=False)
-                    worker.close()
-                    worker = Worker(spec, float(conf.default_benchmark_timeout))
-                    continue
-                reference_clocks.learn(records)
-                if "compile" in costs:
-                    records = compile_costs.added(worker.host, suite.name, label, records)
-                arms |= {record.key: record for record in records}
-                if not runs and _compared(arms.values()) >= args.series:
-                    break
-            worker.close()
-            compile_costs.close()
-            runs.append(arms)
-            console.print(f"run {number + 1} of {args.runs}: {len(plan)} cases, {len(arms)} arms", markup=False)
+        measurement = _Measurement(
+            spec=spec,
+            silence_s=float(conf.default_benchmark_timeout),
+            suites=suites,
+            states=states,
+            series=args.series,
+            chosen=_chosen(suites, args.variants),
+            costs=requested_costs(args.costs, ()),
+            say=lambda line: console.print(line, markup=False),
+        )
+        runs: list[dict[Key, Record]] = []
+        try:
+            with sigterm_interrupts():
+                for number in range(args.runs):
+                    arms = measurement.run()
+                    runs.append(arms)
+                    cases = len(measurement.plan)
+                    console.print(f"run {number + 1} of {args.runs}: {cases} cases, {len(arms)} arms", markup=False)
+        except KeyboardInterrupt:
+            if len(runs) < 2:
+                raise
+            console.print(f"interrupted: the table shows the {len(runs)} complete runs", markup=False)
         rows = agreements(runs)
         wide = wide_console()
         wide.print(_table(rows))
@@ -180,13 +166,84 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                 wide.print(f"{name} {line}", markup=False, highlight=False)
         if args.json:
             args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+        if len(runs) < args.runs:
+            return INTERRUPTED
         if not failed and not rows:
             log.error("no series was measured in every run")
             return BROKEN
         return 2 if failed else 0
 
 
-def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool) -> Iterator[tuple[Suite, str, str]]:
+@dataclass
+class _Measurement:
+    """Measures the same cases in one fresh worker after the other.
+
+    Attributes:
+        spec: the code to import, and the settings of the measurements.
+        silence_s: seconds without an event after which a worker counts as hung.
+        suites, states: suites and cache states to measure; a CPU has the state "warm" alone.
+        series: number of speedups after which the first run ends.
+        chosen: variants to measure of each suite, by its name.
+        costs: costs to measure as well.
+        say: function that reports a case that is left out.
+        plan: the cases of the first run, which the others measure too.
+        reference_clocks: the clocks of the first run, as those of a history's first commit.
+    """
+
+    spec: WorkerSpec
+    silence_s: float
+    suites: Sequence[Suite]
+    states: Sequence[str]
+    series: int
+    chosen: Mapping[str, Sequence[str]]
+    costs: Sequence[str]
+    say: Callable[[str], None]
+    plan: list[Planned] = field(default_factory=list)
+    reference_clocks: ReferenceClocks = field(default_factory=ReferenceClocks)
+
+    def run(self) -> dict[Key, Record]:
+        """Measure the cases in a new worker, one variant of each twice, and return the records."""
+        worker = Worker(self.spec, self.silence_s)
+        compile_costs = CompileCosts(self.spec)
+        arms: dict[Key, Record] = {}
+        done: list[Planned] = []
+        try:
+            on_cpu = worker.host.get("device") == "cpu"
+            states = ("warm",) if on_cpu else self.states
+            for turn, planned in enumerate(self.plan or in_turn(self.suites, states, quick_only=on_cpu)):
+                done.append(planned)
+                suite, label, l2 = planned
+                variants = self.chosen[suite.name]
+                try:
+                    records, _, _ = worker.measure(
+                        suite.name,
+                        label,
+                        l2,
+                        variants,
+                        {},
+                        twins=[_twin(suite, label, l2, turn, variants)],
+                        reference_mhz=self.reference_clocks.of(suite.name, label, l2),
+                        costs=self.costs,
+                    )
+                except WorkerDied as died:
+                    self.say(f"{suite.name} {label} {l2} is left out: {died}")
+                    worker.close()
+                    worker = Worker(self.spec, self.silence_s)
+                    continue
+                self.reference_clocks.learn(records)
+                if "compile" in self.costs:
+                    records = compile_costs.added(worker.host, suite.name, label, records)
+                arms |= {record.key: record for record in records}
+                if not self.plan and _compared(arms.values()) >= self.series:
+                    break
+        finally:
+            worker.close()
+            compile_costs.close()
+        self.plan = done
+        return arms
+
+
+def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool) -> Iterator[Planned]:
     """Yield one case of each suite in turn until all are listed, starting in the middle of each suite's list.
 
     The first case of most suites is the smallest and the noisiest.
@@ -244,7 +301,7 @@ def _compared(records: Iterable[Record]) -> int:
     )
 
 
-def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[Agreement]:
+def agreements(runs: Sequence[dict[Key, Record]]) -> list[Agreement]:
     """Return one row for each series that every run measured."""
     rows = []
     for key, first in runs[0].items():

@@ -445,6 +445,22 @@ def test_noise_tells_how_fresh_runs_agree(root):
     assert re.search(r"run 1 of 2: 1 cases, 3 arms\n.*run 2 of 2: 1 cases, 3 arms\n", done.stdout)
 
 
+def test_interrupted_noise_shows_the_complete_runs(root):
+    project = make_project(root)
+    # Far more runs than the test waits for.
+    arguments = ("--runs", "500", "--quick", "--series", "1", "--variants", "twice", "--json", "noise.json")
+    process = project.start("noise", "product", *arguments)
+    assert process.stdout
+    seen = [next(line for line in process.stdout if "run 2 of 500" in line)]
+    process.send_signal(signal.SIGTERM)  # as `timeout` and a cancelled runner do
+    seen += process.stdout
+    assert process.wait() == 130
+    text = "".join(seen)
+    assert re.search(r"interrupted: the table shows the \d+ complete runs", text), text
+    assert re.search(r"twice +│ \S+ +│ warm │", text), text
+    assert {row["variant"] for row in json.loads((root / "noise.json").read_text())} == {"plain", "twice"}
+
+
 def test_noise_shows_how_costs_of_chosen_variants_scatter(root):
     project = make_project(root)
     arguments = ("--runs", "2", "--quick", "--series", "1", "--variants", "twice", "--costs", "behind", "host")
