@@ -13,8 +13,11 @@ from benchmarks import w4a16 as w4a16_suite
 from kernels import grouped, hgemm, kda, linear, norm_linear, w4a16
 from kernels.common import tables as choices
 from kernels.common.tables import FAMILIES, Table, TableError
+from kernels.grouped.launch_plan import MLP_TRAIN, TILE_CONFIG_OF
 from kernels.hgemm import tiles as hgemm_tiles
 from kernels.kda import stream_kernel as kda_stream
+from kernels.linear.gemv_kernel import VECTORS
+from kernels.linear.product_kernel import SPLIT
 from kernels.w4a16.planes_kernel import Tile as Planes
 from kernels.w4a16.ring_warp_specialized_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
@@ -305,7 +308,7 @@ def test_w4a16_takes_on_an_h200_what_was_measured_to_be_best(case):
 def on_an_h100(monkeypatch):
     """Ask the tables of an H100, and forget the answers afterwards."""
     monkeypatch.setattr(choices, "gpu_name", lambda device: "NVIDIA H100 80GB HBM3")
-    asked = [choice for family in (hgemm, kda, w4a16) for choice in family.TABLE.choices.values()]
+    asked = [choice for family in (grouped, hgemm, kda, linear, w4a16) for choice in family.TABLE.choices.values()]
     for choice in asked:
         choice.ask.cache_clear()
         choice.demand.cache_clear()
@@ -320,8 +323,14 @@ def test_an_h100_takes_what_its_own_sweeps_found_to_be_fastest():
     best = {case.label: hgemm.BEST(META, *sizes(case)) for case in hgemm_suite.Hgemm.cases}
     assert {label for label, name in best.items() if name == "torch"} == {
         "M=1024,N=1024,K=1024",
+        "M=2048,N=2048,K=2048",
         "M=8192,N=8192,K=512",
         "M=8192,N=8192,K=1024",
+    }
+    assert {label for label, name in best.items() if "alpha" not in label and name == "tma"} == {
+        "M=512,N=512,K=512",
+        "M=4096,N=4096,K=4096",
+        "M=8192,N=8192,K=8192",
     }
     assert hgemm_tiles.TILE(META, 512, 512, 512) in hgemm.CANDIDATES["tma"](512, 512, 512).configs
     assert hgemm_tiles.TILE(META, 1024, 1024, 1024) is None
@@ -333,6 +342,10 @@ def test_an_h100_takes_what_its_own_sweeps_found_to_be_fastest():
             config[1:6] for config in w4a16.CANDIDATES["stream"](tokens, 8192, 8192, 128).configs
         ]
     assert kda_stream.STREAM(META, 33) is None
+    assert VECTORS(META, 1, 4096, 2048)[:2] == (2, 2048)
+    assert SPLIT(META, 64, 4096, 2048).ahead == 2
+    assert TILE_CONFIG_OF["linear_train"](META, 2560, 12, 1024, 3072) == "k64s3b4"
+    assert set(MLP_TRAIN(META, 2560, 12, 1024, 3072)) == {"k64s3b4"}
 
 
 @pytest.mark.parametrize("case", w4a16_suite.W4A16.cases, ids=lambda case: case.label)
