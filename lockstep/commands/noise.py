@@ -27,7 +27,7 @@ from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import plain_table, wide_console
 from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import reasons
-from lockstep.record.quantity import COST_QUANTITIES, PAIRED
+from lockstep.record.quantity import COST_QUANTITIES, COSTS, PAIRED
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
 from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
@@ -159,6 +159,8 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         if any(row.costs_sd for row in rows):
             wide.print(_costs_table(rows))
         for line in summary(rows):
+            wide.print(line, markup=False, highlight=False)
+        for line in _missing(runs):
             wide.print(line, markup=False, highlight=False)
         failed = [record for run in runs for record in run.values() if record.state == "failed"]
         for name in dict.fromkeys(record.suite for record in failed):
@@ -360,6 +362,17 @@ def _costs_sd(records: Sequence[Record]) -> dict[str, float]:
         for name, numbers in values.items()
         if len(numbers) == len(records) > 1 and fmean(numbers)
     }
+
+
+def _missing(runs: Sequence[dict[Key, Record]]) -> Iterator[str]:
+    """Yield each reason why costs are missing, with the series that it concerns."""
+    series: dict[str, dict[str, None]] = {}
+    for record in (record for run in runs for record in run.values() if not record.variant.endswith(TWIN)):
+        for reason in record.note.split("; "):
+            if reason.startswith(tuple(f"no {cost}:" for cost in COSTS)):
+                series.setdefault(reason, {})[f"{record.suite} {record.variant} {record.case}"] = None
+    for reason, names in series.items():
+        yield f"{reason} ({next(iter(names))}{f' and {len(names) - 1} more series' if len(names) > 1 else ''})"
 
 
 def _share(name: str, values: Sequence[float], bar: float, criterion: str) -> str:

@@ -474,6 +474,7 @@ def test_noise_shows_how_costs_of_chosen_variants_scatter(root):
     assert re.search(r"twice +│ \S+ +│ warm │ +[\d.]+% │ +[\d.]+%", done.stdout), done.stdout
     assert re.search(r"behind: 2 series; standard deviation: median [\d.]+%, worst [\d.]+%", done.stdout)
     assert "behind_speedup: 1 series" in done.stdout
+    assert re.search(r"no host: .* \(product plain \S+ and 1 more series\)", done.stdout), done.stdout
 
 
 def test_the_scatter_of_a_cost_is_its_standard_deviation_in_the_mean():
