@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.common import workspace
 from kernels.common.plan_code import Fresh, Plan, PlanCode, Product, Run, View
-from kernels.common.triton_launcher import Described, Place, Start, Unsupported, current_device, is_plain
+from kernels.common.triton_launcher import Described, Place, Start, Unsupported, cuda_functions, is_plain
 
 T = TypeVar("T")
 _aten = torch.ops.aten
@@ -161,6 +161,7 @@ class Recorder(TorchDispatchMode):
             raise Unsupported(
                 "the call allocates a tensor that is not contiguous, not aligned to 16 bytes, or on another GPU"
             )
+        current_device, _ = cuda_functions()
         if tensor.device.index != current_device():
             raise Unsupported("the call's arguments are not on the current GPU")
         # Code from torch.compile calls these functions, which take 0.4 µs; ``new_empty`` takes 1.1.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kernels.common import workspace
-from kernels.common.triton_launcher import OTHER, TENSORS, UNPLANNED, Start, current_device, current_stream
+from kernels.common.triton_launcher import OTHER, TENSORS, UNPLANNED, Start, cuda_functions
 
 #: The function of a plan takes the values of a call's arguments, and returns what the call returns. It launches nothing
 #: and returns ``OTHER`` for a call with other facts, and ``UNPLANNED`` for a call that must run as it is written.
@@ -98,6 +98,7 @@ class PlanCode:
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.tensors: list[torch.Tensor] = []
+        current_device, current_stream = cuda_functions()
         self._device = current_device()
         self._names: dict[str, Any] = {
             "BUFFERS": workspace.BUFFERS,

@@ -11,6 +11,7 @@ a kernel that needs more than its arguments (scratch memory, a hook), ``Start`` 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType, SimpleNamespace
@@ -204,7 +205,15 @@ def _triton_stream(device: int) -> int:
     return stream
 
 
-#: Return the number of the current device, and the driver's handle of its current stream. torch's functions for CUDA
-#: are those that Triton's driver calls, the first without a look whether CUDA is initialised: plans have GPU tensors.
-current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", _triton_device)
-current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _triton_stream)
+@functools.cache
+def cuda_functions() -> tuple[Callable[[], int], Callable[[int], int]]:
+    """Return two functions: the number of the current device, and the driver's handle of a device's current stream.
+
+    torch's functions for CUDA are those that Triton's driver calls, the first without a look whether CUDA is
+    initialised: plans have GPU tensors. They are not read on import, because a trace does not trust code that reads
+    functions of ``torch._C``. A trace has no plans, so it never calls this function.
+    """
+    return (
+        getattr(torch._C, "_cuda_getDevice", _triton_device),
+        getattr(torch._C, "_cuda_getCurrentRawStream", _triton_stream),
+    )
