@@ -53,9 +53,11 @@ class CompileCosts:
             self._clock = None
 
 
-def _with_seconds(record: Record, seconds: Sequence[float]) -> Record:
+def _with_seconds(record: Record, seconds: Sequence[float] | str) -> Record:
     if record.state != "ok" or not seconds:
         return record
+    if isinstance(seconds, str):
+        return _noted(record, f"no compile: {seconds}")
     return replace(record, costs={**record.costs, "compile": estimated([math.log(value) for value in seconds])})
 
 

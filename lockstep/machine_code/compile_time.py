@@ -36,25 +36,28 @@ class CompileClock:
         self._session = Session(tree, benchmark_dir, 1, variables=variables)
         self._target = target
 
-    def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...]]:
+    def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...] | str]:
         """Return the seconds to compile all kernels that each variant launches at a case, measured ``REPEATS`` times.
 
-        Variants without a Triton kernel, variants whose trace may lack kernels, and variants with a kernel that does
-        not compile are left out.
+        In place of the seconds, a variant whose trace may lack kernels, or with a kernel that does not compile, has
+        the reason. Variants without a Triton kernel are left out.
 
         Raises:
             TracingFailed: the compiling process does not start, or dies.
         """
         traced, requested = self.kernels(suite, case), set(variants)
-        kernels = {
-            name: launched for name, launched in traced.items() if name in requested and isinstance(launched, tuple)
-        }
-        seconds_of = self.clock((kernel for launched in kernels.values() for kernel in launched), REPEATS)
-        return {
-            variant: tuple(map(math.fsum, zip(*(seconds_of[kernel] for kernel in launched), strict=True)))
-            for variant, launched in kernels.items()
-            if launched and all(kernel in seconds_of for kernel in launched)
-        }
+        launched = {name: kernels for name, kernels in traced.items() if name in requested and kernels}
+        identities = [identity for kernels in launched.values() if not isinstance(kernels, str) for identity in kernels]
+        seconds_of = self.clock(identities, REPEATS)
+
+        def total(kernels: Kernels | str) -> tuple[float, ...] | str:
+            if isinstance(kernels, str):
+                return kernels
+            if not all(identity in seconds_of for identity in kernels):
+                return "a kernel of it does not compile"
+            return tuple(map(math.fsum, zip(*(seconds_of[identity] for identity in kernels), strict=True)))
+
+        return {name: total(kernels) for name, kernels in launched.items()}
 
     def kernels(self, suite: str, case: str) -> Mapping[str, Kernels | str]:
         """Return the kernels of each variant at a case, or why its trace may lack kernels.

@@ -46,6 +46,17 @@ def test_what_was_measured_before_stays(costs):
     assert (after.costs, after.note) == ({"host": host}, "no compile: no GPU here to compile for")
 
 
+def test_a_variant_that_cannot_be_followed_says_why(costs):
+    made = [
+        Record("w4a16", name, "M=16,K=8192,N=8192,group=128", "cold", "ok", "v1", latency=Estimate(1e-5, 1e-5, 1e-5))
+        for name in ("fp16", "int4pack")
+    ]
+    library, unseen = costs.added(HOST, "w4a16", "M=16,K=8192,N=8192,group=128", made)
+    assert (library.costs, library.note) == ({}, "")  # it launches no Triton kernel
+    assert unseen.costs == {}
+    assert unseen.note.startswith("no compile: cannot be followed without a GPU")
+
+
 def test_a_tree_that_cannot_be_traced_says_why(tmp_path):
     lost = CompileCosts(WorkerSpec(tmp_path, ("kernels",), tmp_path / "benchmarks"))
     [record] = lost.added(HOST, SUITE, CASE, records("gemv"))
