@@ -39,8 +39,8 @@ class Clocks:
         temperature_c: GPU temperature in °C at the end.
         power_w: board power in W at the end.
         reasons: NVML clock-event reasons at the end ("power cap", …), without "idle".
-        told_mhz: the reference clock to which the speedup is normalised. It is the mean clock of the series' first
-            measurement (``lockstep.timing.clocks.reference_clocks``).
+        told_mhz: the reference clock to which the speedup is normalised. It stems from the series' first measurement
+            (``lockstep.timing.clocks.reference_clocks``).
     """
 
     sm_mhz: float | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from lockstep.record.model import Clocks, Estimate
-from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, law_of, midmean
+from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, midmean, own_mhz
 from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval
 
@@ -30,8 +30,8 @@ class Series:
     Times are seconds per call. A ratio is the rival's time over the arm's time.
 
     Attributes:
-        reference_mhz: clocks to which the arm and its rival are normalised; ``None`` takes the mean clock of the
-            epochs.
+        reference_mhz: clocks to which the arm and its rival are normalised; for ``None`` see
+            ``lockstep.timing.clock_correction.at_reference_clocks``.
         again: whether the rival is the same kernel. If so, both are normalised to one common clock.
     """
 
@@ -50,11 +50,8 @@ class Series:
         return [[-ratio for ratio in epoch] for epoch in ratios]
 
     def told_mhz(self) -> float | None:
-        """Return the clock in MHz to which the arm is normalised."""
-        if self.reference_mhz[0] is not None:
-            return self.reference_mhz[0]
-        met = law_of([pair.own for pair in self.pairs]).clock
-        return None if math.isnan(met) else math.exp(met)
+        """Return the clock in MHz to which the arm is normalised; None if its clock is unknown."""
+        return own_mhz(self.pairs, *self.reference_mhz)
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def compare(
         seed: seed of the order and the buffers.
         stages: collects the seconds of each stage.
         reference_mhz: clock to which an arm's ratio is normalised, by arm; by default the arm's mean clock in this
-            measurement.
+            measurement, scaled as ``lockstep.timing.clock_correction`` says if the baseline has a reference clock.
         listener: called with "capture" and an arm before the arm is captured and run alone; with "time" and "" before
             all arms run in turn. The last call shows which arm hung or crashed.
         trusted: the original functions that measuring relies on; by default the currently loaded functions.

@@ -14,6 +14,7 @@ from lockstep.timing.clock_correction import (
     at_reference_clocks,
     law_of,
     midmean,
+    own_mhz,
 )
 from lockstep.timing.device import Timing
 
@@ -122,8 +123,20 @@ def test_without_a_usual_clock_an_arm_is_told_at_the_mean_one_that_it_met():
     pair = Pair(epoch(sm_bound, 1200.0), epoch(slow_follower, 1800.0))
     met = math.log(sm_bound(1200.0) / slow_follower(1800.0))
     assert midmean(at_reference_clocks([pair], None, None)[0]) == pytest.approx(met, abs=1e-3)
-    half = math.log(sm_bound(1200.0) / slow_follower(1750.0))
-    assert midmean(at_reference_clocks([pair], None, 1750.0)[0]) == pytest.approx(half, abs=2e-3)
+
+
+def test_a_new_arm_is_told_at_the_clock_that_it_would_have_had_beside_its_rivals_usual_one():
+    """A history on a cold chip, then a new variant on a warm one that is 5 % slower: 1.05 for the same kernel twice."""
+    old, new = epoch(sm_bound, 1500.0 * 0.95), epoch(sm_bound, 1500.0 * 0.95, fall=FALL[::-1])
+    pairs = [Pair(new, old)]
+    assert midmean(at_reference_clocks(pairs, None, 1500.0)[0]) == pytest.approx(0.0, abs=1e-3)
+    learned = own_mhz(pairs, None, 1500.0)
+    assert learned == pytest.approx(1500.0, rel=1e-3)
+    # The next run, on a chip as cold as at first, gives the ratio of the run that learned the clock.
+    cold = [Pair(epoch(sm_bound, 1500.0), epoch(sm_bound, 1500.0))]
+    assert midmean(at_reference_clocks(cold, learned, 1500.0)[0]) == pytest.approx(0.0, abs=1e-3)
+    assert own_mhz(pairs, 1490.0, 1500.0) == 1490.0
+    assert own_mhz(pairs, None, None) == pytest.approx(1500.0 * 0.95, rel=1e-3)
 
 
 def test_an_arm_whose_clock_is_unknown_has_no_usual_one():
