@@ -11,8 +11,8 @@ from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import Figure, hover_text, stroke
 from lockstep.compare.number_format import whole
 from lockstep.compare.row import Row
+from lockstep.compare.series_of_suite import axes_of
 from lockstep.compare.shown_quantities import QUANTITIES
-from lockstep.compare.suite_keys import axes_of
 
 #: Maximum number of labels on the axis, for a phone. Every size has a grid line.
 _MOST_LABELS = 8

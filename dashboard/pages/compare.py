@@ -17,7 +17,7 @@ from dashboard.pages.parts import count, day, graph, in_browser, labelled, loadi
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
 from lockstep.compare.number_format import whole
-from lockstep.compare.suite_keys import suites
+from lockstep.compare.series_of_suite import suites
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.display_names import natural
 from lockstep.history.snapshot import Results

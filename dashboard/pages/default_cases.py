@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.compare.suite_keys import keys_of
+from lockstep.compare.series_of_suite import keys_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Trend
 from lockstep.history.row_keys import key_of

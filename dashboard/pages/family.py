@@ -13,11 +13,11 @@ from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.charts.change_marks import marks
 from dashboard.charts.cost_against_latency import against
-from dashboard.charts.legend import suite_styles, swatch
 from dashboard.charts.roofline import roofline
 from dashboard.charts.size_sweep import sweep, sweep_axis
 from dashboard.charts.theme import Scheme, Style
 from dashboard.charts.trend import trend
+from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice
@@ -28,9 +28,9 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
 from lockstep.compare.row import Row, described
 from lockstep.compare.row_table import RowTable
+from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.series_status import checks_of, reported_changes
 from lockstep.compare.shown_quantities import VALUE, quantities_of
-from lockstep.compare.suite_keys import keys_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results

@@ -9,7 +9,7 @@ from trees import analysed, open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress
 from dashboard.charts.cost_against_latency import against
-from dashboard.charts.legend import suite_styles
+from dashboard.charts.variant_styles import suite_styles
 from dashboard.pages import family, series
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.series_data import view

@@ -13,7 +13,7 @@ from dashboard.pages import series, series_data
 from dashboard.pages.reproduce import series_commands
 from dashboard.server.app import create_app, page
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.compare.suite_keys import keys_of
+from lockstep.compare.series_of_suite import keys_of
 from lockstep.record.model import Accuracy, Clocks
 
 __all__ = ["shown"]

@@ -21,8 +21,8 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.read_rows import newest_rows
+from lockstep.compare.series_of_suite import keys_of, suites
 from lockstep.compare.series_status import Statuses
-from lockstep.compare.suite_keys import keys_of, suites
 from lockstep.history.model import Series, SeriesKey
 from lockstep.history.reader import Reader
 from lockstep.suite.thresholds import Thresholds

@@ -7,7 +7,7 @@ from typing import Any
 from dash import html
 
 from dashboard.charts.theme import Style, styles
-from lockstep.compare.suite_keys import keys_of
+from lockstep.compare.series_of_suite import keys_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
