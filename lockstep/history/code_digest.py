@@ -39,24 +39,27 @@ def code_digest(*modules: str, root: Path = _ROOT) -> str:
 
 def code_files(modules: Sequence[str], root: Path = _ROOT) -> list[Path]:
     """Return the files of these modules and of all modules of this distribution that they import, sorted."""
+    is_folder = cache(Path.is_dir)
     paths: set[Path] = set()
-    waiting = list(modules)
+    names = {prefix for module in modules for prefix in _prefixes(module)}
+    waiting = list(names)
     while waiting:
-        for path in _files(waiting.pop(), root):
-            if path not in paths:
+        base = root.joinpath(*waiting.pop().split("."))
+        # Most names are functions and types: the name before theirs is a module, not a folder.
+        for path in (base / "__init__.py", base.with_suffix(".py")) if is_folder(base.parent) else ():
+            if path.is_file():
                 paths.add(path)
-                waiting += _imported(path.read_text(encoding="utf-8"))
+                imported = _imported(path.read_text(encoding="utf-8"))
+                new = {prefix for module in imported for prefix in _prefixes(module)} - names
+                names |= new
+                waiting += new
     return sorted(paths)
 
 
-def _files(module: str, root: Path) -> Iterator[Path]:
-    """Yield the file of a module and the ``__init__.py`` files of its packages; nothing for an unknown name."""
+def _prefixes(module: str) -> Iterator[str]:
+    """Yield the names of a module's packages and of the module: "a", "a.b" and "a.b.c"."""
     parts = module.split(".")
-    for depth in range(1, len(parts) + 1):
-        base = root.joinpath(*parts[:depth])
-        for path in (base / "__init__.py", base.with_suffix(".py")):
-            if path.is_file():
-                yield path
+    yield from (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
 
 
 def _imported(source: str) -> Iterator[str]:
