@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -71,7 +72,7 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
     cap = (gate * noise) ** 2
     position = np.arange(y.size, dtype=np.float64)
     latest = split + after // 2
-    bends = np.unique(latest - np.geomspace(1, latest, 16).astype(int))
+    bends = _bends(latest)
     ramps = np.clip(position - bends[:, None, None], 0.0, np.array(_RAMPS)[:, None]).reshape(-1, y.size)
     weights = inlier.astype(np.float64)
     total = weights.sum()
@@ -81,6 +82,12 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
     residuals = deviations - slope[:, None] * ramps
     lead = _LEAD * noise * noise
     return bool(np.minimum(residuals * residuals, cap).sum(axis=1).min() + lead < np.minimum(step * step, cap).sum())
+
+
+@functools.lru_cache(maxsize=1024)
+def _bends(latest: int) -> NDArray[np.int_]:
+    """Return the positions at which a tested slope begins, up to ``latest``: dense near ``latest``, sparse before."""
+    return np.unique(latest - np.geomspace(1, latest, 16).astype(int))
 
 
 def autocorrelation(residuals: Floats) -> float:

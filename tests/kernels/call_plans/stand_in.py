@@ -14,6 +14,8 @@ import triton
 from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.jit import JITFunction
 
+from kernels.common import triton_launcher
+
 LIBCUDA = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 CUDA = torch.device("cuda", 0)
 BF16 = torch.bfloat16
@@ -30,10 +32,8 @@ class Driver(CudaDriver):
         self.get_device_capability = lambda device=None: (9, 0)
 
 
-# Before ``kernels.common.triton_launcher`` finds them: they are of the real driver, where torch has one.
-for real in ("_cuda_getDevice", "_cuda_getCurrentRawStream"):
-    if hasattr(torch._C, real):
-        delattr(torch._C, real)
+# torch's functions for CUDA ask the real driver. Other modules import the name later, so they get these.
+triton_launcher.cuda_functions = lambda: (triton_launcher._triton_device, triton_launcher._triton_stream)
 
 DRIVER = Driver()
 triton.runtime.driver.set_active(DRIVER)
