@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from dashboard.address import SeriesAddress
@@ -10,7 +11,8 @@ from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.compare.read_rows import rows_over
-from lockstep.compare.row import Measured, Row, described
+from lockstep.compare.row import Measured, described
+from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import checks_of, names_by_key, reported_changes
 from lockstep.compare.shown_quantities import Quantity, quantities_of
 from lockstep.history.model import Point, SeriesKey
@@ -59,13 +61,11 @@ def view(results: Results, address: SeriesAddress, machine_findings: MachineFind
         ratio_names = names_by_key(results, address.machine).get(ratio, ())
         noise = next((name for name in ratio_names if name in followed), None)
         follows = noise.quantity.replace("_", " ") if noise else ""
-    quantity = described(rows.values(), address.quantity or offered_quantities(results, address, key)[0].name)
+    quantity = described(rows, address.quantity or offered_quantities(results, address, key)[0].name)
     fallback = "speedup" if quantity.name == "speedup" else "latency"
+    numbers = _numbers(rows, quantity.name)
     return SeriesView(
-        tuple(
-            (point, rows[point.run.commit].measured(quantity.name))
-            for point in points.get(fallback, points.get("value", []))
-        ),
+        tuple((point, numbers.get(point.commit)) for point in points.get(fallback, points.get("value", []))),
         quantity,
         reported_changes(results, key, machine_findings)
         if quantity.name != "error"
@@ -84,12 +84,22 @@ def _ratio_of(results: Results, key: SeriesKey) -> SeriesKey | None:
 
 
 @remembered
-def _measured_at(results: Results, key: SeriesKey) -> tuple[dict[str, list[Point]], dict[str, Row]]:
-    """Return the stored points of a series by quantity, and its rows of numbers by commit."""
+def _measured_at(results: Results, key: SeriesKey) -> tuple[dict[str, list[Point]], RowTable]:
+    """Return the stored points of a series by quantity, and its rows."""
     by_quantity: dict[str, list[Point]] = {}
     for point in results.points(*results.keys(key.machine).series_of([key])):
         by_quantity.setdefault(results.benchmarks[point.series.benchmark].part, []).append(point)
-    return by_quantity, {row.commit: row for row in rows_over(results, key.machine, [key])}
+    return by_quantity, rows_over(results, key.machine, [key])
+
+
+def _numbers(rows: RowTable, quantity: str) -> dict[int, Measured]:
+    """Return the numbers of a quantity with their intervals, by the index of their commit."""
+    columns = (rows.columns["commit"], *rows.interval(quantity)) if len(rows) else ()
+    return {
+        commit: Measured(value, None if isnan(low) else low, None if isnan(high) else high)
+        for commit, value, low, high in zip(*(column.tolist() for column in columns), strict=True)
+        if not isnan(value)
+    }
 
 
 def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
@@ -107,11 +117,10 @@ def _levels(shown: SeriesView) -> Behaviour | None:
 def offered_quantities(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
     """Return the quantities of which the series has numbers. The quantity that the detector follows comes first."""
     _, rows = _measured_at(results, key)
-    names = [name for name in quantities_of(results, address.suite) if any(row.measured(name) for row in rows.values())]
-    baseline = any(row.variant == row.baseline for row in rows.values())
-    first = ["speedup"] if "speedup" in names and not baseline else []
+    names = [name for name in quantities_of(results, address.suite) if _numbers(rows, name)]
+    first = ["speedup"] if "speedup" in names and not rows.is_baseline.any() else []
     names = first + [name for name in names if name not in first]
-    return [described(rows.values(), name) for name in names or quantities_of(results, address.suite)[:1]]
+    return [described(rows, name) for name in names or quantities_of(results, address.suite)[:1]]
 
 
 def _page_quantity(name: str) -> str:
