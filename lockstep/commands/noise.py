@@ -96,7 +96,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             metavar="NAME",
             help="only these variants and the baselines, names separated by spaces",
         )
-        add_costs_option(parser, "beside those that a suite states")
+        add_costs_option(parser)
         parser.add_argument("--quick", action="store_true", help="measure as briefly as possible, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write each series' agreement to FILE")
         parser.set_defaults(func=cls.run_from_args)

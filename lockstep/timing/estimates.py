@@ -51,7 +51,9 @@ class Series:
 
     def told_mhz(self) -> float | None:
         """Return the clock in MHz to which the arm is normalised; None if its clock is unknown."""
-        return own_mhz(self.pairs, *self.reference_mhz)
+        own, rival = self.reference_mhz
+        # In an A/A comparison the pairs' rival is not the baseline, to which the second clock belongs.
+        return own_mhz(self.pairs, own, None if self.again else rival)
 
 
 @dataclass(frozen=True)

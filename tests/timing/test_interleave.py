@@ -75,6 +75,7 @@ def test_a_ratio_is_told_at_the_usual_clocks_and_a_twin_at_its_variants():
     assert usual.outcomes["b"].ratio.value == pytest.approx(1.0, abs=2e-3)
     assert usual.outcomes["b"].clocks.told_mhz == 1500.0
     assert usual.outcomes["b" + TWIN].ratio.value == pytest.approx(1.0, abs=2e-3)
+    assert usual.outcomes["b" + TWIN].clocks.told_mhz == pytest.approx(1470.0, rel=5e-3)
     here = run(bench).outcomes["b"]
     assert here.ratio.value == pytest.approx(0.98, abs=2e-3)
     assert here.clocks.told_mhz == pytest.approx(1470.0, rel=2e-3)
