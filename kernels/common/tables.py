@@ -168,7 +168,8 @@ class Table:
 
         Args:
             gpu: the name of the GPU.
-            header: the fields for the head of the file: date, toolchain, protocol.
+            header: the fields for the head of the file: date, toolchain, protocol, source. The source is added to that
+                of the other rows.
             tuned: the tuned (choice, sizes, configuration); each replaces an existing row for the same sizes.
 
         Returns:
@@ -184,13 +185,23 @@ class Table:
             # Rows written by hand keep their order.
             rows[name] = [*of_tuning, *(row for row in remaining if row.form != new.form)]
         target = self.folder / f"{slug(gpu)}.toml"
-        target.write_text(_write({**head, "gpu": gpu, **header}, rows), encoding="utf-8")
+        sources = _sources(head, gpu, str(header.get("source", "")), [name for name, _, _ in tuned])
+        target.write_text(_write({**head, "gpu": gpu, **header, **sources}, rows), encoding="utf-8")
         _read.cache_clear()
         for choice in self.choices.values():
             choice.ask.cache_clear()
             choice.demand.cache_clear()
         call_plan.forget()
         return target
+
+
+def _sources(head: Mapping[str, Any], gpu: str, new: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the field ``source`` for a table with this head that gets rows for the choices ``names`` from ``new``."""
+    same = head.get("gpu", gpu) == gpu
+    former = str(head.get("source", "")) if same else f"rows of the {head['gpu']}"
+    added = f"{new}: {', '.join(names)}" if new else ""
+    parts = [former, "" if added in former else added]
+    return {"source": "; ".join(filter(None, parts))} if any(parts) else {}
 
 
 @functools.cache

@@ -107,6 +107,20 @@ def test_what_is_tuned_comes_before_what_was_there_and_only_once(tmp_path):
     assert toy.rows(toy.path(choices.DEFAULT))["tile"][0].use == {"m": 4}
 
 
+def test_tuning_keeps_where_the_other_rows_come_from(tmp_path):
+    toy = table(tmp_path, f'source = "a sweep"\n{ROWS}')
+    toy.choice("tile", Tile, "M K", upto="M")
+
+    def source(gpu, said):
+        path = toy.save(gpu, {"source": said}, [("tile", {"M": 8, "K": 4096}, Tile(8))])
+        return tomllib.loads(path.read_text())["source"]
+
+    assert source(choices.DEFAULT, "lockstep tune") == "a sweep; lockstep tune: tile"
+    assert source(choices.DEFAULT, "lockstep tune") == "a sweep; lockstep tune: tile"
+    # The rows of another GPU say so, and not how that GPU was measured.
+    assert source("Toy GPU", "lockstep tune") == f"rows of the {choices.DEFAULT}; lockstep tune: tile"
+
+
 def test_tuning_leaves_the_general_rows_in_their_order(tmp_path):
     """The first that fits is taken: one that was moved behind a wider one would never be asked again."""
     general = [("aligned=0, M>=2048", 1), ("aligned=0", 2), ("M<=32", 3), ("N=8, M<=64", 4)]
