@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from project import BROKEN, KERNELS, SUITE, make_project
 
-from lockstep.commands.noise import agreements, in_turn
+from lockstep.asv.fresh_runs import in_turn
 from lockstep.record.file import read_records
 from lockstep.record.model import CostEstimate, Estimate, Record
+from lockstep.record.run_agreement import agreements
 from lockstep.suite.discovery import load_suites
 
 M2, M3, GPU_ONLY = (f"M={rows},K=1024,N=512" for rows in (2, 3, 4096))
