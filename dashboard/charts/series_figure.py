@@ -81,7 +81,7 @@ def series_figure(
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
-    marks = [*_toolchain(points, scheme), *_changes(changes, commits, scheme)]
+    marks = [*_condition_marks(points, scheme), *_changes(changes, commits, scheme)]
     layout |= _marked(marks, layout["xaxis"]["range"])
     data += _failures(points, commits, scheme, layout)
     layout["margin"] = {"l": 62, "r": 24, "t": 26, "b": 30}
@@ -209,22 +209,27 @@ def _last_version(shown: Sequence[tuple[Point, Measured]]) -> Sequence[tuple[Poi
     return _runs(shown)[-1] if shown else ()
 
 
-def _toolchain(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+def _condition_marks(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> list[tuple[Figure, Figure]]:
     marks = []
     for (before, _), (after, _) in pairwise(points):
-        moved = toolchain_change(before, after)
+        moved = changed_conditions(before, after)
         if moved:
             text = escape(", ".join(moved[:2]) + (" …" if len(moved) > 2 else ""))
             marks.append(_upright(after.commit - 0.5, text, neutral(scheme), "dot"))
     return marks
 
 
-def toolchain_change(before: Point, after: Point) -> list[str]:
-    """Return a text such as ``triton 3.6.0 → 3.7.1`` for each toolchain version that differs between two points."""
+def changed_conditions(before: Point, after: Point) -> list[str]:
+    """Return "another GPU" if two points were measured on different boards, and ``triton 3.6.0 → 3.7.1`` for each
+    toolchain version that differs.
+    """
     if before.run is after.run:
         return []
+    boards = {before.run.board, after.run.board} - {""}
+    other_board = ["another GPU"] if len(boards) > 1 else []
     old, new = before.run.toolchain, after.run.toolchain
-    return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
+    versions = [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
+    return other_board + versions
 
 
 def _changes(changes: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:

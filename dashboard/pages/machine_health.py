@@ -20,7 +20,7 @@ TREND = 120
 
 @dataclass(frozen=True)
 class Turn:
-    """A commit at which the machine's toolchain changed. ``changes`` has name, old and new value of each part."""
+    """A commit at which the machine's toolchain or GPU changed, with the name, old and new value of each part."""
 
     commit: Commit
     changes: tuple[tuple[str, str, str], ...]
@@ -46,7 +46,7 @@ class MachineHealth:
         mde: median of the smallest effects that one run can detect, as a share; ``None`` if unknown.
         controls: for each control, pairs of the commit's index and the control's rate (calls per second) at the last
             commits, oldest first.
-        turns: the changes of the toolchain, the newest first.
+        turns: the changes of the toolchain and of the GPU, the newest first.
     """
 
     machine: str
@@ -125,5 +125,6 @@ def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ..
 
 
 def _facts(run: Run) -> dict[str, str]:
-    settings = {"clocks": run.clock_state, "protocol": str(run.protocol) if run.protocol else ""}
+    protocol = str(run.protocol) if run.protocol else ""
+    settings = {"clocks": run.clock_state, "protocol": protocol, "GPU (UUID)": run.board}
     return {name: value for name, value in {**run.toolchain, **settings}.items() if value}

@@ -191,7 +191,9 @@ def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme)
             for turn in health.turns[:MOST_TURNS]
             for name, old, new in turn.changes
         ]
-        parts.append(table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain of {health.machine}"))
+        parts.append(
+            table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain and GPU of {health.machine}")
+        )
     else:
         parts.append(html.P(_unchanged(health.run), className="dim"))
     return parts

@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from dashboard.charts.axes import in_zoom
-from dashboard.charts.series_figure import toolchain_change
+from dashboard.charts.series_figure import changed_conditions
 from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, count, day, minus
 from lockstep.compare.number_format import significant, whole
@@ -70,7 +70,7 @@ def _table_cells(
         # As on every page, more is worse: if 1.5 × become 1.4 ×, the time grows by 7 %.
         old, new = (number.value, last.value) if quantity.higher_is_better else (last.value, number.value)
         moved = minus(f"{100 * (new / old - 1):+z.2f}")
-    tools = toolchain_change(before, point) if before else []
+    conditions = changed_conditions(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
     return [
         html.Td(commit_link(commit, machine)),
@@ -79,5 +79,5 @@ def _table_cells(
         html.Td(moved, className="number dim"),
         *(html.Td(text_of(point), className="number dim") for text_of in text_functions),
         html.Td(state, className="failed" if point.state == "failed" else "dim"),
-        html.Td([commit.subject, html.Span(f" {', '.join(tools)}" if tools else "", className="slower")]),
+        html.Td([commit.subject, html.Span(f" {', '.join(conditions)}" if conditions else "", className="slower")]),
     ]

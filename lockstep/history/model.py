@@ -130,6 +130,11 @@ class Run:
         }
         return {"python": self.python, **self.requirements, **parts}
 
+    @property
+    def board(self) -> str:
+        """The beginning of the GPU's UUID, which tells two boards of one model apart; "" if unknown."""
+        return self.host.get("gpu_uuid", "").removeprefix("GPU-")[:8]
+
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from served import place, serving, words
 from trees import MACHINE, open_store, record, write_measurement
 
+from dashboard.charts.series_figure import changed_conditions
 from dashboard.pages import machines
 from dashboard.pages.machine_health import health_of
 from lockstep.history.snapshot_cache import once
@@ -55,6 +56,15 @@ def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):
     assert turn.commit.hash == here.commits[8]
     assert turn.changes == (("torch", "2.11.0", "2.13.0"),)
     assert health_of(here.store.current(), "h200").turns == ()
+
+
+def test_another_gpu_of_the_same_model_is_named_on_the_machines_page_and_in_the_chart(tmp_path):
+    results = open_store(Path(__file__).parents[2] / "results", cache=tmp_path).current()
+    [turn] = health_of(results, "h100-unlocked").turns
+    assert turn.changes == (("GPU (UUID)", "a65f770a", "cc6e60d1"),)
+    key = next(key for key in results.keys("h100-unlocked").keys if (key.suite, key.variant) == ("kda", "best"))
+    before, after = results.points(*results.keys(key.machine).series_of([key]))[:2]
+    assert changed_conditions(before, after) == ["another GPU"]
 
 
 def test_an_unchanged_toolchain_is_claimed_only_as_far_as_it_is_recorded(tmp_path):
