@@ -116,13 +116,13 @@ def tune(
         floor_s=incumbent.floor_s,
         previous_s=incumbent.latency.value,
     )
-    finalists = sorted(ran, key=lambda name: _ratio(ran[name], behind).value)[-FINALISTS:]
+    finalists = sorted(ran, key=lambda name: ratio_of(ran[name], behind).value)[-FINALISTS:]
     if not finalists:
         return replace(result, problem="no candidate runs on this machine")
     measurer.plan = plan or Plan.on(measurer.device)
     final = _by_name(measurer.measure(contested, case, l2, finalists, costs=costs))
-    winner = max(finalists, key=lambda name: _ratio(final[name], behind).value)
-    ratio, latency, before = _ratio(final[winner], behind), final[winner].latency, final[INCUMBENT].latency
+    winner = max(finalists, key=lambda name: ratio_of(final[name], behind).value)
+    ratio, latency, before = ratio_of(final[winner], behind), final[winner].latency, final[INCUMBENT].latency
     return replace(
         result,
         previous_s=before.value if before else result.previous_s,
@@ -145,7 +145,7 @@ def _by_name(records: list[Record]) -> dict[str, Record]:
     return {record.variant: record for record in records}
 
 
-def _ratio(record: Record, behind: bool) -> Estimate:
+def ratio_of(record: Record, behind: bool) -> Estimate:
     """Return the ratio to the current configuration by which candidates are compared; 0 if there is none."""
     chain = record.speedup or Estimate(0.0, 0.0, 0.0)
     if not behind:
