@@ -14,8 +14,8 @@ SUITE, CASE = "linear", "M=1,K=4096,N=2048"
 HOST = {"device": "cuda", "gpu": "NVIDIA H200", "capability": "9.0", "sm_count": "132"}
 
 
-def records(*variants, state="ok"):
-    return [Record(SUITE, one, CASE, "cold", state, "v1", latency=Estimate(1e-5, 1e-5, 1e-5)) for one in variants]
+def records(*variants, suite=SUITE, case=CASE, state="ok"):
+    return [Record(suite, one, case, "cold", state, "v1", latency=Estimate(1e-5, 1e-5, 1e-5)) for one in variants]
 
 
 @pytest.fixture
@@ -47,11 +47,8 @@ def test_what_was_measured_before_stays(costs):
 
 
 def test_a_variant_that_cannot_be_followed_says_why(costs):
-    made = [
-        Record("w4a16", name, "M=16,K=8192,N=8192,group=128", "cold", "ok", "v1", latency=Estimate(1e-5, 1e-5, 1e-5))
-        for name in ("fp16", "int4pack")
-    ]
-    library, unseen = costs.added(HOST, "w4a16", "M=16,K=8192,N=8192,group=128", made)
+    suite, case = "w4a16", "M=16,K=8192,N=8192,group=128"
+    library, unseen = costs.added(HOST, suite, case, records("fp16", "int4pack", suite=suite, case=case))
     assert (library.costs, library.note) == ({}, "")  # it launches no Triton kernel
     assert unseen.costs == {}
     assert unseen.note.startswith("no compile: cannot be followed without a GPU")
