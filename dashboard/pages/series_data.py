@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+import numpy as np
+
 from dashboard.address import SeriesAddress
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
@@ -117,7 +119,7 @@ def _levels(shown: SeriesView) -> Behaviour | None:
 def offered_quantities(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
     """Return the quantities of which the series has numbers. The quantity that the detector follows comes first."""
     _, rows = _measured_at(results, key)
-    names = [name for name in quantities_of(results, address.suite) if _numbers(rows, name)]
+    names = [name for name in quantities_of(results, address.suite) if not np.isnan(rows.measured(name)).all()]
     first = ["speedup"] if "speedup" in names and not rows.is_baseline.any() else []
     names = first + [name for name in names if name not in first]
     return [described(rows, name) for name in names or quantities_of(results, address.suite)[:1]]

@@ -200,7 +200,7 @@ def _sources(head: Mapping[str, Any], gpu: str, new: str, names: Sequence[str]) 
     same = head.get("gpu", gpu) == gpu
     former = str(head.get("source", "")) if same else f"rows of the {head['gpu']}"
     added = f"{new}: {', '.join(names)}" if new else ""
-    parts = [former, "" if added in former else added]
+    parts = [former, "" if added in former.split("; ") else added]
     return {"source": "; ".join(filter(None, parts))} if any(parts) else {}
 
 
