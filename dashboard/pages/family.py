@@ -228,18 +228,18 @@ def trends(
         changes = [
             (key.variant, change) for key in own_keys for change in reported_changes(results, key, machine_findings)
         ]
-        marked = marks(changes, commits, place, scheme)
-        checks = [(key.variant, change) for key in own_keys for change in checks_of(key, machine_findings)]
-        checked = marks(checks, commits, place, scheme)
+        marks_of = dict.fromkeys(address.quantities, marks(changes, commits, place, scheme))
+        if "error" in marks_of:
+            checks = [(key.variant, change) for key in own_keys for change in checks_of(key, machine_findings)]
+            marks_of["error"] = marks(checks, commits, place, scheme)
         for name in address.quantities:
             measured = case_rows.select(np.flatnonzero(~np.isnan(case_rows.measured(name))))
             quantity = described(measured[:1], name)
             heading = [mono(case), f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")]
             figure = None
             if len(measured):
-                shown_changes = marked if name != "error" else checked
                 figure = trend(
-                    case_rows, commits, quantity, style_of, scheme, shown_changes, address.zoom, columns if long else 0
+                    case_rows, commits, quantity, style_of, scheme, marks_of[name], address.zoom, columns if long else 0
                 )
             chart: Any
             if figure is not None:
