@@ -164,10 +164,10 @@ class Reader:
             source: the source of the points.
             series, runs: the stored numbers of the series or of the runs; give one of the two.
             names: the names of the columns. They must include the columns that identify a row and those that hold its
-                number, its ratio and their intervals.
+                number with its interval. A ratio must come with its interval.
         """
-        column, numbers = ("series", series) if series else ("run", runs)
-        sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {column} IN ({_listed(numbers)})"
+        condition = f"series {_among(series)}" if series else f"run IN ({_listed(runs)})"
+        sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {condition}"
         stored = self._ask(sql, [_paths(source)]).fetchnumpy()
         # Convert one column at a time, so that memory never holds two copies of all columns.
         columns = {name: _filled(stored.pop(name), COLUMNS[name]) for name in tuple(stored)}
@@ -213,7 +213,7 @@ class Reader:
             ) from error
 
     def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
-        condition = f"IN ({_listed(series)})" if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
+        condition = _among(series) if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
         if len(source.ids) <= _FEW:
             condition += f" AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {condition}"
@@ -293,6 +293,12 @@ def lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.
 
 def _paths(source: Source) -> list[str]:
     return [str(path) for path in source.parts]
+
+
+def _among(series: Sequence[int]) -> str:
+    """Return the condition that a row belongs to one of these series."""
+    # For a list of several numbers, DuckDB decodes every row of a row group; for a join, only rows that match.
+    return f"IN (SELECT unnest([{_listed(series)}]))" if len(series) > 1 else f"IN ({_listed(series)})"
 
 
 def _listed(numbers: Sequence[int]) -> str:

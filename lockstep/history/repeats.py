@@ -68,8 +68,9 @@ def _means(values: NDArray[np.float64], used: NDArray[np.bool_], group: NDArray[
 def _drop_wrong_intervals(columns: Mapping[str, NDArray[Any]], repeated: NDArray[np.bool_]) -> None:
     """Set an interval to NaN if it does not contain the mean, as happens if only some measurements have an interval."""
     for value, low, high in (("value", "low", "high"), ("ratio", "ratio_low", "ratio_high")):
-        wrong = repeated & ~((columns[low] <= columns[value]) & (columns[value] <= columns[high]))
-        columns[low][wrong] = columns[high][wrong] = np.nan
+        if value in columns:
+            wrong = repeated & ~((columns[low] <= columns[value]) & (columns[value] <= columns[high]))
+            columns[low][wrong] = columns[high][wrong] = np.nan
 
 
 def _note(columns: Mapping[str, NDArray[Any]], rows: NDArray[Any]) -> str:

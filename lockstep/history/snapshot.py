@@ -313,8 +313,8 @@ class Results:
         return map(Point, *(columns[field.name] for field in fields(Point)))
 
 
-#: Columns that name a point, and those from which its number and errors follow.
-_IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "ratio", "ratio_low", "ratio_high", "epochs")
+#: Columns that name a point, and those from which its number and its error follow.
+_IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epochs")
 
 #: Number of points that are made together. It limits the memory for their columns, which are lists of objects.
 _AT_ONCE = 4096
