@@ -78,9 +78,10 @@ def trend(
     lines: list[Figure] = []
     ends: list[float] = []
     failed: list[tuple[int, str]] = []
-    variants = np.array([key.variant for key in rows.keys], dtype=object)
+    keys = rows.columns["key"]
+    key_of = {rows.series_keys.keys[key].variant: key for key in np.unique(keys).tolist()}
     for variant, style in style_of.items():
-        variant_rows = rows.select(np.flatnonzero(variants == variant))
+        variant_rows = rows.select(keys == key_of.get(variant, -1))
         variant_rows = variant_rows.select(np.argsort(variant_rows.columns["commit"], kind="stable"))
         x, (y, low, high) = variant_rows.columns["commit"], variant_rows.interval(quantity.name)
         for run in _runs(y, variant_rows.columns["version"]):

@@ -217,14 +217,13 @@ def trends(
     cases = _cases(address, keys)
     shown = [key for key in keys if key[3] in cases and key[2] in style_of]
     long = len(shown) * len(commits) > LONG
-    rows = rows_over(results, address.machine, shown, texts=not long)
-    case_of = np.array([key.case for key in rows.keys], dtype=object)
+    rows = rows_over(results, address.machine, shown, address.quantities if long else None)
     place = {commit.hash: at for at, commit in enumerate(commits)}
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     charts: list[Any] = []
     for case in cases:
-        case_rows = rows.select(np.flatnonzero(case_of == case))
-        own_keys = [key for key in keys if key.case == case and key.variant in style_of]
+        own_keys = [key for key in shown if key.case == case]
+        case_rows = rows.of(own_keys)
         changes = [
             (key.variant, change) for key in own_keys for change in reported_changes(results, key, machine_findings)
         ]

@@ -5,13 +5,14 @@ A row joins the latency and the speedup at a commit, which the store holds as tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.compare.row_table import (
+    COLUMN_OF,
     SHARED,
     TEXTS,
     Columns,
@@ -54,16 +55,18 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
     return _table(results, machine, results.columns(machine, SHARED, commit))
 
 
-def rows_over(results: Results, machine: str, keys: Iterable[SeriesKey], texts: bool = True) -> RowTable:
+def rows_over(
+    results: Results, machine: str, keys: Iterable[SeriesKey], quantities: Collection[str] | None = None
+) -> RowTable:
     """Return all rows of the series with these keys, ordered by series and then from old to new.
 
     Args:
         results: the results of all machines.
         machine: the machine of the keys.
         keys: the keys.
-        texts: whether to read notes and reasons as well.
+        quantities: the names of the quantities to read, without texts and other facts; ``None`` for all columns.
     """
-    names = SHARED if texts else tuple(name for name in SHARED if name not in TEXTS)
+    names = SHARED if quantities is None else [COLUMN_OF[name] for name in quantities if name in COLUMN_OF]
     return _table(results, machine, results.columns(machine, names, series=results.keys(machine).series_of(keys)))
 
 

@@ -6,7 +6,7 @@ Each page of a machine with 60,000 series needs as many rows. As objects, they w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, overload
@@ -25,6 +25,8 @@ Columns = Mapping[str, NDArray[Any]]
 TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
 #: Columns that a row takes from its point unchanged.
 SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "check_error"), *TEXTS)
+#: Column that a quantity needs besides its number and interval.
+COLUMN_OF = {"floor": "floor_s", "bandwidth": "bytes", "compute": "flops", "error": "check_error"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,11 @@ class RowTable(Sequence[Row]):
             return RowTable(self._machine, _View(self.columns.base, self.columns.places[places]))
         return RowTable(self._machine, _View(self.columns, places))
 
+    def of(self, keys: Iterable[SeriesKey]) -> RowTable:
+        """Return a table of the rows with these keys."""
+        place = self._machine.index.place
+        return self.select(np.isin(self.columns["key"], [place[key] for key in keys if key in place]))
+
     def with_columns(self, columns: Columns) -> RowTable:
         """Return a table with these columns, for the same machine."""
         return RowTable(self._machine, columns)
@@ -137,9 +144,9 @@ class RowTable(Sequence[Row]):
             error = np.where(np.isnan(value), np.nan, self.column("check_error"))
             return error, np.full_like(error, np.nan), np.full_like(error, np.nan)
         numerators = {
-            "floor": 100 * self.columns["floor_s"],
-            "bandwidth": self.columns["bytes"] / 1e9,
-            "compute": self.columns["flops"] / 1e12,
+            "floor": 100 * self.column("floor_s"),
+            "bandwidth": self.column("bytes") / 1e9,
+            "compute": self.column("flops") / 1e12,
         }
         numerator = np.where(numerators[quantity] > 0, numerators[quantity], np.nan)
         return numerator / value, numerator / high, numerator / low
