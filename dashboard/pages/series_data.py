@@ -12,11 +12,12 @@ from dashboard.address import SeriesAddress
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
-from lockstep.compare.read_rows import rows_over
+from lockstep.compare.read_rows import rows_of
 from lockstep.compare.row import Measured, described
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import checks_of, names_by_key, reported_changes
 from lockstep.compare.shown_quantities import Quantity, quantities_of
+from lockstep.history.columns import COLUMNS
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -88,10 +89,11 @@ def _ratio_of(results: Results, key: SeriesKey) -> SeriesKey | None:
 @remembered
 def _measured_at(results: Results, key: SeriesKey) -> tuple[dict[str, list[Point]], RowTable]:
     """Return the stored points of a series by quantity, and its rows."""
+    columns = results.columns(key.machine, COLUMNS, series=results.keys(key.machine).series_of([key]))
     by_quantity: dict[str, list[Point]] = {}
-    for point in results.points(*results.keys(key.machine).series_of([key])):
+    for point in results.points_of(key.machine, columns):
         by_quantity.setdefault(results.benchmarks[point.series.benchmark].part, []).append(point)
-    return by_quantity, rows_over(results, key.machine, [key])
+    return by_quantity, rows_of(results, key.machine, columns)
 
 
 def _numbers(rows: RowTable, quantity: str) -> dict[int, Measured]:

@@ -34,7 +34,7 @@ _ENDS = ("value", "low", "high", "error")
 @remembered
 def newest_rows(results: Results, machine: str) -> RowTable:
     """Return the newest row of every series of a machine, in the order of the series."""
-    rows = _table(results, machine, results.columns(machine, SHARED))
+    rows = rows_of(results, machine, results.columns(machine, SHARED))
     # The newest latency and the newest speedup of a series may come from different commits.
     key, commit = rows.columns["key"], rows.columns["commit"]
     newest = np.full(len(rows.series_keys.keys), -1, dtype=np.int32)
@@ -52,7 +52,7 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
         rows = newest_rows(results, machine)
         at_last_commit = rows.columns["commit"] == len(commits) - 1
         return rows if at_last_commit.all() else rows.select(at_last_commit)
-    return _table(results, machine, results.columns(machine, SHARED, commit))
+    return rows_of(results, machine, results.columns(machine, SHARED, commit))
 
 
 def rows_over(
@@ -67,11 +67,17 @@ def rows_over(
         quantities: the names of the quantities to read, without texts and other facts; ``None`` for all columns.
     """
     names = SHARED if quantities is None else [COLUMN_OF[name] for name in quantities if name in COLUMN_OF]
-    return _table(results, machine, results.columns(machine, names, series=results.keys(machine).series_of(keys)))
+    return rows_of(results, machine, results.columns(machine, names, series=results.keys(machine).series_of(keys)))
 
 
-def _table(results: Results, machine: str, points: Columns) -> RowTable:
-    """Join points into rows, in the order of the points: the latency and the speedup at a commit become one row."""
+def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
+    """Join points into rows, in the order of the points: the latency and the speedup at a commit become one row.
+
+    Args:
+        results: the results of all machines.
+        machine: the machine of the points.
+        points: columns that ``results.columns`` returned.
+    """
     shared = MachineFacts(results.keys(machine), results.commits(machine), results.benchmarks)
     index = shared.index
     if not points:

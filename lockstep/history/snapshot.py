@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.history.columns import COLUMNS
 from lockstep.history.model import STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
 from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
 from lockstep.history.row_keys import KeyIndex, index_keys
@@ -176,15 +177,19 @@ class Results:
         A point takes about 20 µs to make. Use ``trends`` for the numbers of many series.
         """
         points: list[Point] = []
-        for name, index in self._machines.items():
-            numbers = [
-                index.numbers[one_series]
-                for one_series in series
-                if one_series.machine == name and one_series in index.numbers
-            ]
-            if numbers:
-                points += self._points(self._reader.rows(index.source, series=numbers), index)
+        for name in self.machines:
+            own = [one_series for one_series in series if one_series.machine == name]
+            points += self.points_of(name, self.columns(name, COLUMNS, series=own))
         return points
+
+    def points_of(self, machine: str, columns: Rows) -> Iterator[Point]:
+        """Yield points of a machine, given by all of their ``columns``, in the same order.
+
+        Rows are converted column by column, which is fast enough for the thousands of points on a page.
+        """
+        for start in range(0, len(columns.get("series", ())), _AT_ONCE):
+            portion = {name: values[start : start + _AT_ONCE] for name, values in columns.items()}
+            yield from self._portion(portion, self._machines[machine])
 
     def keys(self, machine: str) -> KeyIndex:
         """Return the keys of a machine's series; no keys for an unknown machine."""
@@ -220,7 +225,7 @@ class Results:
             rows = self._reader.rows(index.source, runs=ids, names=names) if ids else {}
         if not rows:
             return {}
-        order, commits, _, ranks = _in_order(rows, index)
+        order, commits, ranks = _in_order(rows, index)
         rows["error"] = errors(rows)
         rows["version"] = np.searchsorted(self._version_ids, rows["version"]).astype(np.int32)
         columns = {name: rows.pop(name)[order] for name in tuple(rows)}
@@ -252,9 +257,9 @@ class Results:
             start: index of the first point to return.
             count: the maximum number of points to return.
         """
-        index = self._machines[machine]
-        rows = self._reader.rows(index.source, runs=index.ids_at[commit]) if commit in index.ids_at else {}
-        return list(self._points(rows, index, start, start + count)), len(rows["run"]) if rows else 0
+        columns = self.columns(machine, COLUMNS, commit)
+        page = {name: values[start : start + count] for name, values in columns.items()}
+        return list(self.points_of(machine, page)), len(columns.get("series", ()))
 
     def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
         """Yield the points of a machine at a commit one by one, in the order of ``series()``.
@@ -262,11 +267,7 @@ class Results:
         ``commit`` is the full hash; ``None`` for the newest point of each series. Unlike ``at`` and ``latest``, this
         does not hold all points in memory. A point takes a kilobyte.
         """
-        index = self._machines.get(machine)
-        if index and commit is None:
-            yield from self._points(self._reader.latest(index.source, index.count), index)
-        elif index and commit in index.ids_at:
-            yield from self._points(self._reader.rows(index.source, runs=index.ids_at[commit]), index)
+        yield from self.points_of(machine, self.columns(machine, COLUMNS, commit))
 
     def _trends(self, numbers: Numbers, index: MachineIndex) -> Iterator[Trend]:
         version = np.searchsorted(self._version_ids, numbers.version).astype(np.int32)
@@ -276,32 +277,19 @@ class Results:
             columns = {name: getattr(numbers, name)[rows] for name in _OF_TREND}
             yield Trend(series, self.benchmarks[series.benchmark], version=version[rows], **columns)
 
-    def _points(self, rows: Rows, index: MachineIndex, start: int = 0, end: int | None = None) -> Iterator[Point]:
-        """Yield rows as points, sorted by series and commit.
-
-        Rows are converted column by column, which is fast enough for the thousands of points on a page.
-        """
-        if not rows:
-            return
-        order, commits, runs, _ = _in_order(rows, index)
-        order, commits, runs = order[start:end], commits[start:end], runs[start:end]
-        for start in range(0, len(order), _AT_ONCE):
-            chunk = slice(start, start + _AT_ONCE)
-            portion = {name: values[order[chunk]] for name, values in rows.items()}
-            yield from self._portion(portion, commits[chunk], [self.runs[run] for run in runs[chunk].tolist()], index)
-
-    def _portion(self, rows: Rows, commits: Ints, runs: list[Run], index: MachineIndex) -> Iterator[Point]:
-        """Yield a ``Point`` for each of some rows, which are sorted by series and commit."""
+    def _portion(self, rows: Rows, index: MachineIndex) -> Iterator[Point]:
+        """Yield a ``Point`` for each of some rows."""
+        runs = index.source.runs[lookup(index.source.ids, rows["run"])[0]]
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}
         columns |= {
             "series": [index.series[series] for series in rows["series"].tolist()],
-            "commit": commits.tolist(),
-            "run": runs,
+            "commit": rows["commit"].tolist(),
+            "run": [self.runs[run] for run in runs.tolist()],
             "state": states,
-            "version": [self._contents.versions.get(version, "") for version in rows["version"].tolist()],
-            "error": _known(errors(rows)),
+            "version": [self.versions[version] for version in rows["version"].tolist()],
+            "error": _known(rows["error"]),
             "log_ratio": _known(log_ratios(rows)),
             "ratio_error": _known(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
             "samples": [tuple(samples) for samples in rows["samples"].tolist()],
@@ -336,12 +324,12 @@ _AS_STORED = (
 )
 
 
-def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, Ints, Ints]:
-    """Return the indices that sort the rows by series and commit, and the sorted rows' commits, runs and series."""
+def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, Ints]:
+    """Return the indices that sort the rows by series and commit, and the sorted rows' commits and series."""
     place, _ = lookup(index.source.ids, rows["run"])
     commits, ranks = index.source.commits[place], index.ranks(rows["series"]).astype(np.int32)
     order = np.lexsort((commits, ranks))
-    return order, commits[order], index.source.runs[place][order], ranks[order]
+    return order, commits[order], ranks[order]
 
 
 def _known(numbers: NDArray[np.float64]) -> list[float | None]:
