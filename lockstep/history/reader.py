@@ -133,7 +133,8 @@ class Reader:
             if self._connection is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._connection = duckdb.connect(":memory:", config=self._settings)
-                self._connection.execute("SET parquet_metadata_cache = true")
+                # GLOBAL, because a cursor does not take over the connection's own settings.
+                self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
             return self._connection.cursor()
 
     def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Numbers]:

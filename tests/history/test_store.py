@@ -20,6 +20,7 @@ from bench.make_tree import write_many
 from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
 
 from lockstep.history import parquet as parts
+from lockstep.history.reader import Reader
 from lockstep.history.store import Store, StoreError, default_cache
 from lockstep.record.model import Estimate
 
@@ -378,3 +379,8 @@ def test_a_large_file_is_read_by_another_process(tmp_path):
     assert store.refresh().points == 40_000
     own, others = (cpu(who) - start for who, start in zip(both, before, strict=True))
     assert others > own
+
+
+def test_queries_share_the_footers_of_parts(tmp_path):
+    setting = Reader(tmp_path)._cursor().execute("SELECT current_setting('parquet_metadata_cache')")
+    assert setting.fetchone() == (True,)
