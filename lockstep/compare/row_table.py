@@ -100,8 +100,10 @@ class RowTable(Sequence[Row]):
 
     def of(self, keys: Iterable[SeriesKey]) -> RowTable:
         """Return a table of the rows with these keys."""
-        place = self._machine.index.place
-        return self.select(np.isin(self.columns["key"], [place[key] for key in keys if key in place]))
+        index = self._machine.index
+        chosen = np.zeros(len(index.keys), dtype=bool)
+        chosen[[index.place[key] for key in keys if key in index.place]] = True
+        return self.select(chosen[self.columns["key"]])
 
     def with_columns(self, columns: Columns) -> RowTable:
         """Return a table with these columns, for the same machine."""
