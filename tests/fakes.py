@@ -15,6 +15,24 @@ from lockstep.timing.device import Call, Replay, Timing
 from lockstep.timing.graph_capture import CaptureError
 
 
+class MarkAtOnce:
+    """A mark for replays that run at once. The newest mark is never reached, so the device seems to be busy."""
+
+    newest: MarkAtOnce | None = None
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.at = clock()
+        MarkAtOnce.newest = self
+
+    def reached(self) -> bool:
+        return self is not MarkAtOnce.newest
+
+    def wait(self) -> None: ...
+
+    def seconds_after(self, earlier: MarkAtOnce) -> float:
+        return self.at - earlier.at
+
+
 class FakeDevice:
     """Runs calls at once on a clock of its own; ``spend`` is what a call does to that clock."""
 

@@ -25,7 +25,7 @@ from lockstep.timing.checks.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter, Unavailable, estimates_of, reasons_of
 from lockstep.timing.costs.behind import Behind
-from lockstep.timing.costs.energy import Energy, cuda_counter, cuda_fence
+from lockstep.timing.costs.energy import CudaMark, Energy, cuda_counter
 from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.estimates import Outcome
@@ -336,7 +336,7 @@ class Measurer:
             meters.append(HostTime(self.device, CudaSpinner()) if cuda else Unavailable("host", NO_HOST))
         if "energy" in costs:
             counter = cuda_counter() if cuda else None
-            known = counter and Energy(self.device, self.plan, counter, cuda_fence, trusted)
+            known = counter and Energy(self.device, self.plan, counter, CudaMark, trusted)
             meters.append(known or Unavailable("energy", "no GPU here that counts its energy"))
         return meters
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from fakes import FakeDevice, steady_controls
+from fakes import FakeDevice, MarkAtOnce, steady_controls
 from made_suites import make_suite
 
 from lockstep import Cost, grid
@@ -105,7 +105,7 @@ def judge(gpu, tmp_path, monkeypatch, head, pairs=None):
         (tmp_path / side / "priced" / "work.py").write_text(text)
     sides = Sides(["priced"], base=tmp_path / "base", head=tmp_path / "head")
     pace = Pace(replay_s=1e-3, rounds=6, warmup_s=0.0)
-    pairs = pairs or CostPairs(gpu, pace, gpu, lambda: gpu.joules, lambda: lambda: None)
+    pairs = pairs or CostPairs(gpu, pace, gpu, lambda: gpu.joules, lambda: MarkAtOnce(lambda: gpu.now))
     comparer = Comparer(sides, gpu, pace, 1, lambda *_: None, pairs)
     comparer._controls = steady_controls(gpu)
     for side in ("base", "head"):

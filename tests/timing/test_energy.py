@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from fakes import MarkAtOnce
 
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.costs.energy import Energy, NoEnergy, run_train
@@ -19,68 +22,84 @@ ROOT = Path(__file__).parents[2]
 
 
 class Board:
-    """A board of 500 W that works off what is enqueued; the counter moves in steps of 20 ms."""
+    """A board of 500 W, 100 W if idle. It works off what is enqueued; the counter moves in steps of 20 ms."""
 
-    def __init__(self, monkeypatch, replay_s=3e-3):
+    def __init__(self, monkeypatch, replay_s=3e-3, read_s=1e-4):
         monkeypatch.setattr("lockstep.timing.costs.energy.perf_counter", lambda: self.now)
         self.now = 0.0
-        self.free = 0.0
-        self.replay_s = replay_s
+        self.replay_s, self.read_s = replay_s, read_s
+        self.spans = []
 
     def replay(self):
-        self.free = max(self.free, self.now) + self.replay_s
+        begin = max(self.spans[-1][1], self.now) if self.spans else self.now
+        self.spans.append((begin, begin + self.replay_s))
 
-    def fence(self):
-        done = self.free
-        return lambda: setattr(self, "now", max(self.now, done))
+    def new_mark(self):
+        return BoardMark(self, self.spans[-1][1])
 
     def counter(self):
-        return 500.0 * 0.02 * (self.now // 0.02)
+        self.now += self.read_s
+        step = 0.02 * (self.now // 0.02)
+        busy = sum(min(end, step) - begin for begin, end in self.spans if begin < step)
+        return 100.0 * step + 400.0 * busy
 
 
-def no_fence():
-    return lambda: None
+class BoardMark:
+    def __init__(self, board, end):
+        self.board, self.end = board, end
+
+    def reached(self):
+        return self.board.now >= self.end
+
+    def wait(self):
+        self.board.now = max(self.board.now, self.end)
+
+    def seconds_after(self, earlier):
+        return self.end - earlier.end
 
 
 def test_a_call_takes_the_power_between_two_steps_for_its_own_time(monkeypatch):
     board = Board(monkeypatch)
-    train = run_train(board.replay, 10, board.counter, board.fence)
+    train = run_train(board.replay, 10, board.counter, board.new_mark)
     assert train.seconds == pytest.approx(3e-4, rel=1e-9)
-    # A step is seen at the end of the replay in which it falls.
-    assert train.watts == pytest.approx(500.0, rel=2 * 3e-3 / 0.5)
-    assert train.joules == pytest.approx(0.15, rel=2 * 3e-3 / 0.5)
+    # A step is seen by the next read.
+    assert train.watts == pytest.approx(500.0, rel=2 * 1e-4 / 0.5)
     assert board.now < 0.6
 
 
-def test_two_replays_are_always_enqueued(monkeypatch):
-    board, events = Board(monkeypatch), []
-
-    def fence():
-        number = len([one for one in events if one[0] == "enqueued"])
-        events.append(("enqueued", number))
-        wait = board.fence()
-        return lambda: (wait(), events.append(("waited for", number)))
-
-    run_train(board.replay, 1, board.counter, fence)
-    assert events[:5] == [("enqueued", 0), ("enqueued", 1), ("enqueued", 2), ("waited for", 0), ("enqueued", 3)]
-    assert {number for what, number in events if what == "waited for"} == set(range(len(events) // 2))
+@pytest.mark.parametrize("read_s", [4e-3, 11e-3, 40e-3])
+def test_the_gpu_is_never_idle_however_long_the_counter_takes_to_read(monkeypatch, read_s):
+    board = Board(monkeypatch, read_s=read_s)
+    train = run_train(board.replay, 10, board.counter, board.new_mark)
+    assert train.seconds == pytest.approx(3e-4, rel=1e-9)
+    assert train.watts == pytest.approx(500.0, rel=2 * read_s / 0.5)
+    pauses = [begin - end for (_, end), (begin, _) in pairwise(board.spans) if begin > end]
+    assert len(pauses) <= 4, "only until enough is enqueued"
+    assert board.now < 1.0
 
 
-@pytest.mark.parametrize(("counter", "why"), [(lambda: None, "NVML does not report"), (lambda: 1.0, "did not advance")])
-def test_a_counter_that_says_nothing_gives_no_number(monkeypatch, counter, why):
+@pytest.mark.parametrize(("joules", "why"), [(None, "NVML does not report"), (1.0, "did not advance")])
+def test_a_counter_that_says_nothing_gives_no_number(monkeypatch, joules, why):
     board = Board(monkeypatch)
+
+    def counter():
+        board.counter()
+        return joules
+
     with pytest.raises(NoEnergy, match=why):
-        run_train(board.replay, 1, counter, board.fence)
+        run_train(board.replay, 1, counter, board.new_mark)
 
 
 def test_calls_that_write_their_inputs_have_none():
-    meter = Energy(CpuDevice(), Plan(), lambda: 1.0, no_fence, Trusted())
+    meter = Energy(CpuDevice(), Plan(), lambda: 1.0, partial(MarkAtOnce, lambda: 0.0), Trusted())
     meter.add(meter.epoch([Arm("it", ())], lambda stage, arm: None, lambda: None).numbers)
     assert (meter.estimates("it"), meter.reason("it")) == ({}, "its calls write their inputs")
 
 
 SCRIPT = """
     import json, time
+    from functools import partial
+    from fakes import MarkAtOnce
     from lockstep.gpu.nvml import Gpu
     from lockstep.timing.arms.bound_arms import Arm
     from lockstep.timing.device import CpuDevice
@@ -95,9 +114,9 @@ SCRIPT = """
         while time.perf_counter() < until:
             pass
 
-    no_fence = lambda: lambda: None
-    train = run_train(lambda: [call() for _ in range(5)], 5, gpu.energy_j, no_fence)
-    meter = Energy(CpuDevice(), Plan(), gpu.energy_j, no_fence, Trusted())
+    new_mark = partial(MarkAtOnce, time.perf_counter)
+    train = run_train(lambda: [call() for _ in range(5)], 5, gpu.energy_j, new_mark)
+    meter = Energy(CpuDevice(), Plan(), gpu.energy_j, new_mark, Trusted())
     for _ in range(2):
         meter.add(meter.epoch([Arm("it", (call, call))], lambda stage, arm: None, None).numbers)
     print(json.dumps([train.watts, train.seconds, meter.estimates("it")["energy"].value, meter.reason("it")]))
@@ -105,7 +124,12 @@ SCRIPT = """
 
 
 def run(folder, library, **settings):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "STAND_IN": str(folder), "LD_LIBRARY_PATH": str(library)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+        "STAND_IN": str(folder),
+        "LD_LIBRARY_PATH": str(library),
+    }
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     return subprocess.run(script, env={**environment, **settings}, capture_output=True, text=True, check=False)
 

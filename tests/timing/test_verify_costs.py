@@ -1,7 +1,9 @@
 """What only a cost replays or calls is checked after the timing, as the replays of the latency are."""
 
+from functools import partial
+
 import pytest
-from fakes import FakeDevice, steady_controls
+from fakes import FakeDevice, MarkAtOnce, steady_controls
 from made_suites import make_suite
 
 from lockstep import Cost, grid
@@ -88,10 +90,11 @@ def measured(cost, lazy_place, monkeypatch):
     meter: dict = {}
     monkeypatch.setattr(Measurer, "_meters", lambda *arguments: [meter[cost]()])
     trusted = Trusted()  # of what this test put in place
+    new_mark = partial(MarkAtOnce, lambda: device.now)
     meter |= {
         "behind": lambda: Behind(device, PLAN, "plain", ["plain", "lazy"], {}, trusted),
         "host": lambda: HostTime(device, Busy()),
-        "energy": lambda: Energy(device, PLAN, lambda: float(next(joules)), lambda: lambda: None, trusted),
+        "energy": lambda: Energy(device, PLAN, lambda: float(next(joules)), new_mark, trusted),
     }
     of_suite = family(device, lazy_place)
     measurer = Measurer(device, PLAN, 1, load=lambda suite: of_suite, _controls=steady_controls(device))

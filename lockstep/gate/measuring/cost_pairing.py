@@ -7,6 +7,7 @@ buffers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -25,7 +26,7 @@ from lockstep.suite.definition import Suite
 from lockstep.timing.arms.bound_arms import BoundCall
 from lockstep.timing.checks.check import brief
 from lockstep.timing.costs.behind import fixed_kernels
-from lockstep.timing.costs.energy import Counter, Fence, NoEnergy, cuda_counter, cuda_fence, run_train
+from lockstep.timing.costs.energy import Counter, CudaMark, Mark, NoEnergy, cuda_counter, run_train
 from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime, Spinner, called
 from lockstep.timing.device import Device, Timing
 
@@ -41,14 +42,14 @@ class CostPairs:
         device: the device to measure on.
         pace: the length of an epoch.
         spinner: keeps the GPU busy while host time is measured; ``None`` on a CPU, which has no separate host time.
-        counter, fence: see ``lockstep.timing.costs.energy``; no counter if the device counts no energy.
+        counter, new_mark: see ``lockstep.timing.costs.energy``; no counter if the device counts no energy.
     """
 
     device: Device
     pace: Pace
     spinner: Spinner | None = None
     counter: Counter | None = None
-    fence: Fence = cuda_fence
+    new_mark: Callable[[], Mark] = CudaMark
 
     @classmethod
     def on(cls, device: Device, pace: Pace) -> CostPairs:
@@ -100,7 +101,7 @@ class CostPairs:
         joules = {}
         for side in (BASE, HEAD) if buffers.seed % 2 else (HEAD, BASE):
             try:
-                joules[side] = run_train(ready.replays[side], ready.calls, self.counter, self.fence).joules
+                joules[side] = run_train(ready.replays[side], ready.calls, self.counter, self.new_mark).joules
             except NoEnergy as error:
                 raise SideFailed(BASE, str(error)) from error  # the board's fault, not head's
         ready.require_right(verify)

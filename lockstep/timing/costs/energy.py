@@ -4,6 +4,9 @@ The counter is updated only about every tenth of a second. So the harness runs a
 busy for several updates, and computes the power between two updates. The energy of a call is this power times the time
 of a call in the same train. The energy includes idle power, because a kernel that takes longer keeps the whole board
 powered for longer.
+
+A read of the counter takes milliseconds (4 ms on an H200). A GPU that runs out of replays meanwhile would add idle time
+to each call, so ``run_train`` enqueues enough replays that it never does.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any, Protocol
 
 import torch
 
@@ -27,14 +31,24 @@ from lockstep.timing.rules.trusted import Trusted
 #: the updates.
 TRAIN_S, PATIENCE_S = 0.5, 2.0
 
-#: Number of replays that may be enqueued before the host waits for the oldest. This keeps the GPU busy.
+#: Number of replays that are enqueued at first.
 _AHEAD = 2
 
 #: Returns the joules that the board has consumed so far; ``None`` if unknown.
 Counter = Callable[[], float | None]
 
-#: Marks this point of the stream, and returns a function that waits until the GPU has reached the mark.
-Fence = Callable[[], Callable[[], object]]
+
+class Mark(Protocol):
+    """A point in the work that is enqueued on the GPU."""
+
+    def reached(self) -> bool:
+        """Return whether the GPU has done all work before the mark."""
+
+    def wait(self) -> None:
+        """Wait until the GPU has reached the mark."""
+
+    def seconds_after(self, earlier: Any) -> float:
+        """Return the seconds from an earlier mark to this one; both must be reached."""
 
 
 class NoEnergy(RuntimeError):
@@ -54,50 +68,67 @@ class Train:
         return self.seconds * self.watts
 
 
-def run_train(replay: Replay, calls: int, counter: Counter, fence: Fence) -> Train:
+def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[], Mark]) -> Train:
     """Run a replay until the counter's updates span ``TRAIN_S`` seconds; return the time of a call and the power.
 
+    If the GPU finishes all enqueued replays while the counter is read, the train starts again with twice as many.
+
     Args:
-        replay: the replay to run.
+        replay: enqueues the calls.
         calls: number of calls in a replay.
         counter: reads the energy counter of the board.
-        fence: marks the end of the enqueued work, so that only ``_AHEAD`` replays are in the GPU's queue.
+        new_mark: marks the end of the enqueued work.
 
     Raises:
         NoEnergy: the counter has no value, or does not change.
     """
-    in_flight: deque[Callable[[], object]] = deque()
+    began, last = perf_counter(), counter()
+    ahead = _AHEAD
+    enqueued: deque[Mark] = deque()
+    reached: list[Mark] = []
     steps: list[tuple[float, float]] = []
-    began = first = perf_counter()
-    last, done = counter(), 0
     while len(steps) < 2 or steps[-1][0] - steps[0][0] < TRAIN_S:
-        replay()
-        in_flight.append(fence())
-        if len(in_flight) > _AHEAD:
-            in_flight.popleft()()
-            done += 1
-            first = perf_counter() if done == 1 else first
+        while len(enqueued) < ahead:
+            replay()
+            enqueued.append(new_mark())
         now, joules = perf_counter(), counter()
         if joules is None or last is None:
             raise NoEnergy("NVML does not report the energy counter")
-        if joules != last:
-            steps.append((now, joules))
-            last = joules
         if now - began > TRAIN_S + PATIENCE_S:
             raise NoEnergy(f"the energy counter did not advance enough in {TRAIN_S + PATIENCE_S:g} s")
-    for wait in in_flight:
-        wait()
-        done += 1
-    seconds = (perf_counter() - first) / ((done - 1) * calls)
+        while enqueued and enqueued[0].reached():
+            reached.append(enqueued.popleft())
+        if not enqueued:
+            ahead *= 2
+            reached, steps = [], []
+        elif joules != last:
+            steps.append((now, joules))
+        last = joules
+    reached += enqueued
+    reached[-1].wait()
+    seconds = reached[-1].seconds_after(reached[0]) / ((len(reached) - 1) * calls)
     (start, before), (end, after) = steps[0], steps[-1]
     return Train(seconds, (after - before) / (end - start))
 
 
-def cuda_fence() -> Callable[[], object]:
-    """Return a function that waits until the GPU has finished what is now enqueued on the current stream."""
-    event = torch.cuda.Event()
-    event.record()
-    return event.synchronize
+class CudaMark:
+    """A mark on the current CUDA stream."""
+
+    def __init__(self) -> None:
+        self._event = torch.cuda.Event(enable_timing=True)
+        self._event.record()
+
+    def reached(self) -> bool:
+        """Return whether the GPU has done all work before the mark."""
+        return bool(self._event.query())
+
+    def wait(self) -> None:
+        """Wait until the GPU has reached the mark."""
+        self._event.synchronize()
+
+    def seconds_after(self, earlier: CudaMark) -> float:
+        """Return the seconds from an earlier mark to this one; both must be reached."""
+        return float(earlier._event.elapsed_time(self._event)) / 1e3
 
 
 def cuda_counter() -> Counter | None:
@@ -114,14 +145,14 @@ class Energy(LoggedMeter):
     Attributes:
         device: the device that runs the arms.
         plan: the plan, which sets the length of a replay.
-        counter, fence: see ``run_train``.
+        counter, new_mark: see ``run_train``.
         trusted: see ``lockstep.timing.interleave.compare``.
     """
 
     device: Device
     plan: Plan
     counter: Counter
-    fence: Fence
+    new_mark: Callable[[], Mark]
     trusted: Trusted
     name: str = field(default="energy", init=False)
     _per_call: dict[str, float] = field(default_factory=dict, init=False)
@@ -145,7 +176,7 @@ class Energy(LoggedMeter):
         for arm in captured:
             listener("time", arm.name)
             try:
-                joules[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.fence).joules
+                joules[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.new_mark).joules
             except NoEnergy as error:
                 self._failures[arm.name] = error
         return Metered(joules, {arm.name: arm.replay.once for arm in captured if arm.name in joules})
