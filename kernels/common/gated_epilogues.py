@@ -7,9 +7,6 @@ Rounding gate to 16 bits costs more: 2^-8 · |gate| in bfloat16, 2^-11 · |gate|
 whose silu is near zero, the relative error of silu is large.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from triton.experimental import gluon

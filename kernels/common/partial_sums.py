@@ -12,9 +12,6 @@ A mailbox is faster while the sums are few. From about 100 rows of sums a tile o
 faster on an H200; ``split_k`` of ``kernels.linear`` uses a counter.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import torch

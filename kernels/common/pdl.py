@@ -5,9 +5,6 @@ preceding launch writes, or before it ends (LAST). So when a launch has ended, a
 launch that waits last may read what the launch two before it wrote, if the launch between them waited first.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import torch

@@ -7,9 +7,6 @@ of this launch and of the preceding launch share a multiprocessor. Then memory s
 adds up its partial sums.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import torch

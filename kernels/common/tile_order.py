@@ -1,8 +1,5 @@
 """Order in which programs take the tiles of a product, for Triton and Gluon kernels."""
 
-# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

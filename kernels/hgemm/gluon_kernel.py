@@ -1,8 +1,5 @@
 """Variant "gluon" of ``hgemm``: one warp loads, two warp groups multiply (Gluon, Hopper)."""
 
-# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import torch

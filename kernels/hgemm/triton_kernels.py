@@ -1,8 +1,5 @@
 """Triton kernels of the ``hgemm`` family: one kernel computes addresses itself, the other loads by TMA."""
 
-# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

@@ -11,9 +11,6 @@ One program on each multiprocessor works through a list of tiles, in this order:
 Operands are loaded by TMA, whose descriptors mask tokens beyond M.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

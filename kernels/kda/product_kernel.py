@@ -1,8 +1,5 @@
 """A plain Triton product, which variant "triton" of ``kernels.kda`` launches twice; nothing is fused."""
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -14,9 +14,6 @@ Flags and tickets are counters in a small buffer, one for each device, and are z
 one stream follow each other; two streams must not decode on one device at the same time.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import torch

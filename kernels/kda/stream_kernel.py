@@ -8,9 +8,6 @@ Programs have roles by rising id as in ``kernels.kda.ready_flags``, with one rou
    themselves. Every program of a half repeats these additions, but none waits for a program that would do them once.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

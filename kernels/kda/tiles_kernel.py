@@ -1,8 +1,5 @@
 """Variant "tiles" of ``kernels.kda``: tensor cores, K split over programs, one launch (``kernels.kda.ready_flags``)."""
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

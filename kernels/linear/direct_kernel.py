@@ -10,9 +10,6 @@ thread does the same with x (``k_width=8``). So nothing is transposed through sh
 L2 to registers.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

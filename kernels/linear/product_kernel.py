@@ -1,9 +1,5 @@
 """Variants "triton" and "split_k" of ``kernels.linear``: tensor-core products of few rows."""
 
-# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-# mypy: check-untyped-defs=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -7,9 +7,6 @@ up its own share, in the order of the parts. The same number of elements is read
 So programs wait for programs with higher ids. All programs must be resident together; ``launch`` refuses other sizes.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

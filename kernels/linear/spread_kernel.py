@@ -7,10 +7,6 @@ As in ``kernels.linear.share_kernel`` each program posts its sums in shares of t
 order of the parts, and so waits for programs with higher ids: all of them must be resident together.
 """
 
-# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-# mypy: check-untyped-defs=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -9,9 +9,6 @@ All steps of a program stay in shared memory, so no slot is refilled. Each progr
 waits for programs with higher ids: all of them must be resident together.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

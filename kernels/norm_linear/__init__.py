@@ -5,9 +5,6 @@ comes before the layer. Here the norm lets its dependents start at once. So the 
 kernel writes, while the norm runs.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -5,9 +5,6 @@ consecutive rows of one column (one group: a scale per output channel). Packing 
 Unpacking also runs inside Triton kernels.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,8 +1,5 @@
 """Unpack int4 codes in planes to the left operand of a product, for Gluon kernels (layout: ``kernels.w4a16.int4``)."""
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from triton.experimental import gluon

@@ -3,9 +3,6 @@
 For the layout see ``int4.pack_planes``, for the design docs/kernels/w4a16.md.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

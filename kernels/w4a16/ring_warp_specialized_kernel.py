@@ -4,9 +4,6 @@ One warp loads a ring of tiles by TMA. Two warp groups each unpack 64 output cha
 share no barrier, so one unpacks while the tensor cores work for the other. Programs are persistent.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import NamedTuple

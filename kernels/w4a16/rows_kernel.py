@@ -1,8 +1,5 @@
 """Variant "triton" of ``kernels.w4a16``: a plain kernel for weights packed by rows, as in GPTQ checkpoints."""
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from typing import Any

@@ -7,9 +7,6 @@ Warps unpack the weights into registers and multiply them by ``mma.sync``: with 
 Hopper's asynchronous products cost more than these products gain (``docs/kernels/w4a16.md``).
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import torch
