@@ -23,7 +23,6 @@ def expect(
     """Raise unless the tensor has the shape, dtype, device and layout that the kernel needs.
 
     Args:
-        tensor: the tensor to check.
         name: the tensor's name in the caller's signature; every message begins with the name.
         shape: the required size of each dimension; a size of ``None`` accepts any size.
         dtype: the accepted dtype, or a sequence of accepted dtypes.

@@ -185,7 +185,6 @@ class _Roots:
         """Give a tensor a number.
 
         Args:
-            tensor: the tensor.
             made: whether a library call returned the tensor.
             guarded: whether the plan ensures that torch treats the tensor alike at each call.
         """

@@ -68,10 +68,7 @@ class Plan(NamedTuple):
 
     Attributes:
         buffers: the key of each workspace, and the remainder of its address modulo 16.
-        fresh: what to allocate.
-        kernels: the kernels that are launched.
         steps: launches and library calls in order.
-        results: what the call returns.
         returns: the type of a returned tuple or list; None if the call returns its only result.
     """
 

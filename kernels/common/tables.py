@@ -167,7 +167,6 @@ class Table:
         """Write tuned rows into the table of ``gpu``, before other rows. A new table starts as a copy of the default.
 
         Args:
-            gpu: the name of the GPU.
             header: the fields for the head of the file: date, toolchain, protocol, source. The source is added to that
                 of the other rows.
             tuned: the tuned (choice, sizes, configuration); each replaces an existing row for the same sizes.

@@ -81,7 +81,6 @@ class Start:
 
     Args:
         compiled: the compiled kernel that a launch by Triton returned.
-        grid: the grid of the launch.
         values: the argument for every parameter of the kernel, by name: a number, ``Place``, ``Described`` or None.
 
     Raises:

@@ -10,6 +10,8 @@ Weights are stored as ``torch.nn.Linear`` stores them, [out, in].
 ``out`` is one flat buffer of ``M · (3·D + H + 2·R + 2·D)`` elements. Each variant lays its tensors out in it,
 contiguous or as slices of a wider matrix, and returns views. So every variant overwrites the same memory in the layout
 that suits it.
+
+For an argument with a wrong shape, dtype, device or stride, a variant raises a ValueError that names the argument.
 """
 
 from __future__ import annotations
@@ -54,7 +56,6 @@ def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = 
         As ``merged``.
 
     Raises:
-        ValueError: a shape, dtype, device or stride does not fit; the message names the argument.
         NotImplementedError: ``x`` is not on a GPU.
     """
     require_triton(x, "triton")
@@ -101,7 +102,6 @@ def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) ->
         As ``eight``; q, k and v are slices of one matrix.
 
     Raises:
-        ValueError: a shape, dtype, device or stride does not fit; the message names the argument.
         NotImplementedError: more than 4 tokens, sizes that do not divide evenly, or a tensor that is not on a GPU.
     """
     return _one_launch("rows", decode_rows, x, w_in, w_fg, out)

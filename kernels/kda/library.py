@@ -27,20 +27,13 @@ def eight(
     Args:
         x: [M, K].
         w_q: [D, K]; so are ``w_k`` and ``w_v``.
-        w_k: [D, K].
-        w_v: [D, K].
         w_beta: [H, K].
         w_fa: [R, K]; so is ``w_ga``.
-        w_ga: [R, K].
         w_fb: [D, R]; so is ``w_gb``.
-        w_gb: [D, R].
         out: flat buffer, see ``kernels.kda``.
 
     Returns:
         (q, k, v, beta, f, g): [M, D] each, beta [M, H].
-
-    Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
     """
     expect(x, "x", shape=(None, None), dtype=FLOATS)
     expect(w_fb, "w_fb", shape=(None, None), dtype=x.dtype, device=x.device)
@@ -73,9 +66,6 @@ def merged(x: Tensor, w_qkvbfg: Tensor, w_fg: Tensor, *, out: Tensor | None = No
 
     Returns:
         As ``eight``; q, k, v and beta are slices of one [M, N] matrix.
-
-    Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
     """
     sizes = sizes_of(x, w_qkvbfg, "w_qkvbfg", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R

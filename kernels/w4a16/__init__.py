@@ -3,6 +3,8 @@
 x is float16 [M, K], W is [K, N] and y float16 [M, N]; products are accumulated in float32. Each scale is for a group of
 K / groups rows of one column: groups of 128 rows, or one group (a scale per output channel). ``kernels.w4a16.int4``
 describes how codes are packed; ``PREPARE`` makes each variant's packing offline.
+
+For an argument with a wrong shape, dtype or device, a variant raises a ValueError that names the argument.
 """
 
 from __future__ import annotations
@@ -41,7 +43,6 @@ def dequant(x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = 
         out: float16 [M, N] to write into.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
         NotImplementedError: a group's number of rows is not a multiple of 128.
     """
     N = expect_planes(x, words, scales32)
@@ -65,7 +66,6 @@ def planes(
         config: the tile; by default the entry of the GPU's table for these sizes.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
         NotImplementedError: a group whose number of rows is not a multiple of 128, or no GPU.
     """
     require_triton(x, "planes")
@@ -85,7 +85,6 @@ def stream(
     Arguments are as in ``planes``.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
         NotImplementedError: ``planes`` refuses the arguments, the table has no tile for so many tokens, rows of x or
             of the scales are not multiples of 16 bytes, or the GPU is older than Hopper.
     """
@@ -107,7 +106,6 @@ def ring(
     Arguments are as in ``planes``.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
         NotImplementedError: ``planes`` refuses the arguments, rows of x or of the result are not multiples of 16 bytes,
             or the GPU is not a Hopper.
     """
@@ -133,7 +131,6 @@ def w4a16(
         config: "stream", "ring", "planes" or "dequant"; by default the entry of the GPU's table for these sizes.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; the message names the argument.
         NotImplementedError: a group whose number of rows is not a multiple of 128, or ``config`` refuses the arguments.
     """
     out = output(x, expect_planes(x, words, scales32), out)

@@ -3,6 +3,8 @@
 A weight is ``(code − 8) · scale``: codes are 0 … 15, symmetric about the zero point 8. Each scale serves ``K / groups``
 consecutive rows of one column (one group: a scale per output channel). Packing runs offline, with torch, on any device.
 Unpacking also runs inside Triton kernels.
+
+For an argument with a wrong shape, dtype or value, a function raises a ValueError that names the argument.
 """
 
 from __future__ import annotations
@@ -54,9 +56,6 @@ def expect_codes(codes: Tensor) -> None:
     """Raise unless ``codes`` is uint8 [K, N], and on a CPU unless its values are 0 … 15.
 
     On a GPU values are not read: reading them would synchronise it, and code that reads values cannot be traced.
-
-    Raises:
-        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect(codes, "codes", shape=(None, None), dtype=torch.uint8)
     if codes.numel() and codes.device.type == "cpu" and (largest := int(codes.max())) > 15:
@@ -69,9 +68,6 @@ def dequantise(codes: Tensor, scales: Tensor) -> Tensor:
     Args:
         codes: uint8 [K, N], 0 … 15.
         scales: float16 [groups, N].
-
-    Raises:
-        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_quantised(codes, scales)
     K, N = codes.shape
@@ -87,9 +83,6 @@ def pack_rows(codes: Tensor) -> Tensor:
 
     Returns:
         int32 [⌈K / 8⌉, N].
-
-    Raises:
-        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_codes(codes)
     padded = _pad(codes, CODES_PER_WORD, 1)
@@ -111,9 +104,6 @@ def pack_planes(codes: Tensor) -> Tensor:
 
     Returns:
         int16 [N' / 64, K' / 128, 64, 32] for the padded sizes.
-
-    Raises:
-        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_codes(codes)
     padded = _pad(codes, PLANE_K, PLANE_PADDING)
@@ -162,9 +152,6 @@ def pack_pairs(codes: Tensor) -> Tensor:
 
     Returns:
         uint8 [N, K / 2], contiguous.
-
-    Raises:
-        ValueError: an argument has a wrong shape, dtype or value; the message names the argument.
     """
     expect_codes(codes)
     if len(codes) % 2:

@@ -67,12 +67,10 @@ def write_exact(
     """Write asv's file of a commit, its provenance, and the tables that asv needs beside them.
 
     Args:
-        folder: the folder of the results.
         target: the target that the code is compiled for.
         commit: the full hash of the commit.
         date: the commit's date, ms since 1970.
         harness: commit of suites and harness, see ``Provenance``.
-        suites: the current suites.
         codes: the compiled code of the cases at that commit.
         toolchain: the packages that compiled the code.
         compiler: facts about the compiler, for the provenance.

@@ -33,7 +33,6 @@ class CompileCosts:
         Args:
             host: facts of the machine, see ``lockstep.record.provenance.host_facts``.
             suite, case: the suite and the case.
-            records: records of the case.
         """
         if host.get("device") != "cuda":
             return [_noted(record, "no compile: no GPU here to compile for") for record in records]

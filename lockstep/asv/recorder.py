@@ -45,7 +45,6 @@ class Recorder:
 
     Args:
         target: the commit, and the file of its records.
-        spec: how to start a worker.
         silence_s: seconds without an event after which a worker is killed.
         resume: whether to serve records of the file instead of measuring them again.
         say: called with each line of progress.

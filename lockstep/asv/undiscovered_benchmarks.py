@@ -42,7 +42,6 @@ def cost_entries(benchmarks: Iterable[Mapping[str, Any]], quantities: Iterable[s
     """Return a benchmark of each quantity of a cost for each suite, made from the benchmark of the suite's latency.
 
     Args:
-        benchmarks: asv's benchmarks.
         quantities: names in ``lockstep.record.quantity.COST_QUANTITIES``.
     """
     return [

@@ -68,7 +68,6 @@ def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]
     """Check that ``--machine`` and ``--family`` name an existing machine and family.
 
     Args:
-        args: the parsed command line.
         known: (machine, family, suite) of everything that exists.
 
     Raises:

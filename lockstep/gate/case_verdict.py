@@ -82,7 +82,6 @@ class Verdict:
     """The gate's result for one quantity of one case.
 
     Attributes:
-        key: the case.
         outcome: one of ``OUTCOMES``.
         reason: explanation of an outcome that the numbers do not explain.
         change: head's number over base's, minus 1, with its interval: 0.01 is 1 % slower. ``None`` if not timed.
@@ -189,7 +188,6 @@ class GroupRequest:
     """A request to the worker to judge one group.
 
     Attributes:
-        group: the cases.
         min_effect: smallest change that counts, by variant; the requested share, or more if the noise requires it.
         same_within: share within which the interval of a "same" must lie, by variant; see ``sequential.Test``.
         alpha: 1 − confidence, by variant.

@@ -62,9 +62,7 @@ class Coordinator:
 
     Args:
         setup: the code that workers import, and the settings of their measurements.
-        terms: thresholds and limits.
         say: called with each line of progress.
-        compile_pairs: judges the compile times.
     """
 
     def __init__(self, setup: Setup, terms: Terms, say: Callable[[str], None], compile_pairs: CompilePairs) -> None:

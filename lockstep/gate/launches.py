@@ -23,8 +23,6 @@ class Launched:
     """One observed launch of a kernel.
 
     Attributes:
-        name: the kernel's name.
-        grid: the launch grid.
         fingerprint: fingerprint of the machine code; "" if the code cannot be read.
     """
 
@@ -140,11 +138,8 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
     """Call a variant twice on fresh inputs and record the second call.
 
     Args:
-        suite: suite that draws the inputs.
-        case: the shape.
         family: the family as imported from base or from head.
         variant: name of a variant in the family.
-        device: device of the tensors.
         seed: seed of the inputs; the same for base and head.
         calls: whether to record torch's operators as well.
     """

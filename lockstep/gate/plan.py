@@ -31,9 +31,7 @@ class Selection:
     """The suites, cases, cache states and variants to compare.
 
     Attributes:
-        suites: suites by name.
         cases: labels of the cases, by suite name.
-        states: cache states.
         variants: names of the variants; empty for all.
     """
 
@@ -70,7 +68,6 @@ def select(
     """Return the cases that this machine can compare: on a CPU the quick cases, warm; on a GPU all cases. May be empty.
 
     Args:
-        suites: the requested suites.
         requested: labels of the requested cases, by suite; ``None`` for all cases of a suite.
         on_cpu: whether the machine has no GPU.
         l2: a cache state, or "both".

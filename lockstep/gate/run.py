@@ -47,7 +47,6 @@ class Request:
         packages: top-level packages under test.
         trusted: further packages that the packages under test may call; see ``lockstep.machine_code.Tree``.
         base, head: versions; "." is the working tree.
-        suites: suites by name.
         cases: labels by suite; ``None`` for all cases of a suite.
         variants: names of the variants; empty for all.
         l2: a cache state, or "both".

@@ -38,7 +38,6 @@ class GateWorker(Watched):
     """A running worker process of the gate, which has imported base and head.
 
     Attributes:
-        host: facts of the machine.
         clock_state: text of ``ClockState.label``; "cpu" without a GPU.
         found: the result of importing each suite's variants, by suite and side ("base" or "head").
         controls: result of ``Controls.summary`` after the last group.

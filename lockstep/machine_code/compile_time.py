@@ -27,7 +27,6 @@ class CompileClock:
     Args:
         tree: sources of the packages under test.
         benchmark_dir: folder of the current suites.
-        target: the GPU to compile for.
     """
 
     def __init__(self, tree: Tree, benchmark_dir: Path, target: Target) -> None:

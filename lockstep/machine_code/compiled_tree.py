@@ -44,7 +44,6 @@ def codes_of(
     Args:
         tree: the sources of the packages under test.
         suites: current suites, whatever commit the tree holds.
-        target: the target to compile for.
         processes: number of processes that compile at once; by default one for each processor.
         cases: case labels by suite; by default all.
         anew: compile even kernels that are in our cache, so that Triton's own cache has them for a later launch.

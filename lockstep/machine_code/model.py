@@ -25,7 +25,6 @@ class MachineCode:
 
     Attributes:
         fingerprint: digest of instructions, constants and launch attributes; it does not depend on folder or comments.
-        registers: registers per thread.
         spill_bytes: bytes of local memory per thread, which holds spilled registers (the driver's n_spills × 4).
         shared_bytes: bytes of shared memory per block.
         mix: number of instructions in the code, by class ("HGMMA", "TMA", "STL", …, "all"); no zeros.
@@ -51,7 +50,6 @@ class KernelCode:
     """One kernel, specialised and compiled for one target.
 
     Attributes:
-        name: name of the function.
         identity: digest of the compiler's input (intermediate code without lines and paths, options, target, versions).
             Equal identities mean equal machine code; different identities may have equal code as well.
         source: file and line of the function, "kernels/linear/__init__.py:370"; relative to the tree.

@@ -178,9 +178,6 @@ def occupancy(
     The rules are those of ``cudaOccMaxActiveBlocksPerMultiprocessor`` in ``cuda_occupancy.h``.
 
     Args:
-        target: the GPU.
-        num_warps: warps of a block.
-        registers: registers of a thread.
         shared_bytes: bytes of shared memory of a block.
         tensor_columns: columns of tensor memory of a block; 0 without tensor memory.
     """

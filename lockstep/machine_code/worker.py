@@ -105,7 +105,6 @@ class Tracer:
         """Trace the cases of these suites, and send the parent their code, with no kernel compiled.
 
         Args:
-            suites: names of the suites.
             target: text of ``Target.spell``.
             skip: reasons for variants ("suite variant") that must not be traced.
             cases: labels of the cases by suite; ``None`` for all cases.

@@ -134,7 +134,6 @@ class Session:
 
         Args:
             suite, case: the suite, and the label of the case.
-            target: the target to trace for.
 
         Raises:
             TracingFailed: the worker does not start.
@@ -152,7 +151,6 @@ class Session:
         Args:
             identities: identities of kernels that these suites launch.
             suites: suites that the worker process traces first, unless it has traced them before.
-            target: the target to compile for.
 
         Raises:
             TracingFailed: the worker does not start, or dies.
@@ -180,7 +178,6 @@ class Session:
 
         Args:
             identities: identities of kernels that the running worker has traced.
-            target: the target to compile for.
             repeats: how often each kernel is compiled, each time with an empty cache.
 
         Raises:

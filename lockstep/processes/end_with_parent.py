@@ -150,10 +150,8 @@ def pool(
     Create the executor, use it and wait for its results in one thread: its processes end with the thread that uses it.
 
     Args:
-        processes: number of processes.
         method: "fork" copies this process, which must have a single thread; "spawn" starts new processes.
         initializer: called in each process with ``initargs``.
-        initargs: arguments of the initializer.
     """
     context = multiprocessing.get_context(method)
     return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(initializer, initargs))

@@ -24,7 +24,6 @@ class Git:
     """Runs git commands in one folder.
 
     Attributes:
-        folder: a folder of the repository.
         timeout_s: seconds for one command; ``None`` waits without limit.
         fetch: whether a partial clone may fetch missing objects over the network.
     """
@@ -37,7 +36,6 @@ class Git:
         """Return what a git command prints.
 
         Args:
-            command: the subcommand and its arguments.
             given: lines for the command's standard input.
 
         Raises:

@@ -67,7 +67,6 @@ class Template:
 
         Args:
             module: the module; the result of ``main`` is the exit status.
-            arguments: the command line.
             environment: all variables of the fork. ``PYTHONPATH`` has no effect, because Python already runs.
             log: the fork's standard output and standard error.
             fds: further file descriptors that the fork inherits, under the same numbers.

@@ -56,9 +56,7 @@ class Kernel:
     """A Triton or Gluon kernel that a variant launched during its measurement.
 
     Attributes:
-        name: the name of the function.
         code: fingerprint of the kernel's machine code, see ``lockstep.machine_code.MachineCode``; "" if unknown.
-        registers: registers per thread.
         spills: bytes of local memory per thread.
         shared: bytes of shared memory per block.
         mix: number of instructions by instruction class; empty if the kernel was not disassembled.

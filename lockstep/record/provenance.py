@@ -76,7 +76,6 @@ class Host:
     """What records and machine names say about the machine on which a run measures.
 
     Attributes:
-        facts: the facts of ``host_facts``.
         clock_label: the clock state for people, such as ``locked@1500``.
         clock_slug: the clock state for machine names, such as ``locked-1500``.
     """
@@ -119,7 +118,6 @@ def harness_commit(folder: Path, results: Path) -> str:
     If there are uncommitted changes, the commit ends with "+dirty".
 
     Args:
-        folder: a folder in the repository.
         results: folder of the results, whose files do not count as changes because a run writes them.
     """
     git = Git(folder)

@@ -15,7 +15,6 @@ class Quantity:
         name: "registers", for example, which gives the asv benchmark ``linear.registers``.
         unit: the unit in asv's files; pages scale "bytes" and "seconds".
         about: what is counted, in one line.
-        higher_is_better: whether more is better.
         exact: whether every run of the same code gives the same number, so that any difference is a change.
     """
 

@@ -124,7 +124,6 @@ def locked(subject: SeriesName, command: str, clock_state: str = "") -> tuple[st
     Return only the command if the series was measured with unlocked clocks.
 
     Args:
-        subject: the series.
         command: the command that measures the series.
         clock_state: clock state as in the provenance; "" to take it from the machine's name.
     """

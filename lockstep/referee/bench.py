@@ -44,8 +44,6 @@ class Bench:
     """Measures one candidate at a time beside the incumbent. Reuses controls, checks and incumbent for all candidates.
 
     Args:
-        problem: the problem that candidates solve.
-        device: the device to measure on.
         listener: called before each step that may hang; see ``Measurer``.
     """
 

@@ -37,7 +37,6 @@ class Judge:
     """Confirms or refuses the records of a problem's candidates by measuring each candidate again in its own process.
 
     Args:
-        source: the problem.
         silence_s: seconds that a candidate may be silent before it counts as hung.
 
     Raises:
@@ -58,7 +57,6 @@ class Judge:
         speedup that is not confirmed is replaced.
 
         Args:
-            candidate: the candidate to judge.
             incumbent: the submission to compare with; None for the problem's own incumbent.
             records: records of both from the first measurement, at all cases.
         """

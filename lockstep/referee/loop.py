@@ -27,7 +27,6 @@ class Referee:
     """Judges the candidates of one loop. Call ``close`` at the end.
 
     Args:
-        source: the problem.
         search: the tests with error rate and smallest effect; it counts the finals.
         silence_s: seconds without an event after which a candidate counts as hung.
         keep: compare every candidate with the first incumbent; otherwise a faster candidate becomes the incumbent.

@@ -46,8 +46,6 @@ class Problem:
 
     Attributes:
         suite: inputs, reference, costs and tolerance.
-        cases: the shapes to measure.
-        l2: cache state.
         load: returns the candidate in a file; the second argument names a function or class in the file, or is "".
         name: name of the problem's own incumbent.
         incumbent: the problem's own incumbent; None if the caller must give one.

@@ -17,7 +17,6 @@ class RefereeWorker(Watched):
     """A running worker process that judges candidates for one problem: a suite, or a task of another benchmark.
 
     Attributes:
-        host: facts of the machine.
         incumbent: name of the implementation that the problem itself gives as the one to beat, or "".
     """
 
@@ -25,7 +24,6 @@ class RefereeWorker(Watched):
         """Start the worker and wait until it has opened the problem.
 
         Args:
-            source: the problem.
             silence_s: seconds without an event after which the worker counts as hung. A check includes compilation and
                 may take twice as long.
 

@@ -15,7 +15,6 @@ class Adapter:
     """A method that is a variant of its suite.
 
     Attributes:
-        function: the method.
         prepare: function that returns further named arguments (packed weights, for example) from the suite's inputs, or
             ``None``. ``prepare`` runs before timing, never in the timed part.
     """
@@ -39,7 +38,6 @@ def variant(function: Function | None = None, /, *, prepare: Function | None = N
     package under test inside the method: then every commit is measured with this method and with its own package.
 
     Args:
-        function: the method.
         prepare: function that computes further arguments from the suite's inputs before timing; see ``Adapter``.
     """
     if function is not None:

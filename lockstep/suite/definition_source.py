@@ -46,7 +46,6 @@ class Reader:
         The result is empty for an attribute that the harness gives every suite.
 
         Args:
-            name: name of the attribute.
             inherited: whether to add the attributes of the same name in base classes, because ``super()`` reaches them.
         """
         bases = [base for base in self.suite.__mro__ if name in vars(base) and self._is_own(_module_of_class(base))]

@@ -147,7 +147,6 @@ def has_family(root: Path, suite: Suite) -> bool:
 
     Args:
         root: folder of the packages.
-        suite: the suite.
     """
     if suite.adapters or not suite.module:
         return True

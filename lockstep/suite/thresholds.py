@@ -81,10 +81,8 @@ class Accept:
     """An entry of thresholds.toml that accepts an intended slowdown, with the reason.
 
     Attributes:
-        match: the series.
         slower_by: largest accepted slowdown; 0.05 is 5 %.
         of: commits ("a1b2c3d", seven digits or more) and pull requests ("#123") that introduced it.
-        because: the reason.
     """
 
     match: Pattern

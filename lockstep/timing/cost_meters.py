@@ -121,8 +121,6 @@ def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[st
     """Return the estimates of all quantities that the meters measured for an arm, by the quantity's name.
 
     Args:
-        meters: meters of all costs.
-        arm: name of the arm.
         paired: whether to include ratios to the baseline.
     """
     estimates = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}

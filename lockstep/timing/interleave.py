@@ -114,9 +114,7 @@ def compare(
 
     Args:
         draw_arms: returns the named arms on fresh buffers, given a seed and the names.
-        names: arms to measure.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
-        device: the device to measure on.
         controls: fixed work, timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the
             ``min_epochs``, and after those of each further epoch, because each further epoch may be the last.
         plan: duration and precision.

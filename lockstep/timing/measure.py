@@ -46,7 +46,6 @@ class Measurer:
     """Measures cases on one device. Controls and checks are kept for the life of the process.
 
     Attributes:
-        device: the device to measure on.
         plan: duration and precision.
         seed: seed of the inputs on which results are checked; random unless given.
         places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
@@ -107,8 +106,6 @@ class Measurer:
         """Measure variants of a case and return their records, always including the baseline's.
 
         Args:
-            suite: the suite of the case.
-            case: the shape.
             l2: "cold" or "warm".
             variants: names of the variants; unknown names get the state "na".
             failed: variants known to kill or hang a process, with the reason; they are not run.

@@ -100,7 +100,6 @@ def refuse_impossible(
         latency: seconds a call.
         cost: operations and bytes of the task.
         l2: "cold" if every byte comes from memory, "warm" if it comes from the L2.
-        limits: the device's limits.
         sm_mhz: clock while the variant ran; None if unknown.
         narrowest: bytes of the smallest element among the inputs. Tensor cores compute on 8-bit elements at twice the
             16-bit rate, on packed 4-bit values at four times.

@@ -118,7 +118,6 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], targe
     Args:
         benchmark_dir: folder of the suites.
         jobs: suite, variant and case label of each search space.
-        target: the GPU to compile for.
     """
     arguments = ["--benchmarks", str(benchmark_dir), "--target", target.spell()]
     # The process sees no GPU, because a CUDA context takes memory on it, and no interpreter, which compiles nothing.

@@ -83,10 +83,7 @@ def tune(
     """Check and time the candidate configurations of a variant at a case, and return the best with its ratio.
 
     Args:
-        device: the device to measure on.
-        suite: the suite of the case.
         variant: a variant with candidates.
-        case: the shape.
         l2: "cold" or "warm".
         plan: plan of the second measurement.
         behind: whether the time behind a fixed kernel counts as well as the time in a chain of calls.

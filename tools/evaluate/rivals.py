@@ -22,7 +22,6 @@ class Rival:
 
     Attributes:
         name: name of the method in the tables.
-        detect: the method.
         milliseconds: approximate time for a series of 120 points; the online replay skips series that would take hours.
     """
 

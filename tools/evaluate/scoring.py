@@ -29,7 +29,6 @@ class Outcome:
     Attributes:
         kind: the kind of the series, which is a row of the tables.
         length: number of commits of the series.
-        steps: number of planted steps.
         found: number of planted steps that a final change matches within ``MATCH``.
         claimed: number of final changes.
         delays: for each step, commits between its first commit and an alarm about it; infinite without an alarm.
@@ -79,7 +78,6 @@ class Score:
     """Scores of many outcomes. A score is ``None`` if its denominator is zero.
 
     Attributes:
-        series: number of series.
         replayed: number of series that were replayed online.
         recall, precision, f1: scores of the final changes, within ``MATCH``.
         claims: final changes per 1000 commits.

@@ -28,7 +28,6 @@ def served(results: Path, scratch: Path) -> Iterator[tuple[str, int]]:
     """Analyse a results folder and serve its dashboard during the block.
 
     Args:
-        results: the folder.
         scratch: folder for the cache and the alerts' database.
 
     Yields:

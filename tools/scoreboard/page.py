@@ -152,9 +152,7 @@ def page(
     """Return the page as Markdown. The same input gives the same text.
 
     Args:
-        recorded: the records.
         suites: the suites in the order of their sections; they give the order of the cases.
-        targets: the targets by suite.
         variant: the variant to show beside the baseline.
         l2: cache state of the records.
         command: the command that makes the page, which the page names.

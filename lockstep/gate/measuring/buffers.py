@@ -28,7 +28,6 @@ class Contender:
     """A variant as imported from base and from head.
 
     Attributes:
-        name: name of the variant.
         families: family of each side, "base" or "head"; for an A/A comparison both sides have the same family.
         trees: for each side, the tree (its name in ``Sides``) from which the side's calls import modules.
     """

@@ -53,8 +53,6 @@ class Comparer:
 
     Args:
         sides: the trees "base" and "head".
-        device: the device to measure on.
-        pace: the length of an epoch.
         seed: seed of inputs, placement of buffers, and order.
         listener: called before each step that may hang or crash.
         costs: measures quantities other than the latency; by default those that the device can measure.

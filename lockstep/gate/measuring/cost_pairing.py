@@ -39,8 +39,6 @@ class CostPairs:
     """Measures host time, energy, and the time right after another kernel ("behind"), of base and head on one device.
 
     Attributes:
-        device: the device to measure on.
-        pace: the length of an epoch.
         spinner: keeps the GPU busy while host time is measured; ``None`` on a CPU, which has no separate host time.
         counter, new_mark: see ``lockstep.timing.costs.energy``; no counter if the device counts no energy.
     """

@@ -58,7 +58,6 @@ def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], deadl
     """Return the verdict on determinism: "slower" if base is deterministic and head is not, "faster" if only head is.
 
     Args:
-        key: the case.
         base, head: yield how each further call of base or of head differs from its first call; "" for the same bits.
         deadline: time on ``time.monotonic()``'s clock after which no call starts.
     """

@@ -34,7 +34,6 @@ def compare_errors(
     """Return the verdict on a variant's error: "slower" if head's is larger than base's, "faster" if it is smaller.
 
     Args:
-        key: the case.
         errors: yields the errors of base and head on new random inputs, as shares of the reference's norm.
         min_effect: changes up to this share do not count.
         deadline: time on ``time.monotonic()``'s clock after which no draw starts.

@@ -128,10 +128,7 @@ def capture_sides(
     """Bind base and head of a variant to the buffers, and capture their calls for timing.
 
     Args:
-        contender: the variant.
         buffers: fresh buffers.
-        device: the device to measure on.
-        pace: the length of a replay.
         per_call: seconds per call by side; the first epoch fills it, later epochs use it.
         ahead: calls of the fixed kernel (``lockstep.timing.costs.behind``); one of them runs before each call.
 

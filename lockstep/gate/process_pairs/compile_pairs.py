@@ -58,7 +58,6 @@ class CompilePairs:
         """Yield the verdict on the compile time of each case of a group; undecided cases are unsure at the deadline.
 
         Args:
-            request: the cases.
             host: facts of the machine; kernels are compiled for its GPU.
         """
         self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU

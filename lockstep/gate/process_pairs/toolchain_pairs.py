@@ -82,7 +82,6 @@ class ProcessPairs:
         """Measure pairs of processes and fill ``verdicts``. Cases that are undecided when the budget ends stay unsure.
 
         Args:
-            selection: the cases.
             seed: seed from which each pair derives the seed of its buffers and its order.
             budget_s: seconds after which no further case is measured.
             reasons: returns what differs in the code of a case.

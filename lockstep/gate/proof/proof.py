@@ -102,7 +102,6 @@ def prove(
         base: sources before the change.
         head: sources after the change.
         suites: current suites, whose cases are compared.
-        host: facts of the machine.
         say: receives a line of progress before each long step.
         limit_s: seconds after which tracing and compiling stop; cases that need them then stay unproved. ``None`` for
             no limit.
@@ -180,7 +179,6 @@ def confirm(
     """Call a sample of the proved cases in base and in head, and compare the launches.
 
     Args:
-        proof: the proof to confirm.
         proved: the cases that the proof covers, at least one.
         callable_in_both: the proved cases that one process can call in both base and head.
         observe: calls a case in base and in head, and returns the launches.

@@ -56,7 +56,6 @@ class GitHub:
     """Sends the requests to GitHub's REST API (https://docs.github.com/rest) that writing the comment needs.
 
     Args:
-        url: address of the API.
         repository: "owner/name".
         token: may read runs and write comments of pull requests.
     """
@@ -90,7 +89,6 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
     """Write or edit the comment on the pull request of a run, and return the exit status.
 
     Args:
-        github: the API of GitHub.
         event: the ``workflow_run`` event from GitHub.
 
     Raises:

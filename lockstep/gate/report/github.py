@@ -19,7 +19,6 @@ def annotate(report: Report, prefix: str = "") -> Iterator[str]:
     """Yield workflow commands, one for each source line with a problem, the worst first.
 
     Args:
-        report: the report.
         prefix: the project's path within the repository, "" or "sub/folder/".
     """
     by_line: dict[tuple[str, int], list[Verdict]] = {}

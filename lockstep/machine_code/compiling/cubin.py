@@ -55,10 +55,6 @@ def fingerprint(cubin: bytes, metadata: Any) -> str:
     """Return a digest of everything that affects execution: instructions with scheduling, constants, launch attributes.
 
     The kernel's name, line numbers, comments and paths are left out.
-
-    Args:
-        cubin: content of the cubin.
-        metadata: Triton's metadata of the kernel.
     """
     digest = hashlib.sha256()
     for name, content in _sections(cubin):
@@ -98,7 +94,6 @@ def mixes(cubins: Sequence[bytes], arch: int) -> list[dict[str, int]]:
     nvdisasm runs once for all cubins: it takes 0.35 s to start, and almost no time for each kernel.
 
     Args:
-        cubins: cubins of one architecture.
         arch: the architecture; 90 for sm_90.
 
     Raises:

@@ -40,9 +40,6 @@ def assemble(ptx: str, backend: Any, options: Any, arch: int) -> bytes:
     """Return the cubin of a kernel's PTX, assembled without line information and paths.
 
     Args:
-        ptx: Triton's PTX of the kernel.
-        backend: Triton's backend for the target.
-        options: the kernel's compile options.
         arch: the architecture; 100 for sm_100.
     """
     cubin: bytes = backend.make_cubin(without_lines(ptx), {}, options, arch)

@@ -114,7 +114,6 @@ def compare(
         base: sources before the change.
         head: sources after the change.
         suites: current suites, with which both trees are traced.
-        target: the target to compile for.
         cache: results of earlier calls; by default the user's cache.
         say: receives a line of progress before each long step.
         limit_s: seconds for tracing and compiling; ``None`` for no limit.

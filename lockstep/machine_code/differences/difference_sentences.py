@@ -24,7 +24,6 @@ class CodeChange:
             tree cannot be traced, or neither has the case), "new" or "removed" (only one tree has the case).
         sentence: what changed, without the kernel's name: "registers 168 → 255, spills 0 → 512 B".
         source: file and line of the kernel in head, or in base if head lacks it; "" for other kinds.
-        cases: the affected cases.
         before, after: the kernel in base and in head; None in a tree that does not launch the kernel.
     """
 

@@ -82,7 +82,6 @@ def facts(text: bytes, module: str, is_package: bool) -> Facts:
     """Return what the text of a module shows: its imports, and the files that it may read.
 
     Args:
-        text: content of the file.
         module: dotted name of the module.
         is_package: whether the file is a package's ``__init__``; relative imports then start at the package.
 

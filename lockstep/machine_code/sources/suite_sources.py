@@ -23,7 +23,6 @@ def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...
     """Return the top-level packages and modules of the project that a suite's definition consists of.
 
     Args:
-        suite: the suite.
         packages: packages under test, which are not part of the definition.
     """
     return _definition(suite, packages)[0]
@@ -40,7 +39,6 @@ def tree_files(root: Path, packages: Sequence[str], suite: Suite) -> dict[str, b
     Args:
         root: folder that holds the packages under test.
         packages: names of the packages under test.
-        suite: the suite.
     """
     files = closure(root, packages, suite.module) if suite.module else {}
     return files | (own_variants_files(root, packages, suite) if suite.adapters else {})

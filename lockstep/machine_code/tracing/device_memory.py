@@ -14,7 +14,6 @@ class Allocations:
     """The storages that one call allocates on the device, in the order of its operators.
 
     Attributes:
-        count: number of allocations.
         peak: maximum bytes of these storages alive at once.
     """
 

@@ -206,9 +206,6 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
     """Return the trace of ``variant`` at ``case`` for ``target``: its offline preparation, then the call.
 
     Args:
-        suite: suite that draws the inputs.
-        case: the shape.
-        family: family of the traced tree.
         variant: name of a variant in the family.
         target: the target that Triton compiles for.
         watch: the watch over the code under test.

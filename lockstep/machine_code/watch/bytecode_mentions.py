@@ -65,7 +65,6 @@ def refused_mentions(
     """Return a sentence for each value that a function mentions and whose use makes the trace untrusted.
 
     Args:
-        code: bytecode of the function.
         scope: globals of the function.
         own: top-level packages under test, and packages that they may call.
         caches: receives the mentioned ``lru_cache`` functions of other packages. The caller empties their caches,
@@ -105,7 +104,6 @@ def refused_value(owner: ModuleType | None, name: str, value: Any, own: frozense
     Args:
         owner: module from which the value is read; ``None`` for a plain name.
         name: name of the value in that module.
-        value: the value.
         own: top-level packages under test, and packages that they may call.
     """
     if _seen_when_called(value):

@@ -136,8 +136,6 @@ def refused_call_of_torch(module: str, name: str, holder: Any) -> str:
     """Return why calling a function of torch that is written in C makes a trace untrusted; "" if it does not.
 
     Args:
-        module: module that contains the function.
-        name: name of the function.
         holder: object that the function is bound to: a module, a type, or another object.
     """
     if module == "torch._C" or (isinstance(holder, ModuleType) and holder.__name__ == "torch._C"):

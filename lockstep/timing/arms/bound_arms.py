@@ -55,7 +55,6 @@ class Arm:
     """A variant, bound to the arguments of each argument set.
 
     Attributes:
-        name: the arm's name.
         calls: one call for each argument set.
         once: whether a replay makes each call only once, because calls change their arguments.
         before: a function that runs before each call. Its time counts, and its result is dropped.
@@ -101,7 +100,6 @@ def make_arms(
 
     Args:
         variants: variant name of each arm, by the arm's name.
-        family: the variants' family.
         sets: the argument sets (inputs and outputs), all from one draw.
         seed: seed of the placement.
         once: see ``Arm``.

@@ -39,7 +39,6 @@ def capture_arms(
 
     Args:
         arms: the arms of one epoch.
-        device: the device to capture on.
         replay_s: minimum length of a replay in seconds.
         per_call: seconds per call, by arm; the first epoch fills it.
         failures: receives the errors, by arm.

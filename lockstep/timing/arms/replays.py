@@ -37,7 +37,6 @@ def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> t
     Args:
         capture: returns a replay of the given number of rotations; a rotation is one call on each argument set.
         calls: calls of one rotation.
-        device: the device.
     """
     times = 1
     while True:
@@ -55,7 +54,6 @@ class Repeated(Generic[R]):
 
     Attributes:
         once: one captured replay.
-        launches: number of launches.
         calls: calls of all launches together.
     """
 

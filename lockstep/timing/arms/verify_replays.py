@@ -58,7 +58,6 @@ class Timed:
     Attributes:
         arm: the arm, with its arguments for each set.
         replay: the replay that was timed.
-        family: the variant's family.
         variant: the variant's name in the family.
         cost: the cost that the replay measured; "" for the latency.
     """

@@ -45,7 +45,6 @@ class Checked:
     """The result of a check that the variant passed.
 
     Attributes:
-        accuracy: the variant's errors.
         deterministic: whether the variant is deterministic; ``None`` if there was too little memory to find out.
     """
 

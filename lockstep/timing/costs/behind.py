@@ -72,7 +72,6 @@ class Behind:
         device: the device that runs the arms.
         plan: number and length of the measurements.
         baseline: the arm that ratios refer to.
-        names: the arms.
         reference_mhz: for each arm, the clock that its ratio is normalised to.
         trusted: see ``lockstep.timing.interleave.compare``.
     """

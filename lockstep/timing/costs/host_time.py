@@ -177,7 +177,6 @@ def called(arm: Arm, active: Callable[[], AbstractContextManager[Any]] = nullcon
     """Return a replay that makes the arm's calls outside a graph.
 
     Args:
-        arm: the arm.
         active: makes the context in which each run of the replay makes its calls.
     """
     results: list[Any] = []

@@ -63,7 +63,6 @@ class SharedBuffer:
 
     Args:
         size: minimum size of the memory in bytes.
-        device: the device to allocate on.
 
     Attributes:
         bytes: the memory, uint8 and flat.

@@ -56,7 +56,6 @@ def time_of_call(
         idle: seconds of runs that were timed before the code under test was imported.
         runs: seconds of the runs, by their number of calls.
         slack_s: see ``SLACK_S``.
-        notes: notes for the result.
     """
     calls, idle_s = max(runs), min(idle)
     times = [(seconds - idle_s) / calls for seconds in runs[calls]]
@@ -72,7 +71,6 @@ def speedup(own: Isolated, baseline: Isolated) -> Estimate:
 
     Args:
         own: the variant's runs; ``low`` is above 0.
-        baseline: the baseline's runs.
     """
     return Estimate(baseline.seconds / own.seconds, baseline.low / own.high, baseline.high / own.low)
 

@@ -28,7 +28,6 @@ class Disqualified(AssertionError):
     """A variant broke a rule. The variant's time is not valid.
 
     Attributes:
-        rule: the rule.
         evidence: the observation, with numbers; also the error's message.
     """
 
