@@ -58,6 +58,20 @@ def test_changed_code_of_a_function_is_found_too():
     assert Checker.accuracy.__code__ is code
 
 
+def test_changed_defaults_that_say_they_are_equal_are_found_too():
+    class Equal(tuple):
+        __hash__ = None
+
+        def __eq__(self, other):
+            return True
+
+    trusted, defaults = Trusted(), brief.__defaults__
+    brief.__defaults__ = Equal((1,))
+    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.checks\.check\.brief"):
+        trusted.require()
+    assert brief.__defaults__ is defaults
+
+
 def test_what_raises_is_looked_at_as_well():
     trusted = Trusted()
 

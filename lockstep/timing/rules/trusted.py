@@ -12,11 +12,10 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from operator import attrgetter, is_, itemgetter
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar
 
@@ -102,11 +101,18 @@ class _Saved:
 
     @property
     def changed(self) -> bool:
+        # Compare by identity alone, because code under test can define ``==``.
         entry = self.names.get(self.name)
         if entry is not self.value and entry is not self.effective:
             return True
-        return self.function is not None and (
-            self.function.__code__ is not self.code[0] or _code(self.function) != self.code
+        function = self.function
+        if function is None:
+            return False
+        code, defaults, kwdefaults = self.code
+        return (
+            function.__code__ is not code
+            or function.__defaults__ is not defaults
+            or function.__kwdefaults__ is not kwdefaults
         )
 
     def restore(self) -> None:
@@ -123,63 +129,6 @@ class _Saved:
         if self.name == "function" and isinstance(self.value, FunctionType):
             return f"the code of {self.owner.__name__}"
         return f"{self.owner.__name__}.{self.name}"
-
-
-@dataclass(frozen=True)
-class _Entries:
-    """Saved values of names, arranged so that thousands are compared with current values in less than a millisecond.
-
-    ``Trusted`` compares after every capture; a loop over ``_Saved.changed`` takes three times as long. All comparisons
-    are of identity, because code under test can define ``==``.
-    """
-
-    namespaces: tuple[tuple[Mapping[str, Any], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]], ...]
-    functions: tuple[FunctionType, ...]
-    parts: tuple[tuple[Callable[[Any], Any], tuple[Any, ...]], ...]
-    others: tuple[_Saved, ...]
-
-    @classmethod
-    def of(cls, saved: Sequence[_Saved]) -> _Entries:
-        """Arrange saved names for fast comparison. Names that their owners inherit are compared one by one."""
-        owners: dict[int, list[_Saved]] = {}
-        for entry in saved:
-            owners.setdefault(id(entry.names) if isinstance(entry.names, dict) else id(entry.owner), []).append(entry)
-        namespaces, others = [], []
-        for entries in owners.values():
-            own_entries = [entry for entry in entries if entry.name in entry.names]
-            others += [entry for entry in entries if entry.name not in entry.names]
-            if len(own_entries) == 1:  # with one name, itemgetter returns the value itself
-                own_entries *= 2
-            if own_entries:
-                values = tuple(entry.value for entry in own_entries)
-                namespaces.append((own_entries[0].names, itemgetter(*(entry.name for entry in own_entries)), values))
-        functions = tuple(entry.function for entry in saved if entry.function is not None)
-        codes = [entry.code for entry in saved if entry.function is not None]
-        readers = (attrgetter(name) for name in ("__code__", "__defaults__", "__kwdefaults__"))
-        parts = tuple((read, tuple(code[place] for code in codes)) for place, read in enumerate(readers))
-        return cls(tuple(namespaces), functions, parts, tuple(others))
-
-    def joined(self, saved: Sequence[_Saved]) -> _Entries:
-        """Return these entries joined with the entries of more names."""
-        more = _Entries.of(saved)
-        parts = ((read, then + also) for (read, then), (_, also) in zip(self.parts, more.parts, strict=True))
-        return _Entries(
-            self.namespaces + more.namespaces, self.functions + more.functions, tuple(parts), self.others + more.others
-        )
-
-    def are_unchanged(self) -> bool:
-        """Return whether every name has its saved value, and every function its saved code and defaults."""
-        for names, read, values in self.namespaces:
-            try:
-                now = read(names)
-            except KeyError:
-                return False
-            if False in map(is_, now, values):
-                return False
-        for read, values in self.parts:
-            if False in map(is_, map(read, self.functions), values):
-                return False
-        return not [entry for entry in self.others if entry.changed]
 
 
 class _SetAside(Disqualified):
@@ -200,7 +149,6 @@ class Trusted:
         ]
         others = [*_own_functions(), *_torch_functions()]
         self._saved += [_save(Rule.CHANGED_HARNESS, owner, name) for owner, name in others]
-        self._entries = _Entries.of(self._saved)
         self._persisting = persisting_bytes()
         self.accept_settings()
 
@@ -212,9 +160,7 @@ class Trusted:
     def with_variants(self, variants: Mapping[str, Any]) -> Trusted:
         """Return the saved functions together with the variants' current code, which no variant may replace either."""
         more = copy(self)
-        saved = [_save(Rule.CHANGED_BASELINE, owner, name) for owner, name in places_of(variants)]
-        more._saved = self._saved + saved
-        more._entries = self._entries.joined(saved)
+        more._saved = self._saved + [_save(Rule.CHANGED_BASELINE, owner, name) for owner, name in places_of(variants)]
         return more
 
     def guarded(self, call: Callable[[], T]) -> T:
@@ -258,7 +204,7 @@ class Trusted:
         # Modes are switched off first, because the code below may use torch.
         modes = self._switch_off_modes()
         set_aside = self._restore_cache()
-        changed = [] if self._entries.are_unchanged() else [entry for entry in self._saved if entry.changed]
+        changed = [entry for entry in self._saved if entry.changed]
         if modes and not changed:
             raise Disqualified(Rule.CHANGED_HARNESS, f"left a torch {modes[0]} mode switched on")
         if not changed:
