@@ -137,7 +137,6 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
     return Request(
         repository=packages_folder(conf, suites_by_name),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
-        results_dir=Path(conf.results_dir).resolve(),
         packages=packages_under_test(conf, suites_by_name),
         trusted=tuple(settings.get("trusted", ())),
         base=args.base,

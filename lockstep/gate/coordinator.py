@@ -21,7 +21,7 @@ from lockstep.gate.case_verdict import (
 )
 from lockstep.gate.launches import Observation
 from lockstep.gate.limits import Terms
-from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, recorded_noise, worst_first
+from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, worst_first
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.proof.proof import Proof, confirm
 from lockstep.gate.report.rows import line
@@ -148,10 +148,9 @@ class Coordinator:
         costs = [key for key in cost_keys if key.quantity not in (*CHECKS, COMPILE)]
         self._cases = len(todo) + len(compiled) + len(costs)  # a check has no noise, and no share of the error rate
         self._measure_aa(proved, todo, costs, chance)
-        noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
-        ordered = worst_first(groups(todo), proof.severity, noise, chance)
-        for same_kind in (checks, compiled, costs):
-            ordered += worst_first(groups(same_kind), proof.severity, {}, chance)
+        ordered = []
+        for same_kind in (todo, checks, compiled, costs):
+            ordered += worst_first(groups(same_kind), proof.severity, chance)
         for number, pending_group in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")

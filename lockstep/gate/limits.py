@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from lockstep.suite.thresholds import Thresholds
 
@@ -20,7 +19,6 @@ class Terms:
         silence_s: seconds without an event after which a worker is killed.
         about: commits, subjects and "#123", by which an accepted slowdown is recognised.
         costs: costs to judge besides the latency, by suite.
-        results: folder of recorded results. Their noise orders cases of equal rank; ``None`` for random order.
     """
 
     thresholds: Thresholds
@@ -29,4 +27,3 @@ class Terms:
     silence_s: float
     about: Sequence[str] = ()
     costs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    results: Path | None = None

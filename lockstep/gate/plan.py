@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lockstep.gate.case_verdict import Group, SeriesKey, SideFacts
-from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.evaluate import skip_reason
 
@@ -21,9 +17,6 @@ MOST_SHARES, LEAST_CASE_S = 2.0, 5.0
 
 #: Number of groups that the A/A control measures. The seed of the run selects them.
 AA_GROUPS = 3
-
-#: Number of recorded runs that are read for the noise of series. The nine of this repository take 0.2 s.
-NOISE_RUNS = 20
 
 
 @dataclass(frozen=True)
@@ -93,25 +86,14 @@ def groups(keys: Iterable[SeriesKey]) -> list[Group]:
     ]
 
 
-def worst_first(
-    todo: Sequence[Group],
-    severity: Callable[[SeriesKey], float],
-    noise: Mapping[SeriesKey, float],
-    chance: random.Random,
-) -> list[Group]:
-    """Sort groups by the size of their code changes, then by their recorded noise, then randomly.
+def worst_first(todo: Sequence[Group], severity: Callable[[SeriesKey], float], chance: random.Random) -> list[Group]:
+    """Sort groups by the size of their code changes, then randomly.
 
     The random order spreads the cases that the budget reaches over all suites and shapes.
     """
     shuffled = list(todo)
     chance.shuffle(shuffled)
-    return sorted(
-        shuffled,
-        key=lambda group: (
-            -max(severity(key) for key in group.cases()),
-            -max(noise.get(key, 0.0) for key in group.cases()),
-        ),
-    )
+    return sorted(shuffled, key=lambda group: -max(severity(key) for key in group.cases()))
 
 
 def deadline_of_group(undecided: Sequence[Group], now: float, end: float) -> float:
@@ -123,30 +105,6 @@ def deadline_of_group(undecided: Sequence[Group], now: float, end: float) -> flo
     """
     share = (end - now) / sum(len(group.variants) for group in undecided)
     return min(end, now + len(undecided[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
-
-
-def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
-    """Return the minimal detectable effect of each series in its newest record on this GPU model.
-
-    A run may measure only some series, so the newest ``NOISE_RUNS`` runs are read. Damaged files are skipped.
-    """
-    files: list[tuple[str, Path]] = []
-    for path in results.glob(f"*/*{SUFFIX}"):
-        # Read only the first line: a long history has hundreds of files.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), path.open(encoding="utf-8") as file:
-            provenance = json.loads(file.readline())
-            if provenance["host"]["gpu"] == gpu:
-                files.append((str(provenance["recorded_at"]), path))
-    noise: dict[SeriesKey, float] = {}
-    for _, path in sorted(files)[-NOISE_RUNS:]:
-        with contextlib.suppress(OSError, RecordError):
-            _, records = read_records(path)
-            noise |= {
-                SeriesKey(record.suite, record.variant, record.case, record.l2): record.mde
-                for record in records
-                if record.mde is not None
-            }
-    return noise
 
 
 def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], chance: random.Random) -> list[SeriesKey]:

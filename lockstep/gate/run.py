@@ -43,7 +43,6 @@ class Request:
     Attributes:
         repository: folder of the packages, in the git repository that has base and head.
         benchmark_dir: folder of the current suites, with which both versions are measured.
-        results_dir: folder of recorded results; cases with more recorded noise are measured first.
         packages: top-level packages under test.
         trusted: further packages that the packages under test may call; see ``lockstep.machine_code.Tree``.
         base, head: versions; "." is the working tree.
@@ -66,7 +65,6 @@ class Request:
 
     repository: Path
     benchmark_dir: Path
-    results_dir: Path
     packages: tuple[str, ...]
     trusted: tuple[str, ...]
     base: str
@@ -120,7 +118,6 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             deadline=started + request.budget_s,
             silence_s=request.silence_s,
             costs=request.costs,
-            results=request.results_dir,
             about=(*request.about, *commits_between(request.repository, base, head)),
         )
         coordinator: Coordinator | ProcessPairs
