@@ -23,7 +23,8 @@ from lockstep.gate.case_verdict import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.report import EXIT, Report
 from lockstep.gate.report.terminal import show
-from lockstep.gate.run import Request, run
+from lockstep.gate.request import Request
+from lockstep.gate.run import run
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.sources.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE

@@ -20,11 +20,11 @@ from lockstep.gate.case_verdict import (
     Verdict,
 )
 from lockstep.gate.launches import Observation
-from lockstep.gate.limits import Terms
 from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, worst_first
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.proof.proof import Proof, confirm
 from lockstep.gate.report.rows import line
+from lockstep.gate.request import Request
 from lockstep.gate.sequential import MOST_SAME
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.processes.watched_worker import Culprits, WorkerDied
@@ -65,10 +65,12 @@ class Coordinator:
         say: called with each line of progress.
     """
 
-    def __init__(self, setup: Setup, terms: Terms, say: Callable[[str], None], compile_pairs: CompilePairs) -> None:
+    def __init__(self, setup: Setup, request: Request, say: Callable[[str], None], compile_pairs: CompilePairs) -> None:
         self.setup = setup
         self._compile_pairs = compile_pairs
-        self.terms = terms
+        self._request = request
+        #: Time on ``time.monotonic()``'s clock after which no further epoch starts.
+        self._deadline = time.monotonic() + request.budget_s
         self.notes: list[str] = []
         self.verdicts: dict[SeriesKey, Verdict] = {}
         self.aa_verdicts: list[Verdict] = []
@@ -102,7 +104,7 @@ class Coordinator:
         """
         while self._worker is None:
             try:
-                self._worker = GateWorker(self.setup, self.terms.silence_s, list(self._skip))
+                self._worker = GateWorker(self.setup, self._request.silence_s, list(self._skip))
             except WorkerDied as died:
                 if "@" not in died.variant:
                     raise
@@ -124,9 +126,9 @@ class Coordinator:
             self._worker.close(patience_s=1.0)
             self._worker = None
 
-    def begin(self, budget_s: float) -> None:
-        """Start the budget: judging ends ``budget_s`` seconds from now."""
-        self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
+    def begin(self) -> None:
+        """Start the budget of the request, after which judging ends."""
+        self._deadline = time.monotonic() + self._request.budget_s
 
     def judge(self, selection: Selection, proof: Proof) -> None:
         """Judge the selected cases and run the A/A control: fill ``verdicts`` and ``aa_verdicts`` within the budget."""
@@ -152,13 +154,13 @@ class Coordinator:
         for same_kind in (todo, checks, compiled, costs):
             ordered += worst_first(groups(same_kind), proof.severity, chance)
         for number, pending_group in enumerate(ordered):
-            if time.monotonic() >= self.terms.deadline:
+            if time.monotonic() >= self._deadline:
                 self.notes.append("the budget ended before every case was judged")
                 return
             group = self._with_latency(pending_group)
             if not group.variants:
                 continue
-            group_deadline = deadline_of_group(ordered[number:], time.monotonic(), self.terms.deadline)
+            group_deadline = deadline_of_group(ordered[number:], time.monotonic(), self._deadline)
             for verdict in self._measure(group, group_deadline, twins=False):
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
                 if verdict.outcome != "na":
@@ -169,7 +171,7 @@ class Coordinator:
         to_measure = []
         compared = (key for key in keys if self.verdicts[key].outcome in ("same", "unsure"))
         for latency in (key for key in compared if key.suite not in self.conflicts):
-            for key in (replace(latency, quantity=cost) for cost in self.terms.costs.get(latency.suite, ())):
+            for key in (replace(latency, quantity=cost) for cost in self._request.costs.get(latency.suite, ())):
                 if proof.same(key):
                     self.verdicts[key] = self._proved(key)
                     continue
@@ -198,7 +200,7 @@ class Coordinator:
         if not proved or self.machine["device"] == "cpu":
             return proof
         on_both_sides = [key for key in proved if self._is_on_both_sides(key)]
-        deadline = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
+        deadline = time.monotonic() + SAMPLE_SHARE * (self._deadline - time.monotonic())
         confirmed, note = confirm(proof, proved, on_both_sides, self._observe, random.Random(self.setup.seed), deadline)
         self.notes.append(note)
         return confirmed
@@ -242,7 +244,7 @@ class Coordinator:
         }
         if not failing:
             return
-        alone = GateWorker(self.setup, self.terms.silence_s, list(self._skip), alone="head")
+        alone = GateWorker(self.setup, self._request.silence_s, list(self._skip), alone="head")
         alone.close()
         for name, error in failing.items():
             head = alone.imported.get(name, {}).get("head")
@@ -299,7 +301,7 @@ class Coordinator:
         for quantity in [] if on_cpu else dict.fromkeys(key.quantity for key in in_base):
             of_quantity = [key for key in in_base if key.quantity == quantity]
             picks += aa_groups(proved if proved and quantity == LATENCY else of_quantity, chance)
-        deadline = time.monotonic() + AA_SHARE * (self.terms.deadline - time.monotonic())
+        deadline = time.monotonic() + AA_SHARE * (self._deadline - time.monotonic())
         for number, group in enumerate(picks):
             if time.monotonic() >= deadline:
                 break
@@ -316,9 +318,9 @@ class Coordinator:
 
     def _requested(self, key: SeriesKey) -> float:
         """Return the smallest change that counts: for a latency ``--min-effect`` if given, else by thresholds.toml."""
-        if self.terms.min_effect is not None and key.quantity == LATENCY:
-            return self.terms.min_effect
-        return self.terms.thresholds.of(*_fields(key), key.quantity).min_effect
+        if self._request.min_effect is not None and key.quantity == LATENCY:
+            return self._request.min_effect
+        return self._request.thresholds.of(*_fields(key), key.quantity).min_effect
 
     def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
         """Yield the verdicts of one group. When a variant kills the worker, a new worker judges the other variants."""
@@ -328,7 +330,7 @@ class Coordinator:
                 yield Verdict(remaining.pop(variant), "failed", refusal)
         while remaining and (remaining_s := deadline - time.monotonic()) > 0:
             keys = list(remaining.values())
-            thresholds = {key.variant: self.terms.thresholds.of(*_fields(key), key.quantity) for key in keys}
+            thresholds = {key.variant: self._request.thresholds.of(*_fields(key), key.quantity) for key in keys}
             request = GroupRequest(
                 replace(group, variants=tuple(remaining)),
                 min_effect={key.variant: self._aa.least(key, self._requested(key)) for key in keys},
@@ -364,7 +366,7 @@ class Coordinator:
         accepted = None
         if verdict.outcome == "slower":
             size = verdict.change.value if verdict.change else None
-            accepted = self.terms.thresholds.accepted(*_fields(key), size, self.terms.about, key.quantity)
+            accepted = self._request.thresholds.accepted(*_fields(key), size, self._request.about, key.quantity)
         return replace(
             verdict,
             code=proof.reasons(key),

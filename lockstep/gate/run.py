@@ -5,28 +5,27 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from lockstep.asv.client import WorkerSpec
 from lockstep.gate.case_verdict import UNREACHED
 from lockstep.gate.coordinator import Coordinator
-from lockstep.gate.limits import Terms
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.process_pairs.toolchain_pairs import ProcessPairs
 from lockstep.gate.proof.proof import Proof, prove
 from lockstep.gate.report.report import Report
+from lockstep.gate.request import Request
 from lockstep.gate.trees import Version, commits_between, version
 from lockstep.gate.worker_client import Setup
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
 from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.machine_code import Target, TracingFailed, codes_of, compare
-from lockstep.processes.toolchain import INSTALLED, Toolchain
+from lockstep.processes.toolchain import INSTALLED
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import nearest
-from lockstep.suite.thresholds import Thresholds
 
 #: Minimum seconds that a check may take if one process has one toolchain: the check compiles kernels that were not
 #: compiled ahead.
@@ -34,58 +33,6 @@ LEAST_CHECK_S = 300.0
 
 #: Minimum seconds for comparing the code, even if the budget is smaller.
 LEAST_COMPARISON_S = 60.0
-
-
-@dataclass(frozen=True)
-class Request:
-    """The versions and cases to compare, with all settings.
-
-    Attributes:
-        repository: folder of the packages, in the git repository that has base and head.
-        benchmark_dir: folder of the current suites, with which both versions are measured.
-        packages: top-level packages under test.
-        trusted: further packages that the packages under test may call; see ``lockstep.machine_code.Tree``.
-        base, head: versions; "." is the working tree.
-        cases: labels by suite; ``None`` for all cases of a suite.
-        variants: names of the variants; empty for all.
-        l2: a cache state, or "both".
-        costs: costs to judge besides the latency (``lockstep.gate.case_verdict.COSTS``), by suite.
-        thresholds: content of thresholds.toml.
-        min_effect: smallest change that counts; ``None`` to use the thresholds.
-        about: texts such as "#123" by which an accepted slowdown is recognised.
-        budget_s: seconds for measuring. Before that, comparing the code may take as long, and at least a minute.
-        silence_s: seconds without an event after which a worker is killed.
-        seed: seed of buffers, order and the A/A control.
-        measure_all: whether to measure proved cases as well.
-        need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
-        lock: clocks to lock during the run; ``None`` leaves them unchanged.
-        quick: whether epochs are short: they find errors, but their times are inaccurate.
-        toolchains: toolchains of base and head; ``None`` to compare both in one process.
-    """
-
-    repository: Path
-    benchmark_dir: Path
-    packages: tuple[str, ...]
-    trusted: tuple[str, ...]
-    base: str
-    head: str
-    suites: Mapping[str, Suite]
-    cases: Mapping[str, Sequence[str] | None]
-    variants: tuple[str, ...]
-    l2: str
-    thresholds: Thresholds
-    min_effect: float | None
-    about: tuple[str, ...]
-    budget_s: float
-    silence_s: float
-    seed: int
-    measure_all: bool = False
-    need_gpu: bool = False
-    need_lock: bool = False
-    lock: ClockTarget | None = None
-    quick: bool = False
-    costs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    toolchains: tuple[Toolchain, Toolchain] | None = None
 
 
 def run(request: Request, say: Callable[[str], None]) -> Report:
@@ -112,20 +59,13 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             seed=request.seed,
             quick=request.quick,
         )
-        terms = Terms(
-            thresholds=request.thresholds,
-            min_effect=request.min_effect,
-            deadline=started + request.budget_s,
-            silence_s=request.silence_s,
-            costs=request.costs,
-            about=(*request.about, *commits_between(request.repository, base, head)),
-        )
+        request = replace(request, about=(*request.about, *commits_between(request.repository, base, head)))
         coordinator: Coordinator | ProcessPairs
         if request.toolchains:
-            coordinator = ProcessPairs(base, head, _spec(request), terms, say)
+            coordinator = ProcessPairs(base, head, request, _spec(request), say)
         else:
             compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
-            coordinator = Coordinator(setup, terms, say, compile_pairs)
+            coordinator = Coordinator(setup, request, say, compile_pairs)
         blank = Report(
             base=base.label,
             head=head.label,
@@ -180,7 +120,7 @@ def _judge(request: Request, coordinator: Coordinator, base: Version, head: Vers
     proof = _prove(request, coordinator, base, head, say)
     coordinator.compared_s = time.monotonic() - started
     say(f"code compared in {coordinator.compared_s:.0f} s")
-    coordinator.begin(request.budget_s)
+    coordinator.begin()
     coordinator.judge(selection, proof)
     return coordinator.trouble()
 

@@ -18,10 +18,10 @@ from statistics import median, stdev
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
 from lockstep.gate.case_verdict import SeriesKey, SideFacts, Verdict
-from lockstep.gate.limits import Terms
 from lockstep.gate.plan import Selection, groups
 from lockstep.gate.process_pairs.pair_trial import PairTrial
 from lockstep.gate.report.report import percent
+from lockstep.gate.request import Request
 from lockstep.gate.sequential import MOST_SAME, Test, interval, relative
 from lockstep.gate.trees import Version
 from lockstep.processes.watched_worker import WorkerDied
@@ -39,16 +39,15 @@ class ProcessPairs:
     Args:
         base, head: the versions, with their toolchains.
         spec: how to start a process; tree, toolchain and seed are set for each process.
-        terms: thresholds and limits; the time limit is an argument of ``judge``.
         say: called with each line of progress.
     """
 
     def __init__(
-        self, base: Version, head: Version, spec: WorkerSpec, terms: Terms, say: Callable[[str], None]
+        self, base: Version, head: Version, request: Request, spec: WorkerSpec, say: Callable[[str], None]
     ) -> None:
         self._versions = {"base": base, "head": head}
         self._spec = spec
-        self._terms = terms
+        self._request = request
         self._say = say
         self._clocks = ReferenceClocks()
         self._open: Recorder | None = None
@@ -144,7 +143,7 @@ class ProcessPairs:
         spec = replace(self._spec, checkout=version.tree.root, folders=folders, seed=seed)
         nowhere = Target(version.commit, "lockstep", "", "", "", None)
         self._open = Recorder(
-            nowhere, spec, self._terms.silence_s, say=self._say, ahead=False, reference_clocks=self._clocks
+            nowhere, spec, self._request.silence_s, say=self._say, ahead=False, reference_clocks=self._clocks
         )
         return self._open
 
@@ -152,17 +151,17 @@ class ProcessPairs:
         return self._versions[side].tree.toolchain.name
 
     def _test(self, key: SeriesKey, cases: int) -> Test:
-        threshold = self._terms.thresholds.of(key.suite, key.variant, key.case, key.l2)
-        least = threshold.min_effect if self._terms.min_effect is None else self._terms.min_effect
+        threshold = self._request.thresholds.of(key.suite, key.variant, key.case, key.l2)
+        least = threshold.min_effect if self._request.min_effect is None else self._request.min_effect
         return Test(least, 1 - threshold.confidence, cases, max(MOST_SAME, least))
 
     def _dressed(self, verdict: Verdict) -> Verdict:
         """Return the verdict, with the reason from thresholds.toml if that file accepts the slowdown."""
         if verdict.outcome != "slower" or verdict.change is None:
             return verdict
-        key, terms = verdict.key, self._terms
-        accepted = terms.thresholds.accepted(
-            key.suite, key.variant, key.case, key.l2, verdict.change.value, terms.about
+        key, request = verdict.key, self._request
+        accepted = request.thresholds.accepted(
+            key.suite, key.variant, key.case, key.l2, verdict.change.value, request.about
         )
         return replace(verdict, accepted=accepted.because if accepted else "")
 

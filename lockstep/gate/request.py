@@ -1,0 +1,65 @@
+"""What a run of the gate compares, with all settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lockstep.gpu.nvml import Target
+from lockstep.processes.toolchain import Toolchain
+from lockstep.suite.definition import Suite
+from lockstep.suite.thresholds import Thresholds
+
+
+@dataclass(frozen=True)
+class Request:
+    """The versions and cases to compare, with all settings.
+
+    Attributes:
+        repository: folder of the packages, in the git repository that has base and head.
+        benchmark_dir: folder of the current suites, with which both versions are measured.
+        packages: top-level packages under test.
+        trusted: further packages that the packages under test may call; see ``lockstep.machine_code.Tree``.
+        base, head: versions; "." is the working tree.
+        cases: labels by suite; ``None`` for all cases of a suite.
+        variants: names of the variants; empty for all.
+        l2: a cache state, or "both".
+        costs: costs to judge besides the latency (``lockstep.gate.case_verdict.COSTS``), by suite.
+        thresholds: content of thresholds.toml.
+        min_effect: smallest change that counts; ``None`` to use the thresholds.
+        about: hashes and subject lines of head's commits, and pull requests ("#123"). An ``[[accept]]`` entry of
+            thresholds.toml that names one of them may accept a slowdown. ``run`` adds the commits.
+        budget_s: seconds for measuring. Before that, comparing the code may take as long, and at least a minute.
+        silence_s: seconds without an event after which a worker is killed.
+        seed: seed of buffers, order and the A/A control.
+        measure_all: whether to measure proved cases as well.
+        need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
+        lock: clocks to lock during the run; ``None`` leaves them unchanged.
+        quick: whether epochs are short: they find errors, but their times are inaccurate.
+        toolchains: toolchains of base and head; ``None`` to compare both in one process.
+    """
+
+    repository: Path
+    benchmark_dir: Path
+    packages: tuple[str, ...]
+    trusted: tuple[str, ...]
+    base: str
+    head: str
+    suites: Mapping[str, Suite]
+    cases: Mapping[str, Sequence[str] | None]
+    variants: tuple[str, ...]
+    l2: str
+    thresholds: Thresholds
+    min_effect: float | None
+    about: tuple[str, ...]
+    budget_s: float
+    silence_s: float
+    seed: int
+    measure_all: bool = False
+    need_gpu: bool = False
+    need_lock: bool = False
+    lock: Target | None = None
+    quick: bool = False
+    costs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    toolchains: tuple[Toolchain, Toolchain] | None = None
