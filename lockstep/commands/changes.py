@@ -126,14 +126,16 @@ def _noise(changes: Sequence[FoundChange], results: Results, args: argparse.Name
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.cache_files import AnalysisCache
-    from lockstep.alerts.analysis.detector_state import analyses
+    from lockstep.alerts.analysis.detector_state import StoredDetector
 
     cache = AnalysisCache(open_store(args).cache)
     noise: dict[str, Noise] = {}
     for machine in results.machines:
         rows = list(dict.fromkeys(change.row for change in changes if change.step.series.machine == machine))
         try:
-            found_analyses = analyses(cache.detector(machine), results.state(machine), rows)
+            detector = StoredDetector(cache.detector(machine), results.state(machine))
+            row_of = {name: row for row, name in enumerate(detector.names)}
+            found_analyses = detector.analyses([row_of[name] for name in rows])
         except (ValueError, KeyError):
             continue
         noise |= {row: change.noise for row, change in zip(rows, found_analyses, strict=True)}
@@ -144,7 +146,7 @@ def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
     """Return the noisy series among the requested series, by machine. Machines without noisy series are left out."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.cache_files import AnalysisCache
-    from lockstep.alerts.analysis.detector_state import noise_scales
+    from lockstep.alerts.analysis.detector_state import StoredDetector
     from lockstep.alerts.analysis.followed_series import name_in
     from lockstep.alerts.analysis.noisy_series import scatter_of
 
@@ -154,10 +156,10 @@ def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
         if args.machine not in (None, machine):
             continue
         try:
-            scales = noise_scales(cache.detector(machine), results.state(machine))
+            detector = StoredDetector(cache.detector(machine), results.state(machine))
         except ValueError:
             continue  # analysed again meanwhile
-        names = {name_in(row): scale for row, scale in scales.items()}
+        names = {name_in(row): scale for row, scale in zip(detector.names, detector.noise.tolist(), strict=True)}
         selected = (scale for name, scale in names.items() if args.family in (None, name.family, name.suite))
         if scatter := scatter_of(selected):
             noisy[machine] = scatter

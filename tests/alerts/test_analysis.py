@@ -10,7 +10,7 @@ from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, wr
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.cache_files import AnalysisCache
-from lockstep.alerts.analysis.detector_state import analyses, noise_scales
+from lockstep.alerts.analysis.detector_state import StoredDetector
 from lockstep.alerts.analysis.followed_series import name_in
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
@@ -60,9 +60,9 @@ def test_a_quiet_machine_and_a_bimodal_one_ring_for_nothing(planted):
     results, _, picture, kept = planted
     assert alerts_on(picture, "quiet") == []
     assert alerts_on(picture, "bimodal") == []
-    detector, state = kept.detector("bimodal"), results.state("bimodal")
-    rows = [row for row in noise_scales(detector, state) if name_in(row).variant == "triton"]
-    assert {one.noise.kind for one in analyses(detector, state, rows)} == {"multimodal"}
+    detector = StoredDetector(kept.detector("bimodal"), results.state("bimodal"))
+    rows = [row for row, name in enumerate(detector.names) if name_in(name).variant == "triton"]
+    assert {one.noise.kind for one in detector.analyses(rows)} == {"multimodal"}
 
 
 def test_a_slowdown_is_the_commit_that_made_it(planted):

@@ -1,7 +1,9 @@
 """The file of a machine's findings: a change takes memory only while a page shows it."""
 
 import tracemalloc
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from lockstep.alerts.analysis.findings_files import Finding, MachineFindings, write_changes
@@ -23,7 +25,8 @@ def changes():
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     """The file of these changes; the machine has no detector."""
-    monkeypatch.setattr("lockstep.alerts.analysis.detector_state.noise_scales", lambda detector, state: {})
+    empty = SimpleNamespace(names=[], noise=np.empty(0))
+    monkeypatch.setattr("lockstep.alerts.analysis.findings_files.StoredDetector", lambda detector, state: empty)
     write_changes(tmp_path / "changes", changes(), [])
     return tmp_path / "changes"
 

@@ -25,6 +25,9 @@ def test_they_are_what_was_saved(tmp_path):
         assert np.array_equal(found[name], array)
     found["wide"][:] = 0.0
     assert np.array_equal(mapped(tmp_path / "some.npz")["wide"], ARRAYS["wide"])
+    (tmp_path / "some.npz").unlink()
+    found.release()
+    assert np.array_equal(found["wide"], ARRAYS["wide"])
 
 
 def test_a_file_that_cannot_be_mapped_is_reported(tmp_path):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.cache_files import write_whole
-from lockstep.alerts.analysis.mapped_arrays import mapped
+from lockstep.alerts.analysis.mapped_arrays import MappedArrays, mapped
 from lockstep.detect import Analysis, Monitor, Trend
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.state_arrays import Arrays, from_arrays, select, to_arrays, together
@@ -135,56 +135,59 @@ def is_current(path: Path, digest: str) -> bool:
     return _load(path, digest) is not None
 
 
-def noise_scales(path: Path, digest: str) -> dict[str, float]:
-    """Return the run-to-run noise (standard deviation of the logarithm) by the name of each series; NaN if unknown.
+class StoredDetector:
+    """The detector's state of a machine, opened once. An analysis that replaces the files does not change it.
+
+    Args:
+        path: the path of the file.
+        digest: the identity of the results that the files must belong to.
 
     Raises:
         ValueError: the files are damaged, or belong to other results.
     """
-    arrays, past = _loaded(path, digest)
-    scale = np.sqrt(arrays["noise.variance"])
-    if past:
-        recent = _arrays(_recent(path)) or {}
-        scale = recent.get("scale", scale)
-    return dict(zip(_names(arrays), scale.tolist(), strict=True))
 
+    def __init__(self, path: Path, digest: str) -> None:
+        stored = _load(path, digest)
+        if stored is None:
+            raise ValueError(f"{path} belongs to other results, or is damaged: the next analysis writes it again")
+        self._path = path
+        self._arrays, self._past = stored
+        recent = (_arrays(_recent(path)) or {}) if self._past else {}
+        #: Run-to-run noise (standard deviation of the logarithm) of each series; NaN if unknown.
+        self.noise: Floats = recent.get("scale", np.sqrt(self._arrays["noise.variance"]))
 
-def analyses(path: Path, digest: str, names: Sequence[str]) -> list[Analysis]:
-    """Return the detector's analysis of each of these series: noise, levels and changes.
+    @property
+    def names(self) -> list[str]:
+        """The names of the series, in the order of their rows."""
+        return _names(self._arrays)
 
-    Raises:
-        ValueError: the files are damaged, or belong to other results.
-        KeyError: the files lack one of the series.
-    """
-    arrays, past = _loaded(path, digest)
-    places = {name: place for place, name in enumerate(_names(arrays))}
-    rows = np.array([places[name] for name in names], dtype=np.int64)
-    try:
-        monitor = from_arrays(select(_state(arrays), rows))
-    except (KeyError, IndexError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    index_of_row = np.full(len(places), -1)
-    index_of_row[rows] = np.arange(len(rows))
-    for points in past:
-        indices = np.flatnonzero(index_of_row[points.row] >= 0)
-        monitor.detector.extend(
-            np.log(points.values[indices]), points.errors[indices], index_of_row[points.row[indices]]
-        )
-    return monitor.analyses()
+    def analyses(self, rows: Sequence[int]) -> list[Analysis]:
+        """Return the detector's analysis of each of these series: noise, levels and changes.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        chosen = np.array(rows, dtype=np.int64)
+        try:
+            monitor = from_arrays(select(_state(self._arrays), chosen))
+        except (KeyError, IndexError) as error:
+            raise ValueError(f"{self._path} is damaged: {error}") from error
+        self._arrays.release()
+        index_of_row = np.full(len(self.noise), -1)
+        index_of_row[chosen] = np.arange(len(chosen))
+        for points in self._past:
+            indices = np.flatnonzero(index_of_row[points.row] >= 0)
+            monitor.detector.extend(
+                np.log(points.values[indices]), points.errors[indices], index_of_row[points.row[indices]]
+            )
+        return monitor.analyses()
 
 
 def _recent(path: Path) -> Path:
     return path.with_name("recent.npz")
 
 
-def _loaded(path: Path, digest: str) -> tuple[dict[str, NDArray[Any]], list[Points]]:
-    stored = _load(path, digest)
-    if stored is None:
-        raise ValueError(f"{path} belongs to other results, or is damaged: the next analysis writes it again")
-    return stored
-
-
-def _load(path: Path, digest: str) -> tuple[dict[str, NDArray[Any]], list[Points]] | None:
+def _load(path: Path, digest: str) -> tuple[MappedArrays, list[Points]] | None:
     """Return the detector's arrays and the later points; ``None`` if the files belong to other results."""
     arrays = _read(path)
     if arrays is None or not arrays.keys() >= _NEEDED:
@@ -202,7 +205,7 @@ def _load(path: Path, digest: str) -> tuple[dict[str, NDArray[Any]], list[Points
         return None
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]] | None:
+def _read(path: Path) -> MappedArrays | None:
     """Map the detector's arrays into memory, so that only the parts in use are read from the file.
 
     ``None`` if the file is missing or damaged.

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.alerts.analysis import detector_state
 from lockstep.alerts.analysis.cache_files import write_whole
+from lockstep.alerts.analysis.detector_state import StoredDetector
 from lockstep.alerts.analysis.followed_series import name_in
 from lockstep.alerts.cause.attribution import Kind
 from lockstep.alerts.cause.commit_ranges import Unknown
@@ -96,7 +96,7 @@ class MachineFindings:
     """
 
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
-        self._detector, self._state = detector, state
+        self._detector = StoredDetector(detector, state)
         self._analyses: dict[SeriesName, Behaviour] = {}
         # Map the file, so that changes and alerts take no memory until a page needs them. The mapping stays valid if
         # the file is deleted. As Python objects, the 24,000 changes of a large machine would take 20 MB.
@@ -122,7 +122,8 @@ class MachineFindings:
         self._places = {name: order[first[at] : first[at + 1]] for at, name in enumerate(names)}
         self.changed: Collection[SeriesName] = self._places.keys()
         # A series with several benchmark versions has several entries, the newest last.
-        noise = {name_in(row): (row, scale) for row, scale in detector_state.noise_scales(detector, state).items()}
+        rows = enumerate(zip(self._detector.names, self._detector.noise.tolist(), strict=True))
+        noise = {name_in(text): (row, scale) for row, (text, scale) in rows}
         self._rows = {name: row for name, (row, _) in noise.items()}
         self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in noise.items()}
 
@@ -167,9 +168,9 @@ class MachineFindings:
         missing = [name for name in names if name in self._rows and name not in self._analyses]
         if missing:
             try:
-                analyses = detector_state.analyses(self._detector, self._state, [self._rows[name] for name in missing])
+                analyses = self._detector.analyses([self._rows[name] for name in missing])
                 self._analyses |= dict(zip(missing, analyses, strict=True))
-            except (ValueError, KeyError):
+            except ValueError:
                 pass
         return {name: self._analyses[name] for name in names if name in self._analyses}
 

@@ -7,6 +7,7 @@ header
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zipfile
 from pathlib import Path
@@ -20,7 +21,18 @@ from numpy.typing import NDArray
 _HEADER, _LENGTHS = 30, slice(26, 30)
 
 
-def mapped(path: Path) -> dict[str, NDArray[Any]]:
+class MappedArrays(dict[str, NDArray[Any]]):
+    """Arrays by name, which are parts of ``content``, a file that is mapped into memory."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content = content
+
+    def release(self) -> None:
+        """Give back the memory of the parts that were read, and drop changes. Arrays are read again when used."""
+        self.content.madvise(mmap.MADV_DONTNEED)
+
+
+def mapped(path: Path) -> MappedArrays:
     """Return the arrays of the file by name, mapped into memory. Changes of the arrays do not reach the file.
 
     Args:
@@ -31,10 +43,9 @@ def mapped(path: Path) -> dict[str, NDArray[Any]]:
         OSError: the file does not exist or cannot be read.
         ValueError, zipfile.BadZipFile: the file is damaged or compressed.
     """
-    arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        # A plain array is faster: every slice of a memmap runs Python code.
-        content = np.asarray(np.memmap(path, np.uint8, "c"))
+    with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        arrays = MappedArrays(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY))
+        content = np.frombuffer(arrays.content, np.uint8)
         for member in archive.infolist():
             with archive.open(member) as file:
                 if npy.read_magic(file) != (1, 0) or member.compress_type != zipfile.ZIP_STORED:
