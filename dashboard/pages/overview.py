@@ -13,7 +13,7 @@ from dash.exceptions import PreventUpdate
 from dashboard.address import OverviewAddress
 from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_style, heatmap
 from dashboard.charts.theme import Scheme
-from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news, news_of
+from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news
 from dashboard.pages.overview_machine import machine_line, opening_machine, scatter_line
 from dashboard.pages.overview_rows import of_cache, register_rows
 from dashboard.pages.overview_table import columns, table
@@ -33,6 +33,7 @@ from dashboard.pages.parts import (
 from dashboard.pages.series_grid import connect, grid
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import newest_rows
@@ -159,7 +160,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         results = store.current()
         machine_findings = findings.of_machine(results, machine)
         all_statuses = statuses_of(results, machine, l2, since, visit or 0, findings)
-        open_alerts = news_of(machine_findings, service.alerts.open_on(machine, MOST_NEWS) if service else None)
+        open_alerts = service.alerts.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
+        pending = machine_findings is None or findings.alerts_pending
         compared = reference(results, machine, since, visit or 0)
         cards, heat, suites = _drawn(
             results, machine, l2, compared, machine_findings, findings.thresholds, show, scheme or "light"
@@ -174,7 +176,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
                 *scatter_line(machine, machine_findings),
             ],
             [
-                html.Div([alerts_card(machine, machine_findings, open_alerts), *cards], className="cards"),
+                html.Div([alerts_card(machine, open_alerts, pending), *cards], className="cards"),
                 *news(results, open_alerts),
             ],
             heat,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from dash import dcc, html
 from dashboard.address import OverviewAddress, link
 from dashboard.pages.parts import commit_link, count
 from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.database.states_and_actions import State
-from lockstep.alerts.model import Alert
 from lockstep.alerts.text import change, headline
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
@@ -27,60 +26,12 @@ from lockstep.history.snapshot import Results
 MOST_NEWS = 5
 
 
-@dataclass(frozen=True)
-class ListedAlert:
-    """An open alert, its state, and its number in the alert database; 0 if the alert is not stored yet."""
-
-    alert: Alert
-    state: State
-    number: int = 0
-
-
-@dataclass(frozen=True)
-class News:
-    """The open alerts of a machine.
-
-    Attributes:
-        first: at most ``MOST_NEWS`` alerts. Unacknowledged alerts come first, then slowdowns, then the newest.
-        states: number of the machine's open alerts by state.
-        elsewhere: number of open alerts of each other machine.
-    """
-
-    first: tuple[ListedAlert, ...]
-    states: Mapping[State, int]
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        """Number of the machine's open alerts."""
-        return sum(self.states.values())
-
-
-def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None) -> News:
-    """Return the open alerts of a machine.
-
-    Args:
-        findings: the findings of the analysis, whose alerts are listed if the alert database has none.
-        tracked: the open alerts of the alert database with their states.
-    """
-    if tracked and (tracked.states or tracked.elsewhere):
-        first = tuple(
-            ListedAlert(tracked_alert.alert, tracked_alert.state, tracked_alert.id) for tracked_alert in tracked.first
-        )
-        return News(first, tracked.states, tracked.elsewhere)
-    alerts = sorted(findings.alerts if findings else (), key=lambda alert: (alert.topic != "slower", -alert.since))
-    return News(
-        tuple(ListedAlert(alert, "new") for alert in alerts[:MOST_NEWS]), {"new": len(alerts)} if alerts else {}
-    )
-
-
-def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: News | None) -> Any:
-    """Return the card that counts the open alerts of a machine."""
-    states = open_alerts.states if open_alerts else {}
-    waits = findings is None and not states
-    alerts = "looking for changes …" if waits else _states(states) or "no open alert"
+def alerts_card(machine: str, open_alerts: OpenAlerts, pending: bool) -> Any:
+    """Return the card that counts the open alerts of a machine. ``pending``: an analysis may still open the first."""
+    waits = pending and not open_alerts.states
+    alerts = "looking for changes …" if waits else _states(open_alerts.states) or "no open alert"
     return dcc.Link(
-        _words("Open alerts", "…" if waits else whole(sum(states.values())), alerts),
+        _words("Open alerts", "…" if waits else whole(open_alerts.total), alerts),
         href=link("/alerts", state="open", machine=machine),
         className="count-card",
     )
@@ -102,7 +53,7 @@ def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
     ]
 
 
-def news(results: Results, open_alerts: News) -> list[Any]:
+def news(results: Results, open_alerts: OpenAlerts) -> list[Any]:
     """Return the open alerts of the machine, one line each, and the counts on other machines."""
     lines = [_line(results, alert) for alert in open_alerts.first]
     if open_alerts.total > len(open_alerts.first):
@@ -119,15 +70,13 @@ def news(results: Results, open_alerts: News) -> list[Any]:
     return [html.Ul(lines, className="news")] if lines else []
 
 
-def _line(results: Results, listed: ListedAlert) -> Any:
+def _line(results: Results, listed: Tracked) -> Any:
     alert = listed.alert
     # If several commits may have caused the change, the headline names the range.
     named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
     commit = next((commit for commit in results.commits(alert.machine) if commit.hash == named), None)
     sign = html.Span(f"{SIGNS['slower']} " if alert.topic == "slower" else "◌ ", className="slower")
-    text: Any = headline(alert)
-    if listed.number:
-        text = dcc.Link(text, href=f"/alert/{listed.number}", className="link plain-link")
+    text = dcc.Link(headline(alert), href=f"/alert/{listed.id}", className="link plain-link")
     words: list[Any] = [sign, html.Span(text, className="dim" if listed.state == "acknowledged" else "strong")]
     if listed.state == "acknowledged":
         words.append(html.Span(" · acknowledged", className="dim"))

@@ -12,7 +12,7 @@ from history import Here, commits_of, write_foreign, write_history
 from dashboard.address import SeriesAddress
 from dashboard.charts.change_marks import marks
 from dashboard.pages.alert import body
-from dashboard.pages.overview_cards import MOST_NEWS, news, news_of
+from dashboard.pages.overview_cards import MOST_NEWS, news
 from dashboard.pages.series import changes
 from dashboard.pages.series_data import view
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -202,10 +202,10 @@ def test_the_overview_names_no_commit_that_is_not_known(origin, tmp_path, run):
     measure(folder, commits)
     run(folder, "alerts", "list")
     database = Database(tmp_path / "alerts.sqlite")
-    tracked = AlertStore(database).open_on("h200", MOST_NEWS)
+    open_alerts = AlertStore(database).open_on("h200", MOST_NEWS)
     database.close()
     results = Store.open(folder / "results").current()
-    card = str(news(results, news_of(None, tracked)))
+    card = str(news(results, open_alerts))
     assert f"{commits[SLOW - EVERY][:8]}..{commits[SLOW][:8]}" in card
     assert f"/commit/{commits[SLOW]}" not in card
 

@@ -13,8 +13,10 @@ from trees import analysed, open_store
 
 from dashboard.address import SeriesAddress
 from dashboard.pages import series, series_data
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline, lines
+from lockstep.suite.thresholds import Thresholds
 
 AT = 20
 SLOWER = dict(enumerate((1.3, 2.8, 1.6, 2.1, 1.2, 2.5), AT))
@@ -45,8 +47,8 @@ def test_the_command_says_so(planted):
 
 
 def test_the_alert_says_so_and_keeps_saying_it(planted):
-    _, store, findings = planted
-    [alert] = [one for one in findings.of_machine(store.current(), "h200").alerts if one.topic == "slower"]
+    repo, store, _ = planted
+    [alert] = [one for one in analyse_store(store, Thresholds(), repo)[1].alerts if one.topic == "slower"]
     assert from_json(json.loads(json.dumps(to_json(alert)))) == alert
     assert re.match(rf"linear on h200 slower, {SAID.pattern} in ", headline(alert))
     assert len([line for line in lines(alert) if SAID.match(line)]) == 3

@@ -1,13 +1,23 @@
 """The alerts' pages say what the store of alerts says, and what is done on them is done and signed."""
 
+import datetime
+
 import pytest
 from playwright.sync_api import expect
 from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
 
 from dashboard.pages import alert, alerts
+from dashboard.server.app import create_app
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.database.alert_row import now_ms
+from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Page
 from lockstep.alerts.database.states_and_actions import OPEN, Act
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.pages_service import AlertService
+from lockstep.suite.thresholds import Thresholds
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +167,40 @@ def test_the_overview_distinguishes_new_from_acknowledged_alerts(tmp_path):
     assert '"h200-locked"' in shown()
     here.service.alerts.act(one.id, Act("ack", NAME))
     assert "1 acknowledged" in shown()
+
+
+def test_the_overview_lists_no_alert_that_is_muted(tmp_path):
+    here = place(tmp_path)
+    analyse_store(here.store, Thresholds(), here.root)
+    for one in here.service.alerts.alerts(OPEN):
+        here.service.alerts.act(one.id, Act("mute", NAME, "known", datetime.date(2999, 1, 31)))
+    inputs = ("h200", "cold", "all", "change", 0, "light", None)
+    answer = call(here.client, "overview-cards.children", inputs, (None,))
+    text = words(answer.json["response"]["overview-cards"])
+    assert "no open alert" in text
+    assert "linear on h200" not in text
+
+
+def test_the_overview_does_not_deny_alerts_before_an_analysis_has_stored_them(tmp_path):
+    here = place(tmp_path)
+    analyse_store(here.store, Thresholds(), here.root)
+    options = ["--results", str(here.root), "--cache", str(tmp_path / "cache")]
+    state = str(tmp_path / "none.sqlite")
+    runner = AnalysisRunner(options, state, tmp_path / "turn")
+    service = AlertService(AlertStore(Database(state)), runner)
+    findings = Findings(here.store.cache, here.root, runner=runner)
+    client = create_app(here.store, service, findings=findings).server.test_client()
+    inputs = ("h200", "cold", "all", "change", 0, "light", None)
+
+    def shown():
+        return words(call(client, "overview-cards.children", inputs, (None,)).json["response"]["overview-cards"])
+
+    assert "no open alert" not in shown()
+    before = findings.version(here.store.current())
+    runner.request_analysis(here.store.current())
+    runner.wait(60)
+    assert findings.version(here.store.current()) != before
+    assert "linear on h200" in shown()
 
 
 def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):

@@ -19,10 +19,14 @@ from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview, overview_rows
-from dashboard.pages.overview_cards import alerts_card, counted, news, news_of
+from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news
 from dashboard.pages.overview_machine import scatter_line
 from dashboard.server.app import create_app
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.compare.series_status import reference
+from lockstep.suite.thresholds import Thresholds
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,7 @@ def stand(shown, machine=FAST, since="all"):
     return overview.statuses_of(store.current(), machine, "all", since, 0, findings)
 
 
-def test_what_the_detector_found_since_then_counts_as_slower(shown):
+def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     store, findings = shown
     found = {one.row.case: one for one in stand(shown) if one.row.variant == "triton"}
     assert [found[case].verdict for case in ("M=1,K=64", "M=8,K=64", "M=64,K=64")] == ["slower", "slower", "failed"]
@@ -46,8 +50,10 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     later = store.current().commits(FAST)[COMMITS - 5].hash
     assert {one.verdict for one in stand(shown, since=later)} <= {"same", "unsure", "failed"}
     picture = findings.of_machine(store.current(), FAST)
-    told = news_of(picture)
-    text = words([alerts_card(FAST, picture, told), *counted(stand(shown), picture)])
+    alerts = AlertStore(Database(tmp_path / "alerts.sqlite"))
+    alerts.sync(analyse_store(store, Thresholds(), tmp_path)[1].current_alerts)
+    told = alerts.open_on(FAST, MOST_NEWS)
+    text = words([alerts_card(FAST, told, pending=False), *counted(stand(shown), picture)])
     assert '"children": "worst +7.' in text.replace("&gt;", ">")
     assert f"{told.total} new" in text
     assert "slower by 7." in words(news(store.current(), told))

@@ -11,7 +11,6 @@ from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange, analys
 from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of, write_whole
 from lockstep.alerts.analysis.findings_files import Finding, write_changes
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.model import Alert
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -36,7 +35,7 @@ def analyse_store(
 
 
 def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key: str) -> None:
-    """Write the files from which the dashboard's pages read the changes and the open alerts of each machine.
+    """Write the files from which the dashboard's pages read the changes of each machine.
 
     Args:
         result: the analysis of all machines, made with the same ``cache``.
@@ -47,11 +46,8 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
     findings: dict[str, list[Finding]] = defaultdict(list)
     for change in result.changes:
         findings[change.step.series.machine].append(_finding(change))
-    alerts: dict[str, list[Alert]] = defaultdict(list)
-    for alert in result.alerts:
-        alerts[alert.machine].append(alert)
     for machine in results.machines:
-        write_changes(cache.changes(machine, key), findings[machine], alerts[machine])
+        write_changes(cache.changes(machine, key), findings[machine])
     write_whole(cache.done(key), lambda file: file.write(b""))
     cache.sweep(key, results.machines)
 

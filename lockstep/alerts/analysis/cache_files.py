@@ -59,7 +59,7 @@ class AnalysisCache:
         return self._of(machine) / "analysis.json"
 
     def changes(self, machine: str, key: str) -> Path:
-        """Return the file with a machine's changes and alerts for the dashboard. ``key`` comes from ``key_of``."""
+        """Return the file with a machine's changes for the dashboard. ``key`` comes from ``key_of``."""
         return self._of(machine) / f"changes-{key}.json"
 
     def done(self, key: str) -> Path:

@@ -10,7 +10,6 @@ import json
 import mmap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from lockstep.alerts.analysis.detector_state import StoredDetector
 from lockstep.alerts.analysis.followed_series import name_in
 from lockstep.alerts.cause.attribution import Kind
 from lockstep.alerts.cause.commit_ranges import Unknown
-from lockstep.alerts.database.alert_as_json import from_json, to_json
-from lockstep.alerts.model import Alert, Suppressed
+from lockstep.alerts.model import Suppressed
 from lockstep.detect import Analysis
 from lockstep.record.series_name import SeriesName
 
@@ -98,7 +96,7 @@ class MachineFindings:
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
         self._detector = StoredDetector(detector, state)
         self._analyses: dict[SeriesName, Behaviour] = {}
-        # Map the file, so that changes and alerts take no memory until a page needs them. The mapping stays valid if
+        # Map the file, so that changes take no memory until a page needs them. The mapping stays valid if
         # the file is deleted. As Python objects, the 24,000 changes of a large machine would take 20 MB.
         with changes.open("rb") as file:
             self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -107,7 +105,7 @@ class MachineFindings:
             content = json.loads(self._text[: int(ends[0]) if len(ends) else 0])
             self._start, self._end = ends[:-1], ends[1:]
             series, last, suppressed = (np.array(content[name], dtype=np.int32) for name in _INDEX)
-            if content["bytes"] != len(self._text) - ends[0] or not len(series) == len(last) == len(ends) - 2:
+            if content["bytes"] != len(self._text) - ends[0] or not len(series) == len(last) == len(ends) - 1:
                 raise ValueError(f"{changes} is damaged: its index and its lines differ in number or length")
             names = [SeriesName(*name) for name in content["series"]]
             order = np.lexsort((last, series))
@@ -131,11 +129,6 @@ class MachineFindings:
     def changes(self) -> tuple[Finding, ...]:
         """All changes, reported and suppressed, ordered by series and then from old to new."""
         return tuple(self._finding(name, place) for name, places in self._places.items() for place in places.tolist())
-
-    @cached_property
-    def alerts(self) -> tuple[Alert, ...]:
-        """The alerts that need action: slowdowns and freshness alerts that are not undone, old or waived."""
-        return tuple(from_json(alert) for alert in self._line(-1))
 
     def reported(self, name: SeriesName, after: int = -1) -> list[Finding]:
         """Return the reported changes of a series, oldest first.
@@ -175,20 +168,17 @@ class MachineFindings:
         return {name: self._analyses[name] for name in names if name in self._analyses}
 
 
-def write_changes(path: Path, findings: Iterable[Finding], alerts: Iterable[Alert]) -> None:
-    """Write the changes of a machine, and its alerts that need action, for ``MachineFindings``.
+def write_changes(path: Path, findings: Iterable[Finding]) -> None:
+    """Write the changes of a machine for ``MachineFindings``.
 
-    The first line is an index of the changes. Each change has its own line, and the last line holds the alerts. So a
-    page decodes only the lines that it shows.
+    The first line is an index of the changes. Each change has its own line, so a page decodes only the lines that it
+    shows.
     """
     changes = list(findings)
     places: dict[SeriesName, int] = {}
     series = [places.setdefault(change.series, len(places)) for change in changes]
-    listed = [
-        to_json(alert) for alert in alerts if alert.topic != "faster" and not (alert.gone or alert.old or alert.waiver)
-    ]
     lines = [json.dumps([getattr(change, name) for name in _CHANGE]) for change in changes]
-    body = "".join(f"{line}\n" for line in ("", *lines, json.dumps(listed))).encode()
+    body = "".join(f"{line}\n" for line in ("", *lines)).encode()
     last, suppressed = [change.last for change in changes], [int(bool(change.suppressed)) for change in changes]
     content = {"series": [astuple(name) for name in places], "bytes": len(body)}
     content |= dict(zip(_INDEX, (series, last, suppressed), strict=True))

@@ -14,6 +14,7 @@ from pathlib import Path
 from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.runner import AnalysisRunner
+from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_thresholds
@@ -77,8 +78,15 @@ class Findings:
             self._analyst.request_analysis(results, missing=not self._stamp(results))
 
     def version(self, results: Results) -> str:
-        """Return a text that changes whenever the results or their findings change."""
-        return f"{self._key(results)}.{self._stamp(results)}.{self.trouble}"
+        """Return a text that changes whenever the results, their findings or the alerts of an analysis change."""
+        status = self._analyst.status if self._analyst else AnalysisStatus()
+        # The alerts are stored after the findings, shortly before the analysis succeeds.
+        return f"{self._key(results)}.{self._stamp(results)}.{status.succeeded}.{status.text}"
+
+    @property
+    def alerts_pending(self) -> bool:
+        """Whether no analysis has stored its alerts yet, so that an empty list does not mean that there are none."""
+        return self._analyst is not None and not self._analyst.status.succeeded
 
     @property
     def trouble(self) -> str:

@@ -79,6 +79,11 @@ class OpenAlerts:
     states: Mapping[State, int]
     elsewhere: Mapping[str, int]
 
+    @property
+    def total(self) -> int:
+        """Number of the machine's open alerts."""
+        return sum(self.states.values())
+
 
 def columns_of(alert: Alert) -> dict[str, Any]:
     """Return the columns of ``ALERT`` that lists use to filter and order."""
