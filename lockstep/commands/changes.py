@@ -199,7 +199,7 @@ def _json(changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[st
 def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.text import amount, span
-    from lockstep.detect.settings import Settings
+    from lockstep.detect.settings import RUN
 
     console = wide_console()
     table = plain_table((), ("change", "95 % interval"))
@@ -234,11 +234,10 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
-    side = Settings().run
     for machine, measured in now.commits.items():
-        if len(measured) < 2 * side and args.machine in (None, machine):
+        if len(measured) < 2 * RUN and args.machine in (None, machine):
             sentence = (
-                f"{machine}: {len(measured)} measured commits; a change needs {side} on either side to be reported"
+                f"{machine}: {len(measured)} measured commits; a change needs {RUN} on either side to be reported"
             )
             console.print(sentence, highlight=False)
     for machine, (count, rms) in now.unchanged_code.items():

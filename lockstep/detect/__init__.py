@@ -6,7 +6,6 @@ describes the method and its measured quality.
 
 from lockstep.detect.find_changes import Monitor, analyse, analyse_many
 from lockstep.detect.findings import Analysis, Change, Level, Noise, Revision
-from lockstep.detect.settings import Settings
 from lockstep.detect.trend import Trend
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "Monitor",
     "Noise",
     "Revision",
-    "Settings",
     "Trend",
     "analyse",
     "analyse_many",

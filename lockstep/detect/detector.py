@@ -18,7 +18,7 @@ from lockstep.detect.level_shift import Shift, Silence, after_last
 from lockstep.detect.modes import explained
 from lockstep.detect.online_filter import OnlineFilter
 from lockstep.detect.run_lengths import Floats, Ints, log_odds
-from lockstep.detect.settings import Settings
+from lockstep.detect.settings import BURN_IN, EARLY, EVIDENCE, GATE, LOST, PATIENCE, RUN, SETTLES, UNSETTLED, WITHDRAW
 from lockstep.detect.step_or_drift import correlated, explained_by_noise, median, slopes
 
 #: In cost units, the sum of many hypotheses is better than the best of them by at most about this much.
@@ -43,11 +43,10 @@ class Detector(OnlineFilter):
 
     Args:
         series: the number of series.
-        settings: the settings, shared by all series.
     """
 
-    def __init__(self, series: int, settings: Settings) -> None:
-        super().__init__(series, settings)
+    def __init__(self, series: int) -> None:
+        super().__init__(series)
         self.shifts: list[list[Shift]] = [[] for _ in range(series)]
         self.revisions: list[list[Revision]] = [[] for _ in range(series)]
         self._retry: Ints = np.zeros(series, dtype=np.int64)
@@ -55,36 +54,36 @@ class Detector(OnlineFilter):
 
     def judge(self, rows: Ints, index: Ints) -> None:
         """Report new changes, withdraw changes that became unlikely, and correct the positions of the last changes."""
-        run_lengths, settings = self.run_lengths, self.settings
+        run_lengths = self.run_lengths
         cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
         # Most series have nothing to report, so the expensive steps run only for the others.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
-        lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
+        lowest = 2 * EVIDENCE - ODDS_OF_MANY - 2 * PATIENCE * np.log(LARGEST / RUN)
         if (candidates := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
             self._report(rows[candidates], index[candidates])
         if self.depth[rows].any():
             gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
-            if (candidates := (gain > 2 * settings.withdraw - ODDS_OF_MANY).nonzero()[0]).size:
+            if (candidates := (gain > 2 * WITHDRAW - ODDS_OF_MANY).nonzero()[0]).size:
                 self._reconsider(rows[candidates], index[candidates])
         if (due := (index >= self._look[rows]).nonzero()[0]).size:
             self._relocate(rows[due], index[due])
-        for place in (self._lost[rows] > settings.lost).nonzero()[0].tolist():
+        for place in (self._lost[rows] > LOST).nonzero()[0].tolist():
             self._report_unsettled(int(rows[place]), int(index[place]))
         unsettled = self.unsettled[rows]
         if unsettled.max() >= 0:
-            for place in ((unsettled >= 0) & (index - unsettled >= settings.settles)).nonzero()[0].tolist():
+            for place in ((unsettled >= 0) & (index - unsettled >= SETTLES)).nonzero()[0].tolist():
                 self._accept_noise(int(rows[place]), int(index[place]))
 
     def _report(self, rows: Ints, index: Ints) -> None:
         """Report the changes whose log odds exceed the threshold."""
-        run_lengths, settings = self.run_lengths, self.settings
+        run_lengths = self.run_lengths
         cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
         challengers = (relative == 1) & self._stands(rows, index)
         challenger_cost = np.where(challengers, cost - 2 * self._bonus(rows), np.inf)
         held = np.where(relative == 0, cost, np.inf)
         strength = held.min(axis=1) - challenger_cost.min(axis=1)
-        likely = np.flatnonzero(log_odds(challenger_cost, held) > settings.evidence)
+        likely = np.flatnonzero(log_odds(challenger_cost, held) > EVIDENCE)
         if likely.size:
             places = run_lengths.locate(rows[likely], challengers[likely])
             columns = rows[likely], index[likely], strength[likely], *places
@@ -96,16 +95,12 @@ class Detector(OnlineFilter):
 
         A hypothesis needs ``Settings.run`` points at its level, or two if the series has already left the level.
         """
-        run_lengths, settings = self.run_lengths, self.settings
-        limit = settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])
+        run_lengths = self.run_lengths
+        limit = GATE * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])
         left = np.abs(self.values[rows, index][:, None] - run_lengths.level[rows]) > limit[:, None]
-        left &= np.abs(self._off[rows][:, None]) > settings.gate
-        short = (
-            left
-            & (run_lengths.count[rows] == settings.run - 1)
-            & (index[:, None] - run_lengths.start[rows] >= settings.run - 1)
-        )
-        mask: NDArray[np.bool_] = short | (run_lengths.count[rows] >= settings.run)
+        left &= np.abs(self._off[rows][:, None]) > GATE
+        short = left & (run_lengths.count[rows] == RUN - 1) & (index[:, None] - run_lengths.start[rows] >= RUN - 1)
+        mask: NDArray[np.bool_] = short | (run_lengths.count[rows] >= RUN)
         return mask
 
     def _reconsider(self, rows: Ints, index: Ints) -> None:
@@ -113,21 +108,21 @@ class Detector(OnlineFilter):
         run_lengths = self.run_lengths
         cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
         fewer_cost, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
-        for place in np.flatnonzero(log_odds(fewer_cost, held) > self.settings.withdraw).tolist():
+        for place in np.flatnonzero(log_odds(fewer_cost, held) > WITHDRAW).tolist():
             if self.shifts[rows[place]][-1].reported_at < index[place]:
                 self._withdraw(int(rows[place]), int(index[place]))
 
     def _bonus(self, rows: Ints) -> Floats:
         """Return by how much the threshold for reporting each hypothesis falls, because more points support it."""
-        run_lengths, settings = self.run_lengths, self.settings
+        run_lengths = self.run_lengths
         left = np.maximum(run_lengths.start[rows] - np.maximum(run_lengths.before[rows], 0), 1)
         right = np.maximum(run_lengths.count[rows], 1)
         size = np.clip(left * right / (left + right), SMALLEST, LARGEST)
         # The noise was first guessed from these points, so they are weak evidence for a change.
         guessed = self._guessed[rows, None]
-        raised = settings.early * settings.burn_in / self.noise.points[rows, None]
+        raised = EARLY * BURN_IN / self.noise.points[rows, None]
         early = (guessed >= 0) & (run_lengths.start[rows] <= 2 * guessed)
-        bonus: Floats = settings.patience * np.log(size / settings.run) - np.where(early, raised, 0.0)
+        bonus: Floats = PATIENCE * np.log(size / RUN) - np.where(early, raised, 0.0)
         return bonus
 
     def _consider(self, row: int, now: int, strength: float, index: int, earliest: int, latest: int) -> None:
@@ -165,8 +160,7 @@ class Detector(OnlineFilter):
             self.noise.residuals(row, index),
             points[np.isfinite(points)] - self.run_lengths.level[row, self._best[row]],
             float(np.sqrt(self.noise.variance[row])),
-            strength - (2 * self.settings.evidence - ODDS_OF_MANY),
-            self.settings.gate,
+            strength - (2 * EVIDENCE - ODDS_OF_MANY),
         )
 
     def _catch_up(self, row: int, now: int) -> None:
@@ -175,7 +169,7 @@ class Detector(OnlineFilter):
         level, start, cost = (
             float(column[row, best]) for column in (run_lengths.level, run_lengths.start, run_lengths.cost)
         )
-        limit = self.settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, now])
+        limit = GATE * np.sqrt(self.noise.cautious(rows) * self.weights[rows, now])
         if abs(self.values[row, now] - level) <= limit[0]:
             return
         before = run_lengths.select(rows)
@@ -188,12 +182,12 @@ class Detector(OnlineFilter):
     def _report_unsettled(self, row: int, now: int) -> None:
         """Report that the points scatter too much to give a level, unless noise or modes explain the scatter."""
         first = int(self._lost_at[row])
-        if self._lost[row] < self.settings.lost * correlated(self.noise.residuals(row, first), self.settings.gate):
+        if self._lost[row] < LOST * correlated(self.noise.residuals(row, first)):
             return
         run_lengths = self.run_lengths
         agree = (run_lengths.count[row] > 1) & (run_lengths.count[row] > now - run_lengths.start[row])
         agree &= run_lengths.depth[row] == self.depth[row] + 1
-        if agree.any() and self._lost[row] < self.settings.lost + self.settings.gate**2 - self.settings.unsettled:
+        if agree.any() and self._lost[row] < LOST + GATE**2 - UNSETTLED:
             return  # the newest points may be a level; the next point will show
         if self._switched(row, first, now) is not None:
             self._lost[row] = 0.0
@@ -212,7 +206,7 @@ class Detector(OnlineFilter):
         level = float(self.run_lengths.level[row, self._best[row]])
         points = self.values[row, first : now + 1]
         points = points[np.isfinite(points)]
-        limit, middle = self.settings.gate * float(np.sqrt(self.noise.variance[row])), median(points)
+        limit, middle = GATE * float(np.sqrt(self.noise.variance[row])), median(points)
         if points.max() < level + limit or points.min() > level - limit:
             return False
         if abs(middle - level) > ABOUT * median(np.abs(points - middle)):
@@ -248,7 +242,7 @@ class Detector(OnlineFilter):
         before, after = self.values[row, begin:index], self.values[row, index : now + 1]
         before, after = before[np.isfinite(before)], after[np.isfinite(after)]
         noise = float(np.sqrt(self.noise.variance[row]))
-        return slopes(np.concatenate([before, after]), before.size, noise, self.settings.gate)
+        return slopes(np.concatenate([before, after]), before.size, noise)
 
     def _withdraw_switches(self, row: int, now: int, count: int) -> None:
         """Withdraw the newest ``count`` reported changes, because they were switches between modes."""

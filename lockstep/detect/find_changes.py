@@ -9,7 +9,6 @@ import numpy as np
 from lockstep.detect.detector import Detector
 from lockstep.detect.findings import Analysis, Change
 from lockstep.detect.run_lengths import Floats, Ints
-from lockstep.detect.settings import DEFAULT, Settings
 from lockstep.detect.summary import changes_of, summarise
 from lockstep.detect.trend import Better, Trend
 from lockstep.processes.end_with_parent import pool
@@ -18,26 +17,25 @@ from lockstep.processes.end_with_parent import pool
 _TOGETHER = 500
 
 
-def analyse(trend: Trend, settings: Settings = DEFAULT) -> Analysis:
+def analyse(trend: Trend) -> Analysis:
     """Find the changes and the noise of one series.
 
     The series is replayed: its commits are analysed in order, each without knowledge of later commits.
     """
-    return analyse_many([trend], settings)[0]
+    return analyse_many([trend])[0]
 
 
-def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, processes: int = 1) -> list[Analysis]:
+def analyse_many(trends: Sequence[Trend], *, processes: int = 1) -> list[Analysis]:
     """Find the changes and the noise of many series, much faster than one call of ``analyse`` for each.
 
     Args:
         trends: any number of series of any lengths.
-        settings: the settings, shared by all series.
         processes: the number of processes that share the work.
     """
     # Replay series of similar length together, because a replay takes as long as its longest series.
     order = sorted(range(len(trends)), key=lambda place: len(trends[place]))
     batches = [order[first : first + _TOGETHER] for first in range(0, len(order), _TOGETHER)]
-    jobs = [([trends[place] for place in batch], settings) for batch in batches]
+    jobs = [[trends[place] for place in batch] for batch in batches]
     analysis_at: list[Analysis | None] = [None] * len(trends)
     if processes > 1 and len(jobs) > 1:
         with pool(processes) as workers:
@@ -57,12 +55,11 @@ class Monitor:
 
     Args:
         trends: the series so far; each may be empty.
-        settings: the settings, shared by all series.
     """
 
-    def __init__(self, trends: Sequence[Trend], settings: Settings = DEFAULT) -> None:
+    def __init__(self, trends: Sequence[Trend]) -> None:
         self.better: list[Better] = [trend.better for trend in trends]
-        self.detector = Detector(len(trends), settings)
+        self.detector = Detector(len(trends))
         lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
         shape = len(trends), int(lengths.max(initial=0))
         values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -81,7 +78,7 @@ class Monitor:
 
         ``better`` is the better direction of each series of the detector.
         """
-        monitor = cls((), detector.settings)
+        monitor = cls(())
         monitor.better, monitor.detector = list(better), detector
         return monitor
 
@@ -122,5 +119,5 @@ class Monitor:
         return changes_of(self.detector, range(len(self)), self.better)
 
 
-def _analyse_batch(job: tuple[Sequence[Trend], Settings]) -> list[Analysis]:
-    return Monitor(*job).analyses()
+def _analyse_batch(trends: Sequence[Trend]) -> list[Analysis]:
+    return Monitor(trends).analyses()

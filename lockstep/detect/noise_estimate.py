@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.run_lengths import Floats, Ints
-from lockstep.detect.settings import Settings
+from lockstep.detect.settings import BURN_IN, GATE
 
 #: How cautiously an estimate from few points is used, as a number of points. Such an estimate is often too small, which
 #: causes false alarms.
@@ -41,10 +41,9 @@ class NoiseEstimate:
         points: the number of points that the variance was estimated from [series]; 0 before ``start``.
     """
 
-    def __init__(self, series: int, settings: Settings) -> None:
+    def __init__(self, series: int) -> None:
         self.variance: Floats = np.full(series, np.nan)
         self.points: Ints = np.zeros(series, dtype=np.int64)
-        self._settings = settings
         self._due: Ints = np.zeros(series, dtype=np.int64)
         self._since: Ints = np.zeros(series, dtype=np.int64)
         #: The smallest difference between neighbours so far, which shows how finely the numbers are rounded. It is
@@ -92,11 +91,11 @@ class NoiseEstimate:
         """Guess the noise of the series ``rows`` from their first ``points`` [rows, points], log units."""
         count = points.shape[1]
         deviations = points - np.median(points, axis=1, keepdims=True)
-        guess = spread(deviations * deviations * count / (count - 1), self._settings.gate)
-        if count >= self._settings.burn_in:
+        guess = spread(deviations * deviations * count / (count - 1))
+        if count >= BURN_IN:
             steady = self._variance_beside_a_step(points)
             guess = np.where(guess > _STEPPED * steady, steady, guess)
-        if count < self._settings.burn_in:
+        if count < BURN_IN:
             error_variance = np.exp(2 * self._usual[rows])
             guess = np.clip(guess, _BEYOND[0] ** 2 * error_variance, _BEYOND[1] ** 2 * error_variance)
         self.variance[rows] = np.maximum(guess, self._least(rows))
@@ -109,12 +108,12 @@ class NoiseEstimate:
         A quarter of the variance that a slope causes remains.
         """
         count = points.shape[1]
-        neighbours = spread(np.diff(points, axis=1) ** 2 / 2, self._settings.gate)
+        neighbours = spread(np.diff(points, axis=1) ** 2 / 2)
         variance = np.full(len(points), np.inf)
         for split in range(2, count - 1):
             parts = points[:, :split], points[:, split:]
             deviations = np.hstack([part - np.median(part, axis=1, keepdims=True) for part in parts])
-            variance = np.minimum(variance, spread(deviations * deviations * count / (count - 2), self._settings.gate))
+            variance = np.minimum(variance, spread(deviations * deviations * count / (count - 2)))
         least: Floats = np.maximum(variance, neighbours)
         return least
 
@@ -144,7 +143,7 @@ class NoiseEstimate:
         """Estimate the noise of one series anew from the ``points`` (log units) of a level with noise of its own."""
         self._innovations[row] = np.nan
         deviations = points - np.median(points)
-        variance = float(spread(deviations[None] ** 2 * points.size / (points.size - 1), self._settings.gate)[0])
+        variance = float(spread(deviations[None] ** 2 * points.size / (points.size - 1))[0])
         self.variance[row] = max(variance, float(self.variance[row]))
         self._since[row] = 0
         self.points[row] = points.size
@@ -165,15 +164,15 @@ class NoiseEstimate:
         index = length[:, None] - np.arange(1, _REMEMBERED + 1)
         recent = np.where(index >= 0, self._innovations[rows[:, None], np.maximum(index, 0)], np.nan)
         count = np.isfinite(recent).sum(axis=1)
-        estimable = count >= self._settings.burn_in
+        estimable = count >= BURN_IN
         squares = recent[estimable] ** 2
-        variance = spread(squares, self._settings.gate)
+        variance = spread(squares)
         # Forget the points before a level whose points clearly have noise of its own.
         present = np.isfinite(squares) & (index[estimable] >= self._since[rows[estimable], None])
         own_count = present.sum(axis=1)
         fresh = np.flatnonzero((own_count >= _OWN) & (self._since[rows[estimable]] > 0))
         if fresh.size:
-            alone = spread(np.where(present[fresh], squares[fresh], np.nan), self._settings.gate)
+            alone = spread(np.where(present[fresh], squares[fresh], np.nan))
             log_ratio = np.abs(np.log(np.maximum(alone, _FLOOR**2) / np.maximum(variance[fresh], _FLOOR**2)))
             clear = log_ratio > _CLEARLY * np.sqrt(2 / own_count[fresh])
             for row in rows[estimable][fresh[clear]].tolist():
@@ -199,8 +198,8 @@ class NoiseEstimate:
         return residuals
 
 
-def spread(squares: Floats, gate: float) -> Floats:
-    """Return the variance [rows] from squared deviations [rows, points], without points beyond the gate.
+def spread(squares: Floats) -> Floats:
+    """Return the variance [rows] from squared deviations [rows, points], without points beyond ``GATE``.
 
     Missing points are NaN, and each row has at least one number. The estimate starts from the third quartile, so up to
     a quarter of the points may be outliers. The median would tolerate nearly half. That is more than needed, and with
@@ -210,6 +209,6 @@ def spread(squares: Floats, gate: float) -> Floats:
     count = np.isfinite(squares).sum(axis=1)
     variance: Floats = ordered[np.arange(count.size), 3 * (count - 1) // 4] / _THIRD_SQUARE
     for _ in range(4):
-        inside = squares < gate**2 * variance[:, None]
+        inside = squares < GATE**2 * variance[:, None]
         variance = np.where(inside, squares, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
     return variance

@@ -9,7 +9,7 @@ import numpy as np
 
 from lockstep.detect.noise_estimate import NoiseEstimate
 from lockstep.detect.run_lengths import Floats, Ints, RunLengths, log_odds_former
-from lockstep.detect.settings import Settings
+from lockstep.detect.settings import BURN_IN, BURN_IN_KNOWN, GATE, NOVELTY, UNSETTLED, WIDTH
 
 #: If a level begins within this many first points of a series, it is the first level. The points before it are odd.
 _FIRST = 3
@@ -30,16 +30,14 @@ class OnlineFilter:
 
     Args:
         series: the number of series.
-        settings: the settings, shared by all series.
     """
 
-    def __init__(self, series: int, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, series: int) -> None:
         self.length: Ints = np.zeros(series, dtype=np.int64)
         self.values: Floats = np.full((series, 64), np.nan)
         self.weights: Floats = np.ones((series, 64))
-        self.noise = NoiseEstimate(series, settings)
-        self.run_lengths = RunLengths.empty(series, settings.width)
+        self.noise = NoiseEstimate(series)
+        self.run_lengths = RunLengths.empty(series, WIDTH)
         self.depth: Ints = np.zeros(series, dtype=np.int64)
         self.unsettled: Ints = np.full(series, -1, dtype=np.int64)
         #: Index of the last point from which the noise was first guessed; -1 if standard errors made a guess
@@ -93,7 +91,7 @@ class OnlineFilter:
             if going.any():
                 self._take_in(rows[going], values[going], index[going])
             # Standard errors give a rough estimate of the noise, so fewer points are needed before the first report.
-            required = np.where(self.noise.had_errors(rows, points), self.settings.burn_in_known, self.settings.burn_in)
+            required = np.where(self.noise.had_errors(rows, points), BURN_IN_KNOWN, BURN_IN)
             ready = ~going & (points >= required)
             for count in np.unique(points[ready]):
                 self._start(rows[ready & (points == count)], int(count))
@@ -122,7 +120,7 @@ class OnlineFilter:
         for column in range(1, burn_in):
             self._advance(rows, points[:, column], index[:, column], burnt=column)
             self._last[rows] = index[:, column]
-        if burn_in >= self.settings.burn_in:
+        if burn_in >= BURN_IN:
             self._guessed[rows] = index[:, -1]
         self.judge(rows, index[:, -1])
 
@@ -141,7 +139,6 @@ class OnlineFilter:
             log_odds_former=np.full(rows.size, -np.inf),
             origin=none,
             keep=none,
-            settings=self.settings,
         )
         self._choose_best(rows)
         self._last[rows], self._off[rows], self._odd[rows], self._lost[rows] = index, 0.0, -1, 0.0
@@ -151,16 +148,16 @@ class OnlineFilter:
 
         If the points are among the first of their series, ``burnt`` is the number of points before them.
         """
-        run_lengths, settings = self.run_lengths, self.settings
+        run_lengths = self.run_lengths
         weights = self.weights[rows, index]
         best = self._best[rows]
         cost, start = run_lengths.cost[rows, best], run_lengths.start[rows, best]
         scale = self.noise.cautious(rows)
         selection = slice(None) if rows.size == self.length.size else rows
-        deviations = run_lengths.advance(selection, y, weights, index - self._last[rows], scale, settings)
+        deviations = run_lengths.advance(selection, y, weights, index - self._last[rows], scale)
         missed = deviations[np.arange(rows.size), best]
         self.noise.note(rows, index, missed * np.sqrt(scale))
-        birth = cost + 2 * settings.novelty
+        birth = cost + 2 * NOVELTY
         first = burnt < _FIRST
         run_lengths.begin(
             rows,
@@ -168,14 +165,13 @@ class OnlineFilter:
             weights,
             index,
             # If the first points are odd, the level begins after them.
-            cost=np.minimum(birth, burnt * settings.gate**2) if first else birth,
+            cost=np.minimum(birth, burnt * GATE**2) if first else birth,
             before=start * 0 - 1 if first else start,
             depth=self.depth[rows] + (not first),
             former=self._last[rows],
             log_odds_former=log_odds_former(self._off[rows], missed) if burnt > _FIRST else np.full(rows.size, -np.inf),
             origin=np.where(self._odd[rows] < self._last[rows], self._odd[rows], -1),
             keep=best,
-            settings=settings,
         )
         self._note(rows, index, missed, first)
         self._choose_best(rows)
@@ -186,14 +182,13 @@ class OnlineFilter:
         ``missed`` is the distance of each point from its forecast in standard deviations [rows]; NaN without a
         forecast. If ``first``, the points are among the first of a series and never count as outliers.
         """
-        settings = self.settings
-        outlier = (np.abs(missed) >= settings.gate) & (not first)
+        outlier = (np.abs(missed) >= GATE) & (not first)
         goes_on = (self._odd[rows] >= 0) & (missed * self._off[rows] > 0)
         self._odd[rows] = np.where(outlier, np.where(goes_on, self._odd[rows], index), -1)
         self._off[rows] = missed
         lost = self._lost[rows]
         self._lost_at[rows] = np.where(outlier & (lost == 0), index, self._lost_at[rows])
-        spared = np.where(outlier, settings.gate**2, missed * missed) - settings.unsettled
+        spared = np.where(outlier, GATE**2, missed * missed) - UNSETTLED
         self._lost[rows] = np.where(outlier | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
 
     def _choose_best(self, rows: Ints) -> None:
@@ -212,7 +207,7 @@ class OnlineFilter:
             level: log value of the level, as uncertain as a single point; NaN if the points do not give a level.
         """
         rows = np.array([row])
-        self.run_lengths.drop(row, np.ones(self.settings.width, dtype=bool))
+        self.run_lengths.drop(row, np.ones(WIDTH, dtype=bool))
         self._begin(rows, np.array([level]), rows * 0 + first)
         for index in range(first + 1, now + 1):
             if np.isfinite(self.values[row, index]):

@@ -2,7 +2,7 @@
 
 Each series has up to ``width`` hypotheses. Each hypothesis names the commit at which the current level began, and holds
 a Kalman filter with two states: the constant level, and a slow drift about the level (an autoregression of order one).
-It also holds the cost of all points so far. A point beyond the gate costs a fixed amount and does not update the
+It also holds the cost of all points so far. A point beyond ``GATE`` costs a fixed amount and does not update the
 filter. This is the bounded loss of Fearnhead and Rigaill ("Changepoint detection in the presence of outliers", JASA
 114, 2019).
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.settings import Settings
+from lockstep.detect.settings import GATE, MEMORY, UNSETTLED, WANDER
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,9 +89,7 @@ class RunLengths:
         """Return a copy of the hypotheses of these series."""
         return RunLengths(*(getattr(self, name)[rows] for name in self.__slots__))
 
-    def advance(
-        self, rows: Ints | slice, y: Floats, weight: Floats, commits: Ints, scale: Floats, settings: Settings
-    ) -> Floats:
+    def advance(self, rows: Ints | slice, y: Floats, weight: Floats, commits: Ints, scale: Floats) -> Floats:
         """Update all hypotheses of the series ``rows`` by one point of each series.
 
         Args:
@@ -100,13 +98,12 @@ class RunLengths:
             weight: variance of each point in units of the series' noise variance [rows].
             commits: number of commits since the series' previous point [rows].
             scale: noise variance used for the costs, log units squared [rows].
-            settings: the settings, of which gate, wander and memory are used.
 
         Returns:
             the point's distance from each hypothesis' forecast, in standard deviations of the forecast [rows, width].
         """
-        decay = settings.memory ** commits[:, None]
-        fresh = settings.wander**2 * (1 - decay * decay)
+        decay = MEMORY ** commits[:, None]
+        fresh = WANDER**2 * (1 - decay * decay)
         wandering = self.wandering[rows] * decay
         covariance = self.covariance[rows] * decay
         var_wandering = self.var_wandering[rows] * (decay * decay) + fresh
@@ -118,9 +115,9 @@ class RunLengths:
         error = y[:, None] - level - wandering
         deviations = error / np.sqrt(scale[:, None] * variance)
         distance = deviations * deviations
-        inside = distance < settings.gate**2
+        inside = distance < GATE**2
 
-        beyond = np.where(np.isnan(level), settings.unsettled, settings.gate**2)
+        beyond = np.where(np.isnan(level), UNSETTLED, GATE**2)
         self.cost[rows] += np.where(inside, distance + np.log(variance), beyond)
         inverse = inside / variance
         gain = to_level * inverse
@@ -147,7 +144,6 @@ class RunLengths:
         log_odds_former: Floats,
         origin: Ints,
         keep: Ints,
-        settings: Settings,
     ) -> None:
         """Add to each of the series ``rows`` the hypothesis that a level begins at the series' current point.
 
@@ -158,7 +154,7 @@ class RunLengths:
         has_keep = keep >= 0
         costs[has_keep, keep[has_keep]] = -np.inf
         place = costs.argmax(axis=1)
-        wander = settings.wander**2
+        wander = WANDER**2
         for array, value in (
             (self.level, y),
             (self.wandering, 0.0),

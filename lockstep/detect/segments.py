@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from lockstep.detect.detector import Detector
 from lockstep.detect.noise_estimate import CAUTION, MEDIAN_SQUARE
 from lockstep.detect.run_lengths import Floats, Ints
-from lockstep.detect.settings import Settings
+from lockstep.detect.settings import GATE, MEMORY, SETTLES, WANDER
 
 #: Normal quantile of a 95 % interval.
 WIDE = 1.959964
@@ -73,10 +73,10 @@ def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: 
             part = indices[first : first + step]
             mean[part], count[part], scale[part], fit[part] = _means(detector, row[part], start[part], stop[part], wide)
     points = np.where(count > 0, count, np.nan)
-    error = scale * np.sqrt(1 / points + wandering(points, detector.settings))
+    error = scale * np.sqrt(1 / points + wandering(points))
     low, high = mean - WIDE * error, mean + WIDE * error
     # If most points of a short segment lie far off its mean, the mean is not a level.
-    unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < detector.settings.settles))
+    unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < SETTLES))
     for place in np.flatnonzero(unsettled).tolist():
         y = np.sort(detector.values[row[place], start[place] : stop[place]])  # NaN last
         y = y[np.isfinite(y)]
@@ -86,17 +86,16 @@ def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: 
     return Segments(row, start, stop, mean, low, high, error, np.nan_to_num(count), unsettled)
 
 
-def wandering(count: ArrayLike, settings: Settings) -> Floats:
+def wandering(count: ArrayLike) -> Floats:
     """Return the variance that slow drift adds to a mean of ``count`` points, in units of the noise variance."""
-    memory = settings.memory
-    independent = (1 + memory) / (1 - memory) / np.maximum(count, 1.0)
-    added: Floats = settings.wander**2 * np.minimum(1.0, independent)
+    independent = (1 + MEMORY) / (1 - MEMORY) / np.maximum(count, 1.0)
+    added: Floats = WANDER**2 * np.minimum(1.0, independent)
     return added
 
 
-def limits(scale: Floats, gate: float) -> Floats:
+def limits(scale: Floats) -> Floats:
     """Return how far from the median a point becomes an outlier, log units; infinite while the noise is unknown."""
-    distances: Floats = np.where(np.isfinite(scale), gate * scale, np.inf)
+    distances: Floats = np.where(np.isfinite(scale), GATE * scale, np.inf)
     return distances
 
 
@@ -104,7 +103,7 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
     """Return the means of the segments and how certain they are, as four arrays with one number per segment.
 
     The arrays are: the mean without outliers; the weight of its points; the standard deviation of a usual point; the
-    share of points within the gate of the mean, by the series' noise.
+    share of points within ``GATE`` of the mean, by the series' noise.
     """
     grid = start[:, None] + np.arange(width)
     inside = grid < stop[:, None]
@@ -119,7 +118,7 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
         _medians(deviations * deviations * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
     )
     scale = np.sqrt((CAUTION * detector.noise.variance[row] + points * np.nan_to_num(variance)) / (CAUTION + points))
-    inlier = measured & (np.abs(deviations) <= limits(scale[:, None] / np.sqrt(weights), detector.settings.gate))
+    inlier = measured & (np.abs(deviations) <= limits(scale[:, None] / np.sqrt(weights)))
     none = ~inlier.any(axis=1)
     inlier[none] = measured[none]
     inlier_weights = np.where(inlier, weights, 0.0)
@@ -127,7 +126,7 @@ def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -
     total = (inlier_weights * np.where(inlier, y, 0.0)).sum(axis=1)
     mean = total / np.where(count > 0, count, np.nan)
     usual = np.sqrt(detector.noise.variance[row, None] / weights)
-    fit = measured & (np.abs(y - mean[:, None]) <= limits(usual, detector.settings.gate))
+    fit = measured & (np.abs(y - mean[:, None]) <= limits(usual))
     return mean, count, scale, fit.sum(axis=1) / np.maximum(points, 1)
 
 

@@ -17,7 +17,6 @@ from lockstep.detect.find_changes import Monitor
 from lockstep.detect.findings import Revision
 from lockstep.detect.level_shift import Shift
 from lockstep.detect.run_lengths import Ints
-from lockstep.detect.settings import DEFAULT
 from lockstep.detect.trend import Better
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -52,13 +51,13 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
 
 
 def from_arrays(arrays: Arrays) -> Monitor:
-    """Return a monitor that continues from a state, under the default settings. It may change the arrays in place.
+    """Return a monitor that continues from a state. It may change the arrays in place.
 
     Raises:
         ValueError, KeyError: the arrays do not have the form that ``to_arrays`` returns.
     """
     better: list[Better] = ["higher" if higher else "lower" for higher in arrays["higher"].tolist()]
-    detector = Detector(len(better), DEFAULT)
+    detector = Detector(len(better))
     for part, name, fresh in list(_arrays(detector)):
         array = arrays[f"{part}.{name}"]
         if array.dtype != fresh.dtype or array.ndim != fresh.ndim or len(array) != len(better):

@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.detect.settings import GATE
+
 Floats = NDArray[np.float64]
 
 #: A slope must be cheaper than a step by this many cost units, because slopes are rarer.
@@ -41,35 +43,32 @@ def median(y: Floats) -> float:
     return float(ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else float("nan")
 
 
-def robust_mean(y: Floats, noise: float, gate: float) -> float:
-    """Return the mean of the points within ``gate · noise`` of the median."""
+def robust_mean(y: Floats, noise: float) -> float:
+    """Return the mean of the points within ``GATE · noise`` of the median."""
     middle = median(y)
-    inliers = y[np.abs(y - middle) <= gate * noise]
+    inliers = y[np.abs(y - middle) <= GATE * noise]
     return float(inliers.mean()) if inliers.size else middle
 
 
-def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
+def slopes(y: Floats, split: int, noise: float) -> bool:
     """Return whether a slope explains the points better than a step.
 
     The slope may be endless or lie between two levels. The beginning of the slope and the position of the step are both
-    chosen so that they fit best. An outlier costs at most ``gate²``.
+    chosen so that they fit best. An outlier costs at most ``GATE²``.
 
     Args:
         y: log values of the segments before and after the step, none missing.
         split: position of the first point after the step, as reported.
         noise: standard deviation of a point.
-        gate: see ``Settings``.
     """
     after = y.size - split
     if after < 5 or split < 5:
         return False
-    step = np.concatenate(
-        [y[:split] - robust_mean(y[:split], noise, gate), y[split:] - robust_mean(y[split:], noise, gate)]
-    )
-    inlier = np.abs(step) < gate * noise
+    step = np.concatenate([y[:split] - robust_mean(y[:split], noise), y[split:] - robust_mean(y[split:], noise)])
+    inlier = np.abs(step) < GATE * noise
     if not inlier.any():
         return False
-    cap = (gate * noise) ** 2
+    cap = (GATE * noise) ** 2
     position = np.arange(y.size, dtype=np.float64)
     latest = split + after // 2
     bends = _bends(latest)
@@ -96,7 +95,7 @@ def autocorrelation(residuals: Floats) -> float:
     return min(correlation, 0.95) if correlation > 2 / np.sqrt(residuals.size) else 0.0
 
 
-def correlated(residuals: Floats, gate: float) -> float:
+def correlated(residuals: Floats) -> float:
     """Return the factor by which correlated points carry less evidence than independent points, at least 1.
 
     A mean of many points with autocorrelation r has (1 + r) / (1 - r) times the variance. r is shrunk as by James and
@@ -104,16 +103,15 @@ def correlated(residuals: Floats, gate: float) -> float:
 
     Args:
         residuals: deviations from the level in standard deviations, in commit order.
-        gate: see ``Settings``.
     """
-    correlation = _neighbours(np.clip(residuals, -gate, gate)) if residuals.size >= _SHORTEST else 0.0
+    correlation = _neighbours(np.clip(residuals, -GATE, GATE)) if residuals.size >= _SHORTEST else 0.0
     if correlation * np.sqrt(residuals.size) <= 1:
         return 1.0
     linked = min(correlation - 1 / (residuals.size * correlation), 0.95)
     return float(((1 + linked) / (1 - linked)) ** _SHRUNK)
 
 
-def louder(before: Floats, after: Floats, gate: float) -> float:
+def louder(before: Floats, after: Floats) -> float:
     """Return how many times larger the variance around a step is than the series' variance; 1 unless clearly larger.
 
     The largest deviation is left out, because every series has single outliers that do not show its noise.
@@ -121,19 +119,18 @@ def louder(before: Floats, after: Floats, gate: float) -> float:
     Args:
         before: residuals before the step in standard deviations, in commit order.
         after: deviations of the points after the step from their own median, in the same unit.
-        gate: see ``Settings``.
     """
     if after.size > _AFTER:
         return 1.0
     squares = np.sort(np.concatenate([before[-_BEFORE:], after]) ** 2)
-    if squares[-1] > gate**2:
+    if squares[-1] > GATE**2:
         squares = squares[:-1]
     squares = np.minimum(squares, _LARGEST_SQUARE)
     ratio = float((_PRIOR + squares.sum()) / (_PRIOR + squares.size - 1))
     return ratio if ratio > _CLEARLY else 1.0
 
 
-def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: float, gate: float) -> bool:
+def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: float) -> bool:
     """Return whether noise explains a step, because it is correlated or larger around the step than elsewhere.
 
     Args:
@@ -141,11 +138,10 @@ def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: 
         after: points from the step on, as log units from the level before the step, none missing.
         deviation: standard deviation of the series' noise, log units.
         excess: cost units by which the step exceeds the threshold for independent noise.
-        gate: see ``Settings``.
     """
     size = median(after)
     residuals = (after - size) / deviation
-    variance_factor = correlated(np.append(before, residuals), gate) * louder(before, residuals, gate)
+    variance_factor = correlated(np.append(before, residuals)) * louder(before, residuals)
     if excess >= _COST_OF_EXCESS * (variance_factor - 1):
         return False
     return abs(size) < _BEYOND_NOISE * math.sqrt(variance_factor) * deviation

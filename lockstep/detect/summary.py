@@ -17,7 +17,7 @@ from lockstep.detect.modes import modes, step_within
 from lockstep.detect.noise_estimate import CAUTION
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.segments import WIDE, Segments, segments_between_changes, wandering
-from lockstep.detect.settings import Settings
+from lockstep.detect.settings import EVIDENCE, GATE, NOVELTY, PATIENCE, PROMPT, RUN
 from lockstep.detect.step_or_drift import autocorrelation
 from lockstep.detect.trend import Better
 
@@ -52,8 +52,8 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
     row_slices = [slice(first, after) for first, after in itertools.pairwise([*starts, segments.row.size])]
     present = np.array([row_slice.stop - 1 for row_slice in row_slices], dtype=np.int64)
     scale = np.sqrt(detector.noise.variance[segments.row[present]])
-    mde = np.expm1(smallest_step(scale, segments.count[present], detector.settings.prompt + 1, detector.settings))
-    repeats = _repeats(scale, segments.count[present], detector.settings)
+    mde = np.expm1(smallest_step(scale, segments.count[present], PROMPT + 1))
+    repeats = _repeats(scale, segments.count[present])
     levels = _levels(segments)
     analyses = []
     for place, (row, row_slice) in enumerate(zip(rows, row_slices, strict=True)):
@@ -72,37 +72,36 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
     return analyses
 
 
-def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, settings: Settings) -> Floats:
+def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike) -> Floats:
     """Return the size (log) of the smallest step that is reported with 80 % probability.
 
     The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after). This evidence
-    must reach the threshold of ``settings``.
+    must reach the threshold of a report.
 
     Args:
         scale: standard deviation of a point, log units.
         before: number of points at the current level; if it is 0, no step can be detected.
         after: number of points at the new level.
-        settings: the detector's settings.
     """
     scale, before, after = (np.asarray(argument, dtype=np.float64) for argument in (scale, before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         size = before * after / (before + after)
-        lowered = settings.patience * np.log(np.clip(size, 1.0, LARGEST) / settings.run)
-        bar = settings.novelty + settings.evidence - lowered + np.log(np.maximum(size, 1.0)) / 2
+        lowered = PATIENCE * np.log(np.clip(size, 1.0, LARGEST) / RUN)
+        bar = NOVELTY + EVIDENCE - lowered + np.log(np.maximum(size, 1.0)) / 2
         margin = np.sqrt(2 * np.maximum(bar, 1.0) * (1 + CAUTION / before)) + _POWER
-        steps = scale * margin * np.sqrt(1 / size + wandering(before, settings) + wandering(after, settings))
+        steps = scale * margin * np.sqrt(1 / size + wandering(before) + wandering(after))
     return np.where(before > 0, steps, np.inf)
 
 
-def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
+def _repeats(scale: Floats, before: Floats) -> Ints:
     """Return how many points at the new level are needed before a step of 1 % is reported.
 
     A number above ``_MOST`` means that no number of points is enough.
     """
-    low, high = np.full(scale.size, settings.run), np.full(scale.size, _MOST + 1)
+    low, high = np.full(scale.size, RUN), np.full(scale.size, _MOST + 1)
     while (open_ := low < high).any():
         middle = (low + high) // 2
-        sufficient = smallest_step(scale, before, middle, settings) <= math.log1p(0.01)
+        sufficient = smallest_step(scale, before, middle) <= math.log1p(0.01)
         high, low = np.where(open_ & sufficient, middle, high), np.where(open_ & ~sufficient, middle + 1, low)
     return low
 
@@ -126,7 +125,6 @@ def _residuals(detector: Detector, segments: Segments, at: int) -> Floats:
 
 def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
     """Return the changes by series: one at the start of each segment except the first. Some series have none."""
-    settings = detector.settings
     right = np.flatnonzero(segments.start > 0)
     left = right - 1
     size = segments.mean[right] - segments.mean[left]
@@ -137,7 +135,7 @@ def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -
     with np.errstate(divide="ignore", invalid="ignore"):
         count = segments.count[left] * segments.count[right] / (segments.count[left] + segments.count[right])
         evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
-    odds = evidence - settings.novelty - np.log(np.maximum(1.0, count)) / 2
+    odds = evidence - NOVELTY - np.log(np.maximum(1.0, count)) / 2
     ends = np.flatnonzero(np.append(segments.start[1:], 0) == 0)
     newest = ends[np.searchsorted(ends, right)]
     columns = (
@@ -232,7 +230,7 @@ def _noise(detector: Detector, row: int, residuals: Floats) -> Noise:
     starts = dict.fromkeys((since, 0))
     if any(modes(_measured(series[start:])) is not None for start in starts):
         return Noise(scale, "multimodal")
-    residuals = np.clip(residuals, -detector.settings.gate * scale, detector.settings.gate * scale)
+    residuals = np.clip(residuals, -GATE * scale, GATE * scale)
     if residuals.size < 12:
         return Noise(scale, "steady")
     position = np.arange(residuals.size) - (residuals.size - 1) / 2

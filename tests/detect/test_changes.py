@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.detect import Analysis, Monitor, Settings, Trend, analyse, analyse_many
+from lockstep.detect import Analysis, Monitor, Trend, analyse, analyse_many
 from lockstep.detect.modes import modes
+from lockstep.detect.settings import PROMPT, RUN
 from lockstep.detect.state_arrays import from_arrays, select, to_arrays, together
 from lockstep.detect.step_or_drift import autocorrelation, median
 from lockstep.detect.summary import smallest_step
@@ -212,9 +213,8 @@ class TestDoubts:
 
 class TestEffect:
     def test_the_mde_is_reported_four_times_in_five(self):
-        preset = Settings()
-        size = smallest_step(0.01, 50, preset.prompt + 1, preset)
-        trends = [Trend(stepped(seed, 50, size, 50 + preset.prompt + 1)) for seed in range(300)]
+        size = smallest_step(0.01, 50, PROMPT + 1)
+        trends = [Trend(stepped(seed, 50, size, 50 + PROMPT + 1)) for seed in range(300)]
         found = [any(change.index > 40 for change in one.changes) for one in analyse_many(trends)]
         assert 0.68 < np.mean(found) < 0.92
 
@@ -222,10 +222,10 @@ class TestEffect:
         analysis = analyse(Trend(np.exp(noisy(10, 200))))
         repeats = analysis.repeats_for_1_percent
         assert repeats is not None
-        assert repeats > Settings().prompt + 1
+        assert repeats > PROMPT + 1
         assert analysis.mde > 0.01
         quiet = analyse(Trend(np.exp(noisy(10, 200, 0.001))))
-        assert quiet.repeats_for_1_percent == Settings().run
+        assert quiet.repeats_for_1_percent == RUN
         assert quiet.mde < 0.01
 
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from lockstep.detect.noise_estimate import CAUTION, NoiseEstimate, spread
-from lockstep.detect.settings import DEFAULT
+from lockstep.detect.settings import BURN_IN
 
 ROW = np.array([0])
 REMEMBERED = 128
 FLOOR = 1e-12
 
 
-def scatter(innovations, start=DEFAULT.burn_in):
+def scatter(innovations, start=BURN_IN):
     """One series that began with ``start`` points without noise, then missed its forecasts by that much."""
-    made = NoiseEstimate(1, DEFAULT)
+    made = NoiseEstimate(1)
     made.start(ROW, np.zeros((1, start)))
     for index, missed in enumerate(innovations):
         made.note(ROW, np.array([index]), np.array([missed]))
@@ -35,40 +35,40 @@ def test_the_spread_of_normal_points_is_their_variance_and_outliers_do_not_count
     points = np.random.default_rng(1).normal(0, 3, (2, 20_000))
     points[1, ::10] = 1e3
     # Cut at 3.4 standard deviations, a normal distribution has 0.991 of its variance left.
-    assert spread(points**2, 3.4) == pytest.approx([9 * 0.991] * 2, rel=0.03)
+    assert spread(points**2) == pytest.approx([9 * 0.991] * 2, rel=0.03)
 
 
 @pytest.mark.parametrize(("beyond", "kept"), [(0.99, True), (1.01, False)])
 def test_the_gate_stands_where_the_points_within_put_it(beyond, kept):
     square = beyond * 3.4**2
     missing = [math.nan] * 3
-    assert spread(np.array([[square, 1, 1, 1, *missing]]), 3.4) == pytest.approx([(3 + square) / 4 if kept else 1])
+    assert spread(np.array([[square, 1, 1, 1, *missing]])) == pytest.approx([(3 + square) / 4 if kept else 1])
 
 
 def test_the_spread_of_one_point_is_its_square():
-    assert spread(np.array([[math.nan, 4.0], [0.0, 0.0]]), 3.4).tolist() == [4.0, 0.0]
+    assert spread(np.array([[math.nan, 4.0], [0.0, 0.0]])).tolist() == [4.0, 0.0]
 
 
 def test_half_of_a_weight_is_the_points_own_error_over_the_usual_one():
     # The usual error is a geometric mean: of 1 and 2 it is √2, with another √2 it stays.
-    assert weigh(NoiseEstimate(1, DEFAULT), 1, 2, math.sqrt(2)) == pytest.approx([1, 0.5 + 0.5 * 2, 1])
+    assert weigh(NoiseEstimate(1), 1, 2, math.sqrt(2)) == pytest.approx([1, 0.5 + 0.5 * 2, 1])
 
 
 def test_what_has_no_error_weighs_one_and_does_not_count():
-    made = NoiseEstimate(1, DEFAULT)
+    made = NoiseEstimate(1)
     assert weigh(made, math.nan, 1, math.nan, 2, math.inf) == pytest.approx([1, 1, 1, 1.5, 1])
     assert made.had_errors(np.array([0, 0]), np.array([2, 5])).tolist() == [True, False]
 
 
 def test_the_usual_error_follows_the_last_fifty():
-    made = NoiseEstimate(1, DEFAULT)
+    made = NoiseEstimate(1)
     assert weigh(made, *[1e-3] * 200) == pytest.approx([1] * 200)
     assert weigh(made, 0.1) == pytest.approx([0.5 + 0.5 * 100 ** (2 * 50 / 51)])
 
 
 def test_the_first_guess_is_the_sample_variance_and_never_nothing():
-    made = NoiseEstimate(3, DEFAULT)
-    steps = np.linspace(-1, 1, DEFAULT.burn_in)
+    made = NoiseEstimate(3)
+    steps = np.linspace(-1, 1, BURN_IN)
     made.start(np.array([2, 0]), np.array([7 + 0.01 * steps, 0 * steps]))
     assert made.variance == pytest.approx([FLOOR, math.nan, 1e-4 * steps.var(ddof=1)], nan_ok=True)
     assert made.points.tolist() == [10, 0, 10]
@@ -78,7 +78,7 @@ def test_the_first_guess_is_the_sample_variance_and_never_nothing():
 
 @pytest.mark.parametrize(("off", "noise"), [(0, 1.5), (2, 2), (9, 4)])
 def test_a_guess_from_three_points_keeps_to_what_their_errors_tell(off, noise):
-    made, error = NoiseEstimate(1, DEFAULT), 1e-3
+    made, error = NoiseEstimate(1), 1e-3
     weigh(made, error, error, error)
     made.start(ROW, error * np.array([[-off, 0, off]]))  # a sample variance of off²
     assert made.variance == pytest.approx([(noise * error) ** 2])
@@ -117,7 +117,7 @@ def test_the_first_guess_stands_until_four_more_points_are_known():
 
 
 def test_only_the_series_that_are_due_are_made_anew():
-    made, rows = NoiseEstimate(2, DEFAULT), np.array([0, 1])
+    made, rows = NoiseEstimate(2), np.array([0, 1])
     made.start(rows, np.zeros((2, 10)))
     for index in range(20):
         made.note(rows, np.array([index, index]), np.array([0.01, 0.02]))
@@ -134,18 +134,18 @@ def test_residuals_are_innovations_in_standard_deviations_without_gaps():
 
 
 def test_rounded_numbers_are_no_quieter_than_their_rounding():
-    made = NoiseEstimate(1, DEFAULT)
+    made = NoiseEstimate(1)
     for value in (0.0, 0.0, 0.02, 0.0, 0.01, 0.0):
         made.see(ROW, np.array([value]))
-    made.start(ROW, np.zeros((1, DEFAULT.burn_in)))
+    made.start(ROW, np.zeros((1, BURN_IN)))
     assert made.variance == pytest.approx([0.01**2 / 6])
 
 
 def test_a_step_among_the_first_points_is_not_noise():
-    points = np.random.default_rng(1).normal(0, 0.01, (400, DEFAULT.burn_in))
-    made, stepped = NoiseEstimate(400, DEFAULT), NoiseEstimate(400, DEFAULT)
+    points = np.random.default_rng(1).normal(0, 0.01, (400, BURN_IN))
+    made, stepped = NoiseEstimate(400), NoiseEstimate(400)
     made.start(np.arange(400), points)
-    stepped.start(np.arange(400), points + 0.2 * (np.arange(DEFAULT.burn_in) >= 5))
+    stepped.start(np.arange(400), points + 0.2 * (np.arange(BURN_IN) >= 5))
     assert np.median(made.variance) == pytest.approx(1e-4, rel=0.15)
     assert np.median(stepped.variance) == pytest.approx(1e-4, rel=0.3)
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from rich.table import Table
 
-from lockstep.detect import Analysis, Settings, analyse_many
+from lockstep.detect import Analysis, analyse_many
 from lockstep.processes.end_with_parent import pool
 from tools.evaluate.ideal import ringing, seeing
 from tools.evaluate.rivals import RIVALS, Rival, oracle
@@ -69,16 +69,10 @@ class Board:
         return entries
 
 
-def fill(
-    samples: Sequence[Sample],
-    *,
-    settings: Settings,
-    rivals: Sequence[Rival] = RIVALS,
-    processes: int = 1,
-) -> Board:
+def fill(samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, processes: int = 1) -> Board:
     """Run our detector, other methods (``rivals``), the ideal and the oracle on all samples, and score them."""
     outcomes: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
-    analyses = analyse_many([sample.trend for sample in samples], settings, processes=processes)
+    analyses = analyse_many([sample.trend for sample in samples], processes=processes)
     for sample, analysis in zip(samples, analyses, strict=True):
         changes = [change.index for change in analysis.changes]
         outcomes[OURS][sample.kind].append(_outcome(sample, changes, alarms(analysis)))

@@ -72,7 +72,6 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         # Imported here, because every start of the command loads this module.
         import numpy as np
 
-        from lockstep.detect import Settings
         from tools.evaluate.board import SMALLEST, STANDARD, fill, row_table, standard_table
         from tools.evaluate.recorded import from_recorded, run_noise
         from tools.evaluate.rivals import RIVALS
@@ -88,7 +87,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             samples += shapes(np.random.default_rng([seed, 1]), max(1, count // 4))
             samples += from_recorded(rng, noises, count) if noises else []
         rivals = [] if args.alone else [rival for rival in RIVALS if not args.quick or rival.milliseconds < 1]
-        board = fill(samples, settings=Settings(), rivals=rivals, processes=args.processes)
+        board = fill(samples, rivals=rivals, processes=args.processes)
         if args.json:
             print(json.dumps(board.as_json()))
             return 0
