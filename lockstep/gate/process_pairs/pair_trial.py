@@ -6,12 +6,12 @@ Each pair gives one ratio, and the tests of ``lockstep.gate.sequential`` count p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean, geometric_mean, stdev
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
-from lockstep.gate.case_verdict import OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
-from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
+from lockstep.gate.case_verdict import SeriesKey, Verdict
+from lockstep.gate.sequential import LOOKS, Decision, Test
+from lockstep.gate.two_rounds import Round, decided
 
 
 @dataclass
@@ -52,40 +52,13 @@ class PairTrial:
                 self.rounds.append([])
 
     def verdict(self, key: SeriesKey) -> Verdict:
-        """Return the verdict on the case that the pairs compare; the numbers are those of the last round."""
+        """Return the verdict on the case that the pairs compare."""
         if self.refusal is not None:
             return self.refusal
-        first, *more = self.rounds
-        shown = more[0] if more and more[0] else first
-        pairs = len(self.seconds)
-        if not pairs:
-            return Verdict(key, "unsure", UNREACHED, min_effect=self.test.min_effect)
-        last = self.seconds[-len(shown) :]
-        undecided = Verdict(
-            key,
-            "unsure",
-            change=relative(interval(shown, self.test.alpha)),
-            min_effect=self.test.min_effect,
-            base_s=geometric_mean(base for base, _ in last),
-            head_s=geometric_mean(head for _, head in last),
-            epochs=pairs,
-        )
-        match self.decisions:
-            case ["same"] | [_, "same"]:
-                return replace(undecided, outcome="same", min_effect=self.test.same_bound)
-            case [outcome, confirming] if outcome == confirming:
-                twice = relative(found_twice(first, more[0], self.test))
-                return replace(undecided, outcome=outcome, confirmed=True, change=twice)
-            case [_, _]:
-                return replace(undecided, reason="slower in one round and faster in the other")
-            case [_]:
-                first_change = f"{math.expm1(fmean(first)):+.2%} in a first round"
-                return replace(undecided, reason=f"{first_change}, not confirmed by a second: {self._undecided(shown)}")
-        return replace(undecided, reason=self._undecided(shown))
-
-    def _undecided(self, ratios: Sequence[float]) -> str:
-        if self.test.hopeless(ratios):
-            return f"too noisy: {stdev(ratios):.1%} between {len(ratios)} {self.unit}"
-        if len(ratios) >= LOOKS[-1]:
-            return f"too close to call after {len(ratios)} {self.unit}"
-        return f"{OUT_OF_TIME} after {len(self.seconds)} {self.unit}"
+        place, rounds = 0, []
+        for ratios, decision in zip_longest(self.rounds, self.decisions):
+            rounds.append(Round(ratios, self.seconds[place : place + len(ratios)], decision))
+            place += len(ratios)
+        first, *more = rounds
+        undecided = Verdict(key, "unsure", min_effect=self.test.min_effect, epochs=len(self.seconds))
+        return decided(undecided, self.test, self.unit, first, more[0] if more else None)
