@@ -57,11 +57,7 @@ class Worker(Watched):
         arguments += [] if spec.history else ["--all-variants"]
         arguments += [] if spec.seed is None else ["--seed", str(spec.seed)]
         super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s, folders=spec.folders)
-        try:
-            self.host: dict[str, str] = self.wait("ready")["host"]
-        except BaseException:
-            self.close(patience_s=0.0)
-            raise
+        self.host: dict[str, str] = self.started()["host"]
 
     def measure(
         self,

@@ -23,7 +23,7 @@ from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain,
 from lockstep.processes.exit_status import BROKEN, OK, USAGE
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
 from lockstep.record.console import wide_console
-from lockstep.suite.definition import Suite, SuiteError
+from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
     from lockstep.machine_code import CaseCode, CaseKey, Target
@@ -111,9 +111,9 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.differences.report import code_table, host_lines, unknown_lines
     from lockstep.machine_code.sources.commit_sources import sources
-    from lockstep.suite.discovery import match_labels
+    from lockstep.suite.discovery import expect_variants, match_labels
 
-    _refuse_unknown(suites, args.variant)
+    expect_variants(args.variant, suites)
     labels = match_labels(suites, args.case)
     out = wide_console()
     with sources(args.ref, *packages) as at_ref:
@@ -157,14 +157,3 @@ def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | No
 
 def _is_selected(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:
     return (not variants or key.variant in variants) and (labels is None or key.case in labels)
-
-
-def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.suite.discovery import nearest
-
-    known = list(dict.fromkeys(name for suite in suites for name in suite.variants()))
-    for name in variants:
-        if name not in known:
-            subject = suites[0].name if len(suites) == 1 else "no suite"
-            raise SuiteError(f"{subject} has {'no ' if len(suites) == 1 else ''}variant {name!r}{nearest(name, known)}")

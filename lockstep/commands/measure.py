@@ -28,11 +28,11 @@ from lockstep.record.console import wide_console
 from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.suite.case import Case
-from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
+from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import (
+    expect_variants,
     load_suites,
     match_cases,
-    nearest,
     packages_folder,
     packages_under_test,
     pick_suites,
@@ -221,10 +221,7 @@ def _recorder(conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Nam
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:
-    known = suite.variants()
-    for name in variants:
-        if name not in known:
-            raise SuiteError(f"{suite.name} has no variant {name!r}{nearest(name, known)}")
+    expect_variants(variants, [suite])
     for text in cases:
         match_cases(suite, text)
 

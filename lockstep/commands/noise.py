@@ -29,8 +29,8 @@ from lockstep.record.run_agreement import (
     missing_costs,
     summary,
 )
-from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
-from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.definition import CACHE_STATES, Suite
+from lockstep.suite.discovery import expect_variants, load_suites, packages_folder, packages_under_test, pick_suites
 
 
 class Noise(Command):  # type: ignore[misc]  # asv has no types
@@ -151,10 +151,7 @@ def _chosen(suites: Sequence[Suite], variants: Sequence[str] | None) -> dict[str
     Raises:
         SuiteError: no suite has one of the variants.
     """
-    known = dict.fromkeys(name for suite in suites for name in suite.variants())
-    for name in variants or ():
-        if name not in known:
-            raise SuiteError(f"no suite has a variant {name!r}{nearest(name, known)}")
+    expect_variants(variants or (), suites)
     return {
         suite.name: tuple(
             name for name in suite.variants() if not variants or name in variants or name == suite.baseline

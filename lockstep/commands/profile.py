@@ -17,7 +17,7 @@ from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.suite.definition import CACHE_STATES, SuiteError
-from lockstep.suite.discovery import load_suites, nearest
+from lockstep.suite.discovery import expect_variants, load_suites, nearest
 
 
 class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
@@ -63,8 +63,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
                 f"name a variant of {suite.name}: lockstep profile {suite.name} VARIANT CASE"
                 f"; its variants are {', '.join(suite.variants())}"
             )
-        if variant not in suite.variants():
-            raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant, suite.variants())}")
+        expect_variants([variant], [suite])
         case = suite.case(args.case or "")
         if args.calls < 1:
             raise SuiteError(f"--calls {args.calls}: must be at least 1")

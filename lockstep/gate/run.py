@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,7 @@ from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.machine_code import Target, TracingFailed, codes_of, compare
 from lockstep.processes.toolchain import INSTALLED
 from lockstep.processes.watched_worker import WorkerDied
-from lockstep.suite.definition import Suite, SuiteError
-from lockstep.suite.discovery import nearest
+from lockstep.suite.discovery import expect_variants
 
 #: Minimum seconds that a check may take if one process has one toolchain: the check compiles kernels that were not
 #: compiled ahead.
@@ -112,7 +111,8 @@ def _judge(request: Request, coordinator: Coordinator, base: Version, head: Vers
     started = time.monotonic()
     machine = coordinator.start()
     say(f"both versions imported in {time.monotonic() - started:.0f} s")
-    _refuse_unknown(request.variants, request.suites.values(), coordinator)
+    imported = [name for sides in coordinator.imported.values() for facts in sides.values() for name in facts.variants]
+    expect_variants(request.variants, request.suites.values(), imported)
     selection = _select(request, machine)
     if trouble := _unfit(request, machine, selection):
         return trouble
@@ -130,8 +130,7 @@ def _judge_pairs(
 ) -> str:
     """Compare the requested cases under two toolchains. Return why this machine cannot compare them, or ""."""
     machine = pairs.start()
-    known = dict.fromkeys(name for suite in request.suites.values() for name in suite.variants())
-    _refuse_unlisted(request.variants, known)
+    expect_variants(request.variants, request.suites.values())
     selection = _select(request, machine)
     if trouble := _unfit(request, machine, selection):
         return trouble
@@ -185,25 +184,6 @@ def _compile(
     if host["device"] == "cuda":
         for side in versions:
             codes_of(side.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
-
-
-def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinator: Coordinator) -> None:
-    """Raise if a requested variant is in neither version and not in the working tree.
-
-    Raises:
-        SuiteError: the message names the variants that exist.
-    """
-    known = dict.fromkeys(name for suite in suites for name in suite.variants())
-    known |= dict.fromkeys(
-        name for sides in coordinator.imported.values() for facts in sides.values() for name in facts.variants
-    )
-    _refuse_unlisted(variants, known)
-
-
-def _refuse_unlisted(variants: Sequence[str], known: Mapping[str, object]) -> None:
-    for name in variants:
-        if name not in known:
-            raise SuiteError(f"--variant {name}: no selected suite has such a variant{nearest(name, list(known))}")
 
 
 def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:

@@ -61,11 +61,7 @@ class GateWorker(Watched):
         arguments += ["--alone", alone] if alone else []
         super().__init__("lockstep.gate.measuring.worker", arguments, silence_s)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
-        try:
-            ready = self.wait("ready")
-        except BaseException:
-            self.close(patience_s=0.0)
-            raise
+        ready = self.started()
         self.host: dict[str, str] = ready["host"]
         self.clock_state: str = ready["clock_state"]
         self.imported = {

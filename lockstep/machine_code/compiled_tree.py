@@ -58,16 +58,14 @@ def codes_of(
         return reader.built(target, codes, _identities(codes), anew=anew)
 
 
-def cached_codes(
-    tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
-) -> Mapping[CaseKey, CaseCode]:
+def cached_codes(tree: Tree, suites: Iterable[Suite], target: Target) -> Mapping[CaseKey, CaseCode]:
     """Return the code of the cases that the cache holds. Unlike ``codes_of``, this function starts no process."""
-    return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).cached(target)
+    return Reader(tree, list(suites), 1, Cache(), lambda line: None).cached(target)
 
 
-def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None) -> CompilerFacts:
+def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target) -> CompilerFacts:
     """Return the versions and the default options of a tree's compiler. Raises the errors of ``codes_of``."""
-    with Reader(tree, list(suites), 1, cache or Cache(), lambda line: None) as reader:
+    with Reader(tree, list(suites), 1, Cache(), lambda line: None) as reader:
         return reader.described(target)
 
 

@@ -159,6 +159,18 @@ class Watched:
         self._stage, self._variant = "start", ""
         self._owes = False  # whether the worker still has to answer a request
 
+    def started(self) -> dict[str, Any]:
+        """Return the event "ready", with which the worker's start ends. End the worker if it does not start.
+
+        Raises:
+            WorkerDied: the worker did not start.
+        """
+        try:
+            return self.wait("ready")
+        except BaseException:
+            self.close(patience_s=0.0)
+            raise
+
     def wait(self, answer: str) -> dict[str, Any]:
         """Wait for the worker's next event of the kind ``answer``, and return the event.
 

@@ -33,11 +33,7 @@ class RefereeWorker(Watched):
         """
         arguments = ["--problem", json.dumps(asdict(source))]
         super().__init__("lockstep.referee.worker", arguments, silence_s, 2 * silence_s)
-        try:
-            ready = self.wait("ready")
-        except BaseException:
-            self.close(patience_s=0.0)
-            raise
+        ready = self.started()
         if ready["unusable"]:
             self.close()
             raise SuiteError(ready["unusable"])

@@ -204,6 +204,20 @@ def _matching(suite: Suite, text: str) -> list[Case]:
     return exact or [case for case, parts in having if requested <= parts]
 
 
+def expect_variants(names: Iterable[str], suites: Iterable[Suite], also: Iterable[str] = ()) -> None:
+    """Raise unless every name is a variant of one of the suites, or is in ``also``.
+
+    Raises:
+        SuiteError: the message names the closest variants.
+    """
+    listed = list(suites)
+    known = [*dict.fromkeys(variant for suite in listed for variant in suite.variants()), *also]
+    for name in names:
+        if name not in known:
+            subject = f"{listed[0].name} has no" if len(listed) == 1 else "no suite has a"
+            raise SuiteError(f"{subject} variant {name!r}{nearest(name, dict.fromkeys(known))}")
+
+
 def nearest(wrong: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean …?"`` with the close matches, or ``"; there is …"`` with all names."""
     names = list(known)

@@ -44,7 +44,10 @@ class Controls:
 
     @classmethod
     def of(cls, device: Device) -> Controls:
-        """Create a device's controls, fixed work to time: a copy, a matrix product and an almost empty kernel."""
+        """Create a device's controls, fixed work to time: a copy, a matrix product and an almost empty kernel.
+
+        Each is timed three times, because ``floor`` is needed before the first epoch.
+        """
         cuda = device.kind == "cuda"
         torch_device = device.torch_device
         megabytes, side = (256, 4096) if cuda else (64, 512)
@@ -61,7 +64,7 @@ class Controls:
             call()  # cuBLAS creates its handle and workspace here, not inside the graph
             return Control(name, device.capture([call] * calls, pool), calls, work, unit)
 
-        return cls(
+        controls = cls(
             (
                 control("copy", lambda: target.copy_(source), 10 if cuda else 1, 2.0 * source.nbytes, "B/s"),
                 control(
@@ -74,6 +77,9 @@ class Controls:
                 control("empty", lambda: nothing.add_(1.0), 1000 if cuda else 200, 0.0, ""),
             )
         )
+        for _ in range(3):
+            controls.take(device)
+        return controls
 
     def take(self, device: Device) -> dict[str, Timing]:
         """Time each control (copy, matrix product, empty kernel) once, and store the seconds.

@@ -92,31 +92,6 @@ class LoggedMeter:
         return "" if arm in self._logs else "it was not measured"
 
 
-@dataclass(frozen=True)
-class Unavailable:
-    """The meter of a cost that this machine cannot measure: it finds no numbers and gives the reason."""
-
-    name: str
-    why: str
-
-    def epoch(
-        self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
-    ) -> Metered:
-        """Return no numbers, because this machine cannot measure the cost."""
-        return Metered(None)
-
-    def add(self, measured: Any) -> None:
-        """Do nothing, because ``epoch`` measures nothing."""
-
-    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return no quantities, because this machine cannot measure the cost."""
-        return {}
-
-    def reason(self, arm: str) -> str:
-        """Return why this machine cannot measure the cost."""
-        return self.why
-
-
 def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
     """Return the estimates of all quantities that the meters measured for an arm, by the quantity's name.
 

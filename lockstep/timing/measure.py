@@ -16,14 +16,14 @@ from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
 from lockstep.record.model import TWIN, Record
 from lockstep.suite.case import Case
-from lockstep.suite.definition import Cost, Suite
+from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of, in_history, skip_reason
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family, NotInCommit, load_family
 from lockstep.timing.arms.argument_sets import set_count, size_of
 from lockstep.timing.checks.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
-from lockstep.timing.cost_meters import CostMeter, Unavailable, estimates_of, reasons_of
+from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
 from lockstep.timing.costs.behind import Behind
 from lockstep.timing.costs.energy import CudaMark, Energy, cuda_counter
 from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime
@@ -79,13 +79,11 @@ class Measurer:
     def controls(self) -> Controls:
         """Return the device's controls, fixed work whose time shows whether the machine changed.
 
-        The controls are created, and timed three times, at first use.
+        The controls are created at first use.
         """
         if self._controls is None:
             with self.stages.stage("controls"):
                 self._controls = Controls.of(self.device)
-                for _ in range(3):  # the floor is needed before the first epoch
-                    self._controls.take(self.device)
         return self._controls
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
@@ -193,7 +191,7 @@ class Measurer:
             cost = cost_of(suite, case)
             floor = self.controls.floor(*cost) if self.device.kind == "cuda" else 0.0
             sets = set_count(min(touched.values()), set_bytes, floor, self.device, l2)
-            meters = self._meters(costs, suite.baseline, list(arms), reference_mhz or {}, trusted)
+            meters, missing = self._meters(costs, suite.baseline, list(arms), reference_mhz or {}, trusted)
             outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz, trusted, meters)
         except NotImplementedError as error:
             return give_up(str(error))
@@ -212,12 +210,28 @@ class Measurer:
         for arm, outcome in outcomes.items():
             passed = checked[arms[arm]]
             records[arm] = replace(
-                self._fill(replace(blank, variant=arm, state="ok"), cost, outcome),
+                blank,
+                variant=arm,
+                state="ok",
+                latency=outcome.latency,
+                speedup=outcome.ratio,
+                flops=cost.flops,
+                bytes=cost.bytes,
+                floor_s=self.controls.floor(*cost),
+                floor_source="measured",
+                mde=outcome.mde,
+                rounds=outcome.rounds,
+                epochs=outcome.epochs,
+                voided=outcome.voided,
+                converged=outcome.converged,
+                clocks=outcome.clocks,
+                latency_samples=outcome.latency_samples,
+                speedup_samples=outcome.ratio_samples,
                 check_error=passed.accuracy.norm,
                 accuracy=passed.accuracy,
                 deterministic=passed.deterministic,
                 costs=estimates_of(meters, arm, outcome.ratio is not None),
-                note="; ".join(filter(None, (family.note, note, *reasons_of(meters, arm)))),
+                note="; ".join(filter(None, (family.note, note, *reasons_of(meters, arm), *missing))),
                 wall_s=wall / len(outcomes),
                 code=self.observer.code(CaseKey(suite.name, arms[arm], case.label)),
             )
@@ -323,38 +337,24 @@ class Measurer:
         arms: Sequence[str],
         reference_mhz: Mapping[str, float],
         trusted: Trusted,
-    ) -> list[CostMeter]:
-        """Create the meters of the requested costs, always in the same order."""
+    ) -> tuple[list[CostMeter], list[str]]:
+        """Create the meters of the requested costs, always in the same order. Return why others have no meter here."""
         cuda = self.device.kind == "cuda"
         meters: list[CostMeter] = []
+        missing = []
         if "behind" in costs:
             meters.append(Behind(self.device, self.plan, baseline, arms, reference_mhz, trusted))
         if "host" in costs:
-            meters.append(HostTime(self.device, CudaSpinner()) if cuda else Unavailable("host", NO_HOST))
+            if cuda:
+                meters.append(HostTime(self.device, CudaSpinner()))
+            else:
+                missing.append(f"no host: {NO_HOST}")
         if "energy" in costs:
-            counter = cuda_counter() if cuda else None
-            known = counter and Energy(self.device, self.plan, counter, CudaMark, trusted)
-            meters.append(known or Unavailable("energy", "no GPU here that counts its energy"))
-        return meters
-
-    def _fill(self, record: Record, cost: Cost, outcome: Outcome) -> Record:
-        return replace(
-            record,
-            latency=outcome.latency,
-            speedup=outcome.ratio,
-            flops=cost.flops,
-            bytes=cost.bytes,
-            floor_s=self.controls.floor(*cost),
-            floor_source="measured",
-            mde=outcome.mde,
-            rounds=outcome.rounds,
-            epochs=outcome.epochs,
-            voided=outcome.voided,
-            converged=outcome.converged,
-            clocks=outcome.clocks,
-            latency_samples=outcome.latency_samples,
-            speedup_samples=outcome.ratio_samples,
-        )
+            if cuda and (counter := cuda_counter()):
+                meters.append(Energy(self.device, self.plan, counter, CudaMark, trusted))
+            else:
+                missing.append("no energy: no GPU here that counts its energy")
+        return meters, missing
 
 
 def _misspelt(error: NotInCommit) -> str:

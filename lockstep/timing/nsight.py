@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from lockstep.suite.case import Case
-from lockstep.suite.definition import Suite, SuiteError
-from lockstep.suite.discovery import nearest
+from lockstep.suite.definition import Suite
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import load_family
 from lockstep.timing.arms.argument_sets import draw_sets, set_count, size_of
@@ -49,12 +48,9 @@ def run_marked(device: Device, suite: Suite, variant: str, case: Case, l2: str, 
         The number of argument sets.
 
     Raises:
-        SuiteError: the suite has no such variant.
         NotImplementedError: the variant does not support the case, or the case cannot be made cold.
     """
     family = load_family(suite)
-    if variant not in family.variants:
-        raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant, family.variants)}")
     [first] = make_arms({variant: variant}, family, draw_sets(suite, case, device, 1, seed=0), 0)
     touched = size_of(tensors_of([call.arguments for call in first.calls]))
     count = set_count(touched, touched, 0.0, device, l2)

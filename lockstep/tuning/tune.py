@@ -75,7 +75,6 @@ def tune(
     variant: str,
     case: Case,
     l2: str,
-    plan: Plan | None = None,
     *,
     behind: bool = False,
     listener: Listener = lambda stage, candidate: None,
@@ -85,7 +84,6 @@ def tune(
     Args:
         variant: a variant with candidates.
         l2: "cold" or "warm".
-        plan: plan of the second measurement.
         behind: whether the time behind a fixed kernel counts as well as the time in a chain of calls.
         listener: called with stage and candidate before each step that may hang.
 
@@ -116,7 +114,7 @@ def tune(
     finalists = sorted(ran, key=lambda name: ratio_of(ran[name], behind).value)[-FINALISTS:]
     if not finalists:
         return replace(result, problem="no candidate runs on this machine")
-    measurer.plan = plan or Plan.on(measurer.device)
+    measurer.plan = Plan.on(measurer.device)
     final = _by_name(measurer.measure(contested, case, l2, finalists, costs=costs))
     winner = max(finalists, key=lambda name: ratio_of(final[name], behind).value)
     ratio, latency, before = ratio_of(final[winner], behind), final[winner].latency, final[INCUMBENT].latency

@@ -255,7 +255,7 @@ def test_unknown_names_are_answered_with_the_known_ones(root):
         (["measure", "product", "--variants", "twcie"], 4, "product has no variant 'twcie'; did you mean twice?"),
         (["measure", "product", "--case", "M=7"], 4, f"suite product has no case 'M=7'; it has\n  {M2}\n  {M3}"),
         (["noise", "produkt"], 4, "no family 'produkt'; did you mean product?"),
-        (["noise", "product", "--variants", "twcie"], 4, "no suite has a variant 'twcie'; did you mean twice?"),
+        (["noise", "product", "--variants", "twcie"], 4, "product has no variant 'twcie'; did you mean twice?"),
     ]:
         done = project.lockstep(*arguments)
         assert done.returncode == code, done.stdout

@@ -161,7 +161,7 @@ def test_wrong_words_are_usage_and_name_what_there_is(project):
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
         (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is not a share; write 1% or 0.01"),
         (["--case", "M=2", "--case", "M=7"], "suite product has no case 'M=7'"),
-        (["--variant", "plain", "--variant", "twcie"], "twcie: no selected suite has such a variant; did you mean twi"),
+        (["--variant", "plain", "--variant", "twcie"], "has no variant 'twcie'; did you mean twi"),
     ]:
         code, shown, _ = gate(project, *arguments)
         assert (code, answer in shown) == (4, True), shown

@@ -264,8 +264,6 @@ class Comparer:
     def _ready_controls(self) -> Controls:
         if self._controls is None:
             self._controls = Controls.of(self.device)
-            for _ in range(3):  # the floor is needed before the first epoch
-                self._controls.take(self.device)
         return self._controls
 
     def _cost_pairs(self) -> CostPairs:

@@ -24,13 +24,14 @@ from lockstep.processes.end_with_parent import end_with_parent, reap, start
 #: Maximum number of processes; further processes would have no batch of kernels.
 MOST_PROCESSES = 12
 
+#: Maximum seconds of compiling ahead.
+LIMIT_S = 300.0
 
-def precompile(
-    benchmark_dir: Path, checkout: Path, packages: Sequence[str], host: Mapping[str, str], timeout: float = 300.0
-) -> bool:
+
+def precompile(benchmark_dir: Path, checkout: Path, packages: Sequence[str], host: Mapping[str, str]) -> bool:
     """Compile a checkout's kernels for the GPU in ``host`` (facts from ``host_facts``).
 
-    Return False, without compiling, if the same sources were compiled before. Compiling ends after ``timeout`` seconds;
+    Return False, without compiling, if the same sources were compiled before. Compiling ends after ``LIMIT_S`` seconds;
     the measuring worker then compiles the remaining kernels when it first launches them.
     """
     target = Target.of_host(host)
@@ -55,7 +56,7 @@ def precompile(
         env=environment,
     )
     try:
-        complete = reap(process, timeout) == 0
+        complete = reap(process, LIMIT_S) == 0
     except BaseException:
         reap(process, 0.0)
         raise

@@ -271,7 +271,8 @@ def brief(error: BaseException) -> str:
     return first_line(error)
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a tensor's elements, uint8 and flat."""
     return tensor.resolve_conj().contiguous().reshape(-1).view(torch.uint8)
 
 
@@ -283,9 +284,9 @@ def _difference(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -
         sentence = f"two calls on the same inputs differ in output {index}"
         if output.shape != repeated.shape or output.dtype != repeated.dtype:
             return f"{sentence}: {output.dtype} {list(output.shape)} and {repeated.dtype} {list(repeated.shape)}"
-        if torch.equal(_bits(output), _bits(repeated)):
+        if torch.equal(bits_of(output), bits_of(repeated)):
             continue
-        unequal = (_bits(output) != _bits(repeated)).view(output.numel(), -1).any(1)
+        unequal = (bits_of(output) != bits_of(repeated)).view(output.numel(), -1).any(1)
         place = torch.unravel_index(unequal.nonzero()[0, 0], output.shape)
         position = ", ".join(str(int(axis)) for axis in place)
         return f"{sentence}, in {int(unequal.sum())} of {output.numel()} elements, first at [{position}]"

@@ -25,7 +25,7 @@ from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import inputs_of
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.timing.arms.argument_sets import size_of
-from lockstep.timing.checks.check import Checker, WrongResult
+from lockstep.timing.checks.check import Checker, WrongResult, bits_of
 from lockstep.timing.checks.outputs import poison, span
 from lockstep.timing.device import Device
 from lockstep.timing.isolation.arena import Arena, Layout, SharedBuffer, decode, encode
@@ -218,8 +218,8 @@ class Trial:
         except WrongResult as error:
             raise Disqualified(Rule.TIMED_RESULT, f"seen from another process, {error.evidence}") from error
         for name, value in checker.inputs.items():
-            shared = tensors_of(self._sets[number]["inputs"][name])
-            if name not in self._inout and not all(map(_same_bits, shared, tensors_of(value))):
+            shared, drawn = (map(bits_of, tensors_of(of)) for of in (self._sets[number]["inputs"][name], value))
+            if name not in self._inout and not all(map(torch.equal, shared, drawn)):
                 raise Disqualified(Rule.WRITTEN_INPUT, f"{self.variant} wrote into its input {name}")
 
     def _seed(self) -> int:
@@ -277,10 +277,6 @@ def _shape(value: Any) -> Any:
         return tuple(tensor.shape), tensor.stride(), tensor.dtype
 
     return map_tensors(value, describe)
-
-
-def _same_bits(output: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(*(tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (output, other)))
 
 
 def _plain(reference: torch.Tensor) -> torch.Tensor:
