@@ -1,24 +1,19 @@
 """Lists of alerts: each page holds what it should, and costs the same however many alerts there are."""
 
-import datetime
 import math
-import sqlite3
 import sys
-from contextlib import closing
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from alerting import COMMITS, alerts, series, step
-from sqlalchemy import create_engine, event
+from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from trees import open_store
 
 from dashboard.server.app import create_app
-from lockstep.alerts.database.connection import MIGRATIONS, Database
-from lockstep.alerts.database.listing import Choice, columns_of
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN, Act
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.database.sync import CurrentAlerts
@@ -239,28 +234,3 @@ def test_a_new_alert_is_not_compared_with_every_old_one(tmp_path):
             calls(lambda store=store, found=found: store.sync(CurrentAlerts(found, {"h200": COMMITS}))) - again
         )
     assert added[1] < 1.1 * added[0]
-
-
-def test_a_state_of_the_first_layout_is_taken_over(tmp_path):
-    path = tmp_path / "alerts.sqlite"
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-    engine.dispose()
-    found = opened(tmp_path / "new.sqlite", 5).alerts()
-    with closing(sqlite3.connect(tmp_path / "new.sqlite")) as new, closing(sqlite3.connect(path)) as old, old:
-        columns = [name for _, name, *_ in old.execute("PRAGMA table_info(alert)")]
-        rows = new.execute(f"SELECT {', '.join(columns)} FROM alert").fetchall()
-        old.executemany(f"INSERT INTO alert VALUES ({', '.join('?' for _ in columns)})", rows)
-    store = AlertStore(Database(path))
-    assert store.alerts() == found
-    wanted = [columns_of(one.alert) for one in found]
-    with store.database.read() as connection:
-        rows = connection.exec_driver_sql("SELECT owner, since, size, search FROM alert ORDER BY id DESC")
-        assert [row._asdict() for row in rows] == wanted
-    before = store.version()
-    store.act(1, Act("mute", "Mira", "why", datetime.date(2999, 1, 1)))
-    assert store.version() > before

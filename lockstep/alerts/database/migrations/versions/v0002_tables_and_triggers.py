@@ -1,16 +1,17 @@
-"""The first layout: alerts, their changes, the log and the outbox."""
+"""The first layout: alerts, their changes, the log, the outbox, and a number that grows with every change."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0002"
 down_revision = None
 branch_labels = None
 depends_on = None
 
 _REFUSE = "alert_event is append-only"
+_LISTED = ("state", "machine", "family", "owner", "topic", "since", "opened_at", "size", "id")
 
 
 def upgrade() -> None:
@@ -29,10 +30,23 @@ def upgrade() -> None:
         sa.Column("opened_at", sa.BigInteger(), nullable=False),
         sa.Column("changed_at", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.JSON(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False, server_default=""),
+        sa.Column("since", sa.BigInteger(), nullable=False, server_default="0"),
+        sa.Column("size", sa.Float(), nullable=False, server_default="0"),
+        sa.Column("search", sa.Text(), nullable=False, server_default=""),
         sa.PrimaryKeyConstraint("id", name="pk_alert"),
         sa.UniqueConstraint("fingerprint", name="uq_alert_fingerprint"),
     )
     op.create_index("ix_alert_place", "alert", ["machine", "family"])
+    op.create_index("ix_alert_changed_at", "alert", ["changed_at"])
+    op.create_index("ix_alert_list", "alert", list(_LISTED))
+    clock = op.create_table(
+        "alert_clock",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_alert_clock"),
+    )
+    op.bulk_insert(clock, [{"id": 1, "number": 1}])
     op.create_table(
         "alert_member",
         sa.Column("id", sa.Integer(), nullable=False),
