@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+from sqlalchemy import ColumnElement, case
 
-from lockstep.alerts.database.alert_row import Tracked, tracked
+from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.schema import ALERT
-from lockstep.alerts.database.states_and_actions import OPEN, State
+from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.model import Alert
 
 #: "urgent": open alerts first, slowdowns before others, then the newest. "newest": by date of the last possible
@@ -98,56 +97,8 @@ def columns_of(alert: Alert) -> dict[str, Any]:
     }
 
 
-def read_page(connection: Connection, choice: Choice, order: Order, start: int, limit: int) -> Page:
-    """Return a page of at most ``limit`` selected alerts, starting at index ``start``."""
-    where = _conditions(choice)
-    slower = func.count(case((ALERT.c.topic == "slower", 1)))
-    total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
-    # Sort only the numbers of the alerts, because whole rows take longer to sort.
-    query = select(ALERT.c.id).where(*where).order_by(*_order(order)).offset(start).limit(limit)
-    numbers = list(connection.scalars(query))
-    return Page(_alerts(connection, numbers), total, worse)
-
-
-def read_names(connection: Connection) -> Names:
-    """Return the families, machines and owners by which a list can be filtered."""
-    names = (
-        tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
-        for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
-    )
-    return Names(*names)
-
-
-def read_open(connection: Connection, machine: str, limit: int) -> OpenAlerts:
-    """Return the ``limit`` most urgent open alerts of a machine, and the numbers of open alerts on all machines."""
-    grouped = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
-    states: Counter[State] = Counter()
-    elsewhere: Counter[str] = Counter()
-    for name, state, number in connection.execute(grouped.group_by(ALERT.c.machine, ALERT.c.state)):
-        if name == machine:
-            states[state] += number
-        else:
-            elsewhere[name] += number
-    acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
-    query = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
-    query = query.order_by(acknowledged, _OTHER, ALERT.c.since.desc(), ALERT.c.id.desc()).limit(limit)
-    return OpenAlerts(_alerts(connection, list(connection.scalars(query))), states, elsewhere)
-
-
-def count_by(connection: Connection, *columns: str) -> dict[tuple[str, ...], int]:
-    """Count the alerts for each combination of values of these columns."""
-    named = [ALERT.c[name] for name in columns]
-    rows = connection.execute(select(*named, func.count()).group_by(*named))
-    return {tuple(values): number for *values, number in rows}
-
-
-def _alerts(connection: Connection, numbers: list[int]) -> tuple[Tracked, ...]:
-    """Return the alerts with these numbers, in this order."""
-    rows = {row.id: row for row in connection.execute(select(ALERT).where(ALERT.c.id.in_(numbers)))}
-    return tuple(tracked(rows[number]) for number in numbers if number in rows)
-
-
-_OTHER = case((ALERT.c.topic == "slower", 0), else_=1)
+#: Orders slowdowns before other alerts.
+NOT_SLOWER = case((ALERT.c.topic == "slower", 0), else_=1)
 _URGENT = case(
     (ALERT.c.state.in_(["new", "reopened"]), 0),
     (ALERT.c.state == "acknowledged", 1),
@@ -158,8 +109,9 @@ _URGENT = case(
 _DATE = case((ALERT.c.since == 0, ALERT.c.opened_at), else_=ALERT.c.since)
 
 
-def _order(order: Order) -> list[ColumnElement[Any]]:
-    urgent: list[ColumnElement[Any]] = [_URGENT, _OTHER, _DATE.desc(), ALERT.c.id.desc()]
+def order_by(order: Order) -> list[ColumnElement[Any]]:
+    """Return the expressions by which a query puts alerts in an order."""
+    urgent: list[ColumnElement[Any]] = [_URGENT, NOT_SLOWER, _DATE.desc(), ALERT.c.id.desc()]
     if order == "newest":
         return [_DATE.desc(), ALERT.c.id.desc()]
     if order == "largest":
@@ -167,7 +119,8 @@ def _order(order: Order) -> list[ColumnElement[Any]]:
     return [ALERT.c.family, ALERT.c.machine, *urgent] if order == "family" else urgent
 
 
-def _conditions(choice: Choice) -> list[ColumnElement[bool]]:
+def conditions_of(choice: Choice) -> list[ColumnElement[bool]]:
+    """Return the conditions of a query for the alerts that a choice selects."""
     conditions: list[ColumnElement[bool]] = []
     if choice.states is not None:
         conditions.append(ALERT.c.state.in_(sorted(choice.states)))
@@ -178,8 +131,3 @@ def _conditions(choice: Choice) -> list[ColumnElement[bool]]:
         conditions.append(ALERT.c.owner == choice.owner)
     conditions += [ALERT.c.search.contains(word, autoescape=True) for word in choice.search.lower().split()]
     return conditions
-
-
-def narrowed(query: Select[Any], choice: Choice) -> Select[Any]:
-    """Return the query restricted to the alerts that a choice selects."""
-    return query.where(*_conditions(choice))

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, update
+from sqlalchemy import Connection, Select, case, func, select, update
 
 from lockstep.alerts.database.alert_row import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 from lockstep.alerts.database.automatic_transitions import DATA
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import (
+    NOT_SLOWER,
     Choice,
     Names,
     OpenAlerts,
     Order,
     Page,
-    count_by,
-    narrowed,
-    read_names,
-    read_open,
-    read_page,
+    conditions_of,
+    order_by,
 )
 from lockstep.alerts.database.schema import ALERT, CLOCK, EVENT
-from lockstep.alerts.database.states_and_actions import Act, LifecycleError, State
+from lockstep.alerts.database.states_and_actions import OPEN, Act, LifecycleError, State
 from lockstep.alerts.database.sync import CurrentAlerts, Sync, Synced
+from lockstep.alerts.model import Topic
 
 
 class AlertStore:
@@ -39,15 +39,15 @@ class AlertStore:
     ) -> list[Tracked]:
         """Return the alerts in these states (``None``: all states), newest first."""
         chosen = None if states is None else frozenset(states)
-        query = narrowed(select(ALERT), Choice(chosen, family or "", machine or ""))
-        return self._read(query.order_by(ALERT.c.id.desc()))
+        where = conditions_of(Choice(chosen, family or "", machine or ""))
+        return self._read(select(ALERT).where(*where).order_by(ALERT.c.id.desc()))
 
     def part(self, choice: Choice, limit: int, below: int | None = None) -> list[Tracked]:
         """Return at most ``limit`` of the alerts that ``choice`` selects, newest first.
 
         Only alerts with numbers below ``below`` are returned; ``None`` for any number.
         """
-        query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(limit)
+        query = select(ALERT).where(*conditions_of(choice)).order_by(ALERT.c.id.desc()).limit(limit)
         return self._read(query if below is None else query.where(ALERT.c.id < below))
 
     def changed_last(self, limit: int) -> list[Tracked]:
@@ -56,18 +56,38 @@ class AlertStore:
 
     def page(self, choice: Choice, order: Order = "urgent", start: int = 0, limit: int = 100) -> Page:
         """Return at most ``limit`` selected alerts from index ``start`` on, and the number of all selected alerts."""
+        where = conditions_of(choice)
+        slower = func.count(case((ALERT.c.topic == "slower", 1)))
+        # Sort only the numbers of the alerts, because whole rows take longer to sort.
+        numbers = select(ALERT.c.id).where(*where).order_by(*order_by(order)).offset(start).limit(limit)
         with self.database.read() as connection:
-            return read_page(connection, choice, order, start, limit)
+            total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
+            return Page(_numbered(connection, numbers), total, worse)
 
     def names(self) -> Names:
         """Return the families, machines and owners of all alerts."""
         with self.database.read() as connection:
-            return read_names(connection)
+            names = (
+                tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
+                for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
+            )
+            return Names(*names)
 
     def open_on(self, machine: str, limit: int) -> OpenAlerts:
         """Return the ``limit`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
+        counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
+        acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
+        numbers = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
+        numbers = numbers.order_by(acknowledged, NOT_SLOWER, ALERT.c.since.desc(), ALERT.c.id.desc()).limit(limit)
+        states: Counter[State] = Counter()
+        elsewhere: Counter[str] = Counter()
         with self.database.read() as connection:
-            return read_open(connection, machine, limit)
+            for name, state, number in connection.execute(counts.group_by(ALERT.c.machine, ALERT.c.state)):
+                if name == machine:
+                    states[state] += number
+                else:
+                    elsewhere[name] += number
+            return OpenAlerts(_numbered(connection, numbers), states, elsewhere)
 
     def archived(self) -> dict[str, int]:
         """Return the number of alerts archived under each silent machine."""
@@ -80,10 +100,11 @@ class AlertStore:
         query = select(ALERT).where(ALERT.c.machine == machine, ALERT.c.ending == "archived")
         return self._read(query.order_by(ALERT.c.id.desc()).limit(limit))
 
-    def counts(self) -> dict[tuple[str, ...], int]:
+    def counts(self) -> dict[tuple[State, Topic], int]:
         """Return the number of alerts by state and topic."""
+        query = select(ALERT.c.state, ALERT.c.topic, func.count()).group_by(ALERT.c.state, ALERT.c.topic)
         with self.database.read() as connection:
-            return count_by(connection, "state", "topic")
+            return {(state, topic): number for state, topic, number in connection.execute(query)}
 
     def count(self, choice: Choice) -> tuple[int, int]:
         """Return how many alerts ``choice`` selects, and how many of them report a slowdown."""
@@ -151,6 +172,13 @@ class AlertStore:
             if sync.changed:
                 _tick(connection)
             return done
+
+
+def _numbered(connection: Connection, numbers: Select[tuple[int]]) -> tuple[Tracked, ...]:
+    """Return the alerts whose numbers a query gives, in the query's order."""
+    order = list(connection.scalars(numbers))
+    rows = {row.id: row for row in connection.execute(select(ALERT).where(ALERT.c.id.in_(order)))}
+    return tuple(tracked(rows[number]) for number in order if number in rows)
 
 
 def _tick(connection: Connection) -> None:
