@@ -24,11 +24,11 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.call_plan import launch_kernel
-from kernels.common.devices import sm_count
 from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, prefetch_rows, prefetch_tokens, tiles_of
 from kernels.common.tables import SearchSpace
 from kernels.common.warp_group_tiles import halves
+from kernels.linear.arguments import divide
 from kernels.linear.table import TABLE, search_space
 
 
@@ -69,24 +69,14 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: x has more rows than the tile, K does not divide into the parts, or the launch has more
-            programs than the GPU has multiprocessors. Some programs would then wait for others that cannot start.
+        NotImplementedError: as ``divide``.
     """
     (M, K), N = x.shape, weight.shape[0]
-    tiles, steps, places = triton.cdiv(N, config.n), triton.cdiv(K, config.k), sm_count(x.device)
-    if config.m < M:
-        raise NotImplementedError(f"share's tile is for up to {config.m} rows, got {M}")
-    if steps % config.parts:
-        raise NotImplementedError(f"share cannot divide K={K}, {steps} steps of {config.k}, into {config.parts} parts")
-    if tiles * config.parts > places:
-        raise NotImplementedError(
-            f"share needs all its programs resident at once: {tiles * config.parts} for N={N} in {config.parts} parts, "
-            f"and {x.device} has {places} multiprocessors"
-        )
+    tiles, steps = divide("share", x, N, config.m, config.n, config.k, config.parts)
     launch_kernel(
         _share_kernel, (tiles, config.parts),
         tiles_of(weight, config.n, config.k), tiles_of(x, config.m, config.k), weight, x, bias, out,
-        mailbox(x.device), M, N, K, HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=steps // config.parts,
+        mailbox(x.device), M, N, K, HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=steps,
         W_STAGES=config.w_stages, X_STAGES=config.x_stages, num_warps=config.num_warps, launch_pdl=True,
     )  # fmt: skip
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.call_plan import launch_kernel
-from kernels.common.devices import sm_count
 from kernels.common.partial_sums import EMPTY, NAN, capacity, mailbox
 from kernels.common.tables import SearchSpace
+from kernels.linear.arguments import divide
 from kernels.linear.product_kernel import prefetch_steps, store
 from kernels.linear.table import TABLE, search_space
 
@@ -59,21 +59,12 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: x has more rows than the tile, K does not divide into the parts, the sums do not fit the
-            mailbox, or the launch has more programs than the GPU has multiprocessors.
+        NotImplementedError: as ``divide``, or the sums do not fit the mailbox.
     """
     (M, K), N = x.shape, weight.shape[0]
-    tiles, steps, places = triton.cdiv(N, config.n), triton.cdiv(K, config.k), sm_count(x.device)
-    if config.m < M:
-        raise NotImplementedError(f"spread's tile is for up to {config.m} rows, got {M}")
-    if steps % config.parts:
-        raise NotImplementedError(f"spread cannot divide K={K}, {steps} steps of {config.k}, into {config.parts} parts")
-    if tiles * config.parts > places or tiles * config.parts * config.m * config.n > capacity(x.device):
-        raise NotImplementedError(
-            f"spread needs all its programs resident at once: {tiles * config.parts} for N={N} in {config.parts} "
-            f"parts, and {x.device} has {places} multiprocessors"
-        )
-    own_steps = steps // config.parts
+    tiles, own_steps = divide("spread", x, N, config.m, config.n, config.k, config.parts)
+    if (sums := tiles * config.parts * config.m * config.n) > capacity(x.device):
+        raise NotImplementedError(f"spread has {sums} sums for N={N}, and the mailbox holds {capacity(x.device)}")
     launch_kernel(
         _spread_kernel, (tiles, config.parts),
         x, weight, bias, out, mailbox(x.device), M, N, K,

@@ -26,10 +26,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.call_plan import launch_kernel
-from kernels.common.devices import sm_count
 from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, tiles_of
 from kernels.common.tables import SearchSpace
+from kernels.linear.arguments import divide
 from kernels.linear.table import TABLE, search_space
 
 
@@ -65,23 +65,12 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: x has more rows than the tile, K does not divide into the parts, a part does not fit into
-            shared memory, or the launch has more programs than the GPU has multiprocessors.
+        NotImplementedError: as ``divide``, or a part does not fit into shared memory.
     """
     (M, K), N = x.shape, weight.shape[0]
-    tiles, steps, places = triton.cdiv(N, ROWS), triton.cdiv(K, config.k), sm_count(x.device)
-    own_steps = steps // config.parts
-    if config.m < M:
-        raise NotImplementedError(f"turns's tile is for up to {config.m} rows, got {M}")
-    if steps % config.parts:
-        raise NotImplementedError(f"turns cannot divide K={K}, {steps} steps of {config.k}, into {config.parts} parts")
+    tiles, own_steps = divide("turns", x, N, config.m, ROWS, config.k, config.parts)
     if (ROWS + config.m) * own_steps * config.k * 2 > MOST_BYTES:
         raise NotImplementedError(f"turns cannot hold a part of K={K} in shared memory, with {config.parts} parts")
-    if tiles * config.parts > places:
-        raise NotImplementedError(
-            f"turns needs all its programs resident at once: {tiles * config.parts} for N={N} in {config.parts} parts, "
-            f"and {x.device} has {places} multiprocessors"
-        )
     launch_kernel(
         _turns_kernel, (tiles, config.parts),
         tiles_of(weight, ROWS, config.k), tiles_of(x, config.m, config.k), bias, out, mailbox(x.device), M, N,
