@@ -24,12 +24,25 @@ from asv.console import log
 
 from lockstep.commands.asv_show import expect_results
 from lockstep.commands.config import ConfigError, check_config
-from lockstep.commands.error_advice import advice_on
 from lockstep.processes import extras
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
 from lockstep.record.file import RecordError
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.thresholds import ThresholdsError
+
+#: Exit status of git if it does not understand the command line.
+_GIT_USAGE = 129
+
+#: Advice for an asv message, by a part of the message.
+_ADVICE = {
+    "Environment type must be specified": 'asv.conf.json needs "environment_type": "lockstep", '
+    'and ".lockstep.asv" among its "plugins"',
+    "No `asv.conf` file found": "go to the folder that has asv.conf.json, or name the file with --config; "
+    "Lockstep's docs/adopting.md has one to begin with",
+    "what kind of DVCS": '"repo" in asv.conf.json must name a git repository, because commits are measured',
+    "Failed to build the project": "asv imports the suites beside the newest commit of a branch: check that a branch "
+    'that "branches" of asv.conf.json names has a commit, and read the lines above',
+}
 
 
 class UsageError(ValueError):
@@ -81,7 +94,7 @@ def _status() -> int:
         if str(error) == "Interrupted.":  # asv's own error for Ctrl-C
             return INTERRUPTED
         log.error(str(error))
-        if hint := advice_on(error):
+        if hint := _advice_on(error):
             log.error(hint)
         # git fails for an unknown name. The failure of any other process is not a mistake in the command line.
         return BROKEN if isinstance(error, util.ProcessError) and not hint else USAGE
@@ -102,7 +115,7 @@ def _status() -> int:
         if isinstance(error, ModuleNotFoundError) and (advice := extras.missing(error)):
             log.error(advice)
             return BROKEN
-        if advice := advice_on(error):  # asv raises a RuntimeError for a key that is missing in its configuration
+        if advice := _advice_on(error):  # asv raises a RuntimeError for a key that is missing in its configuration
             log.error(advice)
             return USAGE
         _show_traceback(verbose)
@@ -110,6 +123,23 @@ def _status() -> int:
         return BROKEN
     finally:
         log.flush()
+
+
+def _advice_on(error: Exception) -> str:
+    """Return advice that the error message of asv or git lacks, or ""."""
+    if isinstance(error, util.ProcessError):
+        if "bad revision" in error.stderr:
+            return (
+                "this clone does not know that commit or branch: asv.conf.json names the branches, the command names "
+                "commits; in a shallow clone, git fetch --unshallow fetches them"
+            )
+        if "rev-list" in error.args and error.retcode == _GIT_USAGE:
+            return "name the commits: HEAD~5..HEAD for a range, 'HEAD^!' for one, NEW for those without results"
+        return ""
+    for part, advice in _ADVICE.items():
+        if part in str(error):
+            return advice
+    return ""
 
 
 def _parse() -> argparse.Namespace:

@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.suite.adapter import Adapter
-from lockstep.suite.stable_text import is_literal, stable_text
 from lockstep.suite.syntax import bound_names, functions_by_line, parsed_code
 
 #: Package that is not followed, even if a project holds it beside the suites. Its changes raise the protocol version.
@@ -60,8 +59,8 @@ class Reader:
             if inspect.isfunction(bare):
                 parts += self.function(bare)
                 parts += self.function(value.prepare) if isinstance(value, Adapter) and value.prepare else []
-            elif is_literal(value):
-                parts.append(f"{name}={stable_text(value)}")
+            elif _is_literal(value):
+                parts.append(f"{name}={_stable_text(value)}")
             else:
                 parts += self._statement_of_class(base, name)
         return parts
@@ -140,7 +139,7 @@ class Reader:
         if inspect.isfunction(bare):
             is_own = bare.__module__ == module or self._is_own(sys.modules.get(bare.__module__))
             return self.function(bare) if is_own else []
-        text = stable_text(value) if isinstance(value, int | float | str | tuple) or is_literal(value) else " at 0x"
+        text = _stable_text(value) if isinstance(value, int | float | str | tuple) or _is_literal(value) else " at 0x"
         if " at 0x" not in text:
             return [f"{name}={text}"]
         # The text of any other object may contain its address, which differs from process to process.
@@ -232,3 +231,25 @@ def _absolute(node: ast.ImportFrom, module: str) -> str:
     package = (getattr(imported, "__package__", None) or module.rpartition(".")[0]).split(".")
     base = package[: len(package) - node.level + 1]
     return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def _is_literal(value: Any) -> bool:
+    """Return whether ``_stable_text`` of a value is the same in every process."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return True
+    if isinstance(value, dict) and type(value) is dict:
+        return all(_is_literal(part) for pair in value.items() for part in pair)
+    return type(value) in (list, tuple, set, frozenset) and all(map(_is_literal, value))
+
+
+def _stable_text(value: Any) -> str:
+    """Return ``repr`` with the elements of sets sorted, because the order of a set differs between processes."""
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({sorted(map(_stable_text, value))})"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{_stable_text(key)}: {_stable_text(part)}" for key, part in value.items()) + "}"
+    if type(value) is list:
+        return "[" + ", ".join(map(_stable_text, value)) + "]"
+    if type(value) is tuple:
+        return "(" + ", ".join(map(_stable_text, value)) + (",)" if len(value) == 1 else ")")
+    return repr(value)
