@@ -229,9 +229,8 @@ def linear(
         ValueError: an argument has a wrong shape, dtype, device or layout; the message names it.
     """
     out = checked(x, weight, bias, out)
-    if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
-        return _cublas(x, weight, bias, out)
-    name = config or BEST(x.device, *x.shape, len(weight))
+    needs_library = x.dtype == torch.float32 or x.device.type == "cpu" or not len(x)
+    name = "torch" if needs_library else config or BEST(x.device, *x.shape, len(weight))
     if name in ("direct", "stream", "share", "spread", "turns"):
         try:
             return {"direct": direct, "stream": stream, "share": share, "spread": spread, "turns": turns}[name](

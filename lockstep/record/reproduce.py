@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lockstep.record.quantity import CHECKED, benchmark_name, cost_of
+from lockstep.record.quantity import benchmark_name
 from lockstep.record.series_name import SeriesName
 
 #: Number of digits of a commit's hash in a command.
@@ -52,7 +52,7 @@ def in_working_tree(subject: SeriesName) -> str:
     if subject.exact:
         return _show(subject, ".")
     selected = ("--case", subject.case, "--variants", subject.variant, "--l2", subject.l2)
-    costs = ("--costs", cost_of(subject.quantity)) if subject.cost else ()
+    costs = ("--costs", subject.cost) if subject.cost else ()
     return _join("lockstep", "measure", subject.suite, *selected, *costs)
 
 
@@ -95,7 +95,7 @@ def gate(subject: SeriesName, base: str, head: str, clock_state: str = "", toolc
     lock_match = _LOCK.search(clock_state or subject.machine)
     lock = ("--lock", lock_match["mhz"] or lock_match["base"]) if lock_match else ()
     environments = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
-    judged = subject.quantity if subject.quantity in CHECKED else cost_of(subject.quantity)
+    judged = subject.quantity if subject.checked else subject.cost
     costs = ("--costs", judged) if judged else ()
     options = ("--family", subject.suite, *case, *costs, *lock, *environments)
     return _join("lockstep", "gate", "--base", base, "--head", head, *options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockstep.record.quantity import CHECKED, COST_QUANTITIES, EXACT, TIMED
+from lockstep.record.quantity import CHECKED, EXACT, TIMED, cost_of
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -45,9 +45,9 @@ class SeriesName:
         return self.ours and self.quantity in CHECKED
 
     @property
-    def cost(self) -> bool:
-        """Whether the quantity is a cost besides latency and speedup."""
-        return self.ours and self.quantity in COST_QUANTITIES
+    def cost(self) -> str:
+        """The cost besides latency and speedup that includes the quantity; "" if the quantity is not such a cost."""
+        return cost_of(self.quantity) if self.ours else ""
 
     @property
     def exact(self) -> bool:
