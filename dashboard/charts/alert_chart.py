@@ -12,7 +12,7 @@ import numpy as np
 
 from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
 from dashboard.charts.trend import Figure
-from lockstep.alerts.analysis.followed_series import name_of
+from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.member_levels import MemberLevel
 from lockstep.alerts.analysis.step_facts import worse_log
 from lockstep.alerts.model import Alert
@@ -105,9 +105,7 @@ def member_chart(
 
 def _trends(results: Results, machine: str, requested: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:
     """Return pairs of series and trend, in the order of ``requested``, without series that have no points."""
-    names = {
-        name_of(series, results.benchmarks[series.benchmark]): series for series in results.series(machine=machine)
-    }
+    names = series_by_name(results, machine)
     series = {names[name]: name for name in requested if name in names}
     trends = {series[trend.series]: trend for trend in results.trends(series)}
     return [(name, trends[name]) for name in requested if name in trends]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -15,7 +14,7 @@ from dashboard.charts.axes import commit_axis, in_zoom, scientific, value_axis
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
-from dashboard.charts.trend import commit_line, wrapped
+from dashboard.charts.trend import commit_line, packed, upright, wrapped
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding
 from lockstep.alerts.text import amount
 from lockstep.compare.number_format import significant
@@ -108,7 +107,7 @@ def _main(
         xs = [x for x, _, _ in banded]
         outline = [high for _, _, high in banded] + [low for _, low, _ in reversed(banded)]
         fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
-        place = {"x": packed(xs + xs[::-1]), "y": packed(outline)}
+        place = {"x": _numbers(xs + xs[::-1]), "y": _numbers(outline)}
         data.append({"type": "scatter", "hoverinfo": "skip", **fill, **place})
     if len(shown) <= _SAMPLED:
         scattered = [(p.commit, s) for p, n in shown for s in _samples(p, n)]
@@ -134,18 +133,15 @@ def _main(
                 "hovertemplate": "%{text}<extra></extra>",
                 "text": [_hover(p, n, quantity, commits[p.commit]) for p, n in run],
                 **_places([p.commit for p, _ in run]),
-                "y": packed([n.value for _, n in run]),
+                "y": _numbers([n.value for _, n in run]),
             }
         )
     return data
 
 
-def packed(values: Sequence[float]) -> Any:
-    """Return a long list of numbers as Plotly's typed array, which takes 4 bytes per number instead of 18."""
-    if len(values) <= _MARKED:
-        return list(values)
-    raw = np.asarray(values, dtype="<f4").tobytes()
-    return {"dtype": "f4", "bdata": base64.b64encode(raw).decode()}
+def _numbers(values: Sequence[float]) -> Any:
+    """Return numbers for Plotly, many of them as a typed array."""
+    return list(values) if len(values) <= _MARKED else packed(np.asarray(values, dtype=np.float64))
 
 
 def _places(at: Sequence[int]) -> Figure:
@@ -215,7 +211,7 @@ def _condition_marks(points: Sequence[tuple[Point, Measured | None]], scheme: Sc
         moved = changed_conditions(before, after)
         if moved:
             text = escape(", ".join(moved[:2]) + (" …" if len(moved) > 2 else ""))
-            marks.append(_upright(after.commit - 0.5, text, neutral(scheme), "dot"))
+            marks.append(_mark(after.commit - 0.5, text, neutral(scheme), "dot"))
     return marks
 
 
@@ -241,15 +237,13 @@ def _changes(changes: Sequence[Finding], commits: Sequence[Commit], scheme: Sche
             source = escape(commits[at].subject[:48]) if change.exact else change.range
             size = f"{sign(change.size)} {amount(change)}"
             text = " · ".join(part for part in (size, change.kind, source) if part)
-            marks.append(_upright(at - 0.5, text, cause_colour(change.kind, scheme), "solid"))
+            marks.append(_mark(at - 0.5, text, cause_colour(change.kind, scheme), "solid"))
     return marks
 
 
-def _upright(x: float, text: str, colour: str, dash: str) -> tuple[Figure, Figure]:
-    line = {"color": colour, "width": 1.25, "dash": dash}
-    shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line, "layer": "below"}
+def _mark(x: float, text: str, colour: str, dash: str) -> tuple[Figure, Figure]:
     place = {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom"}
-    return shape, {"text": text, "showarrow": False, "font": {"color": colour, "size": 11}, **place}
+    return upright(x, colour, dash), {"text": text, "showarrow": False, "font": {"color": colour, "size": 11}, **place}
 
 
 def _inward(share: float) -> Figure:

@@ -147,7 +147,7 @@ def finished(
     if quantity.name == "error":
         scientific(layout["yaxis"])
     levels = [_level(1.0, scheme)] if quantity.name == "speedup" else []
-    layout["shapes"] = [*levels, *(_upright(mark) for mark in marks)]
+    layout["shapes"] = [*levels, *(upright(mark.place - 0.5, mark.colour, "dot") for mark in marks)]
     below = [_crosses(failed, scheme) | _height(layout, 0.03, len(failed))] if failed else []
     above = [_signs(marks) | _height(layout, 0.96, len(marks))] if marks else []
     return {"data": [*data, *below, *above], "layout": layout}
@@ -168,9 +168,9 @@ def _height(layout: Figure, share: float, count: int) -> Figure:
     return {"y": [10**at if axis.get("type") == "log" else at] * count}
 
 
-def _upright(mark: Mark) -> Figure:
-    line = {"color": mark.colour, "width": 1.25, "dash": "dot"}
-    x = mark.place - 0.5
+def upright(x: float, colour: str, dash: str) -> Figure:
+    """Return a line over the whole height of the chart at ``x``; ``dash`` is one of Plotly's dashes."""
+    line = {"color": colour, "width": 1.25, "dash": dash}
     return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line, "layer": "below"}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.findings_files import Finding, MachineFindings
-from lockstep.alerts.analysis.followed_series import name_of
+from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
 from lockstep.compare.missing_points import not_measured, not_new
@@ -156,11 +156,9 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
 @remembered
 def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKey]:
     """Return the key of each series, by the name that alerts use for the series."""
-    benchmarks = results.benchmarks
-    series = results.series(machine=machine)
     return {
-        name_of(one_series, benchmarks[one_series.benchmark]): key_of(one_series, benchmarks[one_series.benchmark])
-        for one_series in series
+        name: key_of(series, results.benchmarks[series.benchmark])
+        for name, series in series_by_name(results, machine).items()
     }
 
 

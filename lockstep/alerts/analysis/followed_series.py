@@ -83,6 +83,11 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
     return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
 
 
+def series_by_name(results: Results, machine: str) -> dict[SeriesName, Series]:
+    """Return the series of a machine by the names that alerts use for them."""
+    return {name_of(series, results.benchmarks[series.benchmark]): series for series in results.series(machine=machine)}
+
+
 def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed]:
     """Select the series to follow, one entry for each benchmark version. Old versions come first.
 

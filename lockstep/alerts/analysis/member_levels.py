@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.alerts.analysis.findings_files import MachineFindings
-from lockstep.alerts.analysis.followed_series import by_version, name_of, paired_numbers, values_of
+from lockstep.alerts.analysis.followed_series import by_version, paired_numbers, series_by_name, values_of
 from lockstep.alerts.model import Alert, Member
 from lockstep.detect import Analysis
 from lockstep.history.model import Commit, Floats, Trend
@@ -42,10 +42,7 @@ def member_levels(
         return {}
     members = {member.series: member for member in alert.members[:limit]}
     behaviours = findings.behaviours(list(members))
-    names = {
-        name_of(series, results.benchmarks[series.benchmark]): series
-        for series in results.series(machine=alert.machine)
-    }
+    names = series_by_name(results, alert.machine)
     series = {names[name]: name for name in members if name in names and name in behaviours}
     commits = results.commits(alert.machine)
     levels = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.alerts.analysis.followed_series import Followed, name_of
+from lockstep.alerts.analysis.followed_series import Followed, series_by_name
 from lockstep.alerts.cause.change_facts import Facts, Move, Step
 from lockstep.alerts.cause.code_change import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
@@ -142,10 +142,7 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
     the log of its inverse.
     """
     place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
-    series_of_name = {
-        name_of(candidate, results.benchmarks[candidate.benchmark]): candidate
-        for candidate in results.series(machine=series.machine)
-    }
+    series_of_name = series_by_name(results, series.machine)
     if series not in series_of_name or before not in place or after not in place:
         return math.nan, math.nan
     [trend] = results.trends([series_of_name[series]])
