@@ -8,8 +8,8 @@ the data in the same way.
 A device has one mailbox, so calls must not overlap: use one stream, or events between streams. The reader has a higher
 program id than the writers. Programs start in the order of their ids, so the writers that it waits for have started.
 
-A mailbox is faster while the sums are few. From about 100 rows of sums a tile on (partials × tokens) a counter was
-faster on an H200; ``split_k`` of ``kernels.linear`` uses a counter.
+A mailbox is faster while a tile has few partial sums. On an H200 a counter was faster once a tile had about 100 rows of
+sums (number of partials × tokens), so ``split_k`` of ``kernels.linear`` uses a counter.
 """
 
 from __future__ import annotations

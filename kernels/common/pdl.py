@@ -28,10 +28,11 @@ def order_of(tensor: torch.Tensor, follows: bool) -> int:
     return FIRST if follows else LAST
 
 
-def launch_options(order: int) -> dict[str, bool]:
-    """Return Triton's options for a launch. ``order`` comes from ``order_of``, or is True to use PDL and False not to.
+def launch_options(order: int | bool) -> dict[str, bool]:
+    """Return Triton's options for a launch. Without PDL the option is left out, because GPUs before Hopper reject it.
 
-    Without PDL the option is left out, because only Hopper and Blackwell accept the option.
+    Args:
+        order: NEVER, FIRST or LAST, or whether to use PDL.
     """
     return {"launch_pdl": True} if order else {}
 

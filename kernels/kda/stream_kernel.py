@@ -91,8 +91,8 @@ def decode_stream(
     split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (config.split_low, config.split_wide))
     wide_tiles = 3 * D // ROWS + 1
     programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
-    if programs * ROWS * config.m > capacity(x.device):
-        raise NotImplementedError(f"stream has a mailbox for {capacity(x.device)} partial sums, too few for D = {D}")
+    if (sums := programs * ROWS * config.m) > (available := capacity(x.device)):
+        raise NotImplementedError(f"stream needs {sums} mailbox elements for D = {D}, and the mailbox has {available}")
     launch_kernel(
         _decode_stream, (programs + 2 * D // ROWS,),
         tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, config.m, BLOCK_K), x,

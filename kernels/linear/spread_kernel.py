@@ -63,8 +63,8 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, own_steps = divide("spread", x, N, config.m, config.n, config.k, config.parts)
-    if (sums := tiles * config.parts * config.m * config.n) > capacity(x.device):
-        raise NotImplementedError(f"spread has {sums} sums for N={N}, and the mailbox holds {capacity(x.device)}")
+    if (sums := tiles * config.parts * config.m * config.n) > (available := capacity(x.device)):
+        raise NotImplementedError(f"spread needs {sums} mailbox elements for N={N}, and the mailbox has {available}")
     launch_kernel(
         _spread_kernel, (tiles, config.parts),
         x, weight, bias, out, mailbox(x.device), M, N, K,

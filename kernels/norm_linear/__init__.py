@@ -52,7 +52,10 @@ def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None,
     out = _checked(x, gain, weight, out)
     name = config or APART(x.device, *x.shape, len(weight))
     if name is None:
-        raise NotImplementedError(f"apart has no linear variant for {len(x)} rows, only for fewer; call norm_linear")
+        raise NotImplementedError(
+            f'variant "apart": its table names no variant of kernels.linear for {len(x)} rows, only for fewer; '
+            "call norm_linear"
+        )
     return _behind_norm("apart", getattr(linear, name), x, gain, weight, out, pdl=False)
 
 

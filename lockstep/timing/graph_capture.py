@@ -28,8 +28,8 @@ _ADVICE = {
     "not permitted when stream is capturing": "a call reads a value from the device, waits for it, allocates memory"
     " outside torch or changes a setting of the device",
     _INVALIDATED: "a call did what a capture does not allow and ignored the error",
-    "dependency created on uncaptured work": "a call waits for a stream that does not itself wait for the caller's"
-    " stream: let it do so before it gets work",
+    "dependency created on uncaptured work": "a call waits for a stream that is not part of the capture: make that"
+    " stream wait for the caller's stream (wait_stream) before giving it work",
 }
 
 #: Graphs whose capture failed and whose memory torch did not release. The allocator of pinned memory holds a callback

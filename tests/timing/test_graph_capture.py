@@ -175,7 +175,7 @@ def test_a_thread_that_only_waits_is_not_accused(fake):
     ("call", "advice"),
     [
         (synchronises, "reads a value from the device, waits for it"),
-        (waits_for_uncaptured_work, "a stream that does not itself wait for the caller's stream"),
+        (waits_for_uncaptured_work, "a stream that is not part of the capture"),
     ],
 )
 def test_an_error_of_a_capture_says_what_its_author_can_do(fake, call, advice):

@@ -72,9 +72,10 @@ def pelt(y: Floats) -> list[int]:
 
 
 def weighted_t(y: Floats) -> list[int]:
-    """Run Perfherder's method: Welch's t between the 12 points before, weighted by nearness, and the 12 after, above 7.
+    """Run Perfherder's method: return the commits where |t| exceeds 7 and is a local maximum.
 
-    Of neighbouring commits above this threshold, return the commit with the largest t.
+    At each commit t is that of Welch's test between the 12 points before the commit and the 12 points from the commit
+    on. Nearer points weigh more.
     """
     window, bar = 12, 7.0
     if y.size < 2 * window:

@@ -175,8 +175,9 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield f"- Clocks {newest.clock_state}, {l2} L2, protocol {newest.protocol}"
     yield f"- Commit {newest.commit[:8]}, recorded {newest.recorded_at[:10]}; a case from an older commit names it"
     if isinstance(copy, float) and isinstance(product, float):
-        yield "- Floor: the task's bytes at the rate of its run's fastest copy or its operations at that of the fastest"
-        yield f"  product, whichever takes longer; medians here: {copy / 1e12:.2f} TB/s, {product / 1e12:.0f} TFLOP/s"
+        yield "- Floor: the time for the task's bytes at the fastest copy's rate, or for its operations at the fastest"
+        yield "  matrix product's, whichever is longer (both rates from the same run). The newest run's median rates:"
+        yield f"  {copy / 1e12:.2f} TB/s, {product / 1e12:.0f} TFLOP/s"
     yield ""
     yield "Ratios are the baseline's time over ours, paired in one run, with their 95 % interval, each time normalised"
     yield "to its series' reference clock. Under a power cap the quotient of the times in the table differs from the"

@@ -55,7 +55,10 @@ class _Side:
 
 
 def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], deadline: float) -> Verdict:
-    """Return the verdict on determinism: "slower" if base is deterministic and head is not, "faster" if only head is.
+    """Return the verdict on determinism.
+
+    It is "slower" if only base is deterministic, "faster" if only head is, and "same" if both are or neither is. It is
+    "unsure" if the time ends first or base fails, "failed" if head fails, and "na" if the device has too little memory.
 
     Args:
         base, head: yield how each further call of base or of head differs from its first call; "" for the same bits.
