@@ -5,7 +5,9 @@ without a GPU. Reachability is by name, in all modules: a definition is reachabl
 name, as a name, an attribute or a text. Statements with an effect at import (calls, branches, decorators and base
 classes that may register something, special functions of the module) are always reachable, in their order. If functions
 write to something that the variant reaches, all variants are reachable, because an earlier variant may have changed it.
-Where the method errs, it finds too much. Modules that compose names at run time prove nothing.
+Modules that compose names at run time prove nothing. Otherwise the method finds too much, with one exception: it does
+not see that one variant changes what another variant reads if the change is made through a parameter, a local name or
+an object's own method.
 """
 
 from __future__ import annotations
