@@ -38,6 +38,16 @@ def tile_of(tile, M, N, BAND: gl.constexpr):
 
 
 @gluon.jit
+def scheduled_tile(tile, scheduled, N):
+    """Return (group, first row, first column, number of the group's rows from that row on) of a tile of ragged groups.
+
+    ``scheduled`` is as ``kernels.grouped.tile_schedule`` describes it.
+    """
+    entry = scheduled + tile // (N // 256) * 3
+    return gl.load(entry), gl.load(entry + 1), tile % (N // 256) * 256, gl.load(entry + 2)
+
+
+@gluon.jit
 def halves(total):
     """Return the left and the right half of a tile's columns; no data moves between threads."""
     shape: gl.constexpr = (total.shape[0], 2, total.shape[1] // 2)
@@ -69,3 +79,23 @@ def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.c
     else:
         store(third, target, row, column + 128, buffers, count + 2, HALF)
         store(fourth, target, row, column + 192, buffers, count + 3, HALF)
+
+
+@gluon.jit
+def store_rows(total, pointer, row, column, rows, N):
+    """Store the first ``rows`` rows of 64 × 256 at a row and column of a matrix of N columns, without TMA."""
+    west, east = halves(total)
+    first, second = halves(west)
+    third, fourth = halves(east)
+    corner = pointer + row.to(gl.int64) * N + column
+    _store_rows(first, corner, rows, N)
+    _store_rows(second, corner + 64, rows, N)
+    _store_rows(third, corner + 128, rows, N)
+    _store_rows(fourth, corner + 192, rows, N)
+
+
+@gluon.jit
+def _store_rows(piece, corner, rows, N):
+    row = gl.expand_dims(gl.arange(0, piece.shape[0], gl.SliceLayout(1, piece.type.layout)), 1)
+    column = gl.expand_dims(gl.arange(0, piece.shape[1], gl.SliceLayout(0, piece.type.layout)), 0)
+    gl.store(corner + row * N + column, piece.to(corner.dtype.element_ty), row < rows)

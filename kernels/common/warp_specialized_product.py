@@ -6,7 +6,8 @@ some steps later, so that one group's epilogue overlaps the other's products and
 tiles. CUTLASS divides the work in the same way with one tile for each group ("ping-pong") or a barrier between the
 groups ("cooperative").
 
-Operands of several groups lie in one matrix each: see ``kernels.grouped.tile_schedule``. ``kernels.common.pdl``
+Operands of several groups lie in one matrix each: see ``kernels.grouped.tile_schedule``. A tile that reaches beyond the
+end of a ragged group is stored without TMA, which would also store the rows of the next group. ``kernels.common.pdl``
 describes the order of launches.
 """
 
@@ -37,7 +38,7 @@ from kernels.common.devices import sm_count
 from kernels.common.gated_epilogues import feed_gate_up, store_gated, store_gated_grad
 from kernels.common.gluon_compat import tma_load
 from kernels.common.pdl import launch_options
-from kernels.common.warp_group_tiles import store_quarters, tile_of
+from kernels.common.warp_group_tiles import scheduled_tile, store_quarters, store_rows, tile_of
 
 
 class TileConfig(NamedTuple):
@@ -94,6 +95,7 @@ def launch(
     a: TensorDescriptor, b: TensorDescriptor, target: TensorDescriptor, sizes: tuple[int, int, int, int],
     config: TileConfig, order: int, mode: gl.constexpr = NN, epilogue: gl.constexpr = PLAIN,
     other: TensorDescriptor | None = None, gate_up: TensorDescriptor | None = None,
+    scheduled: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
     """Launch the products of G groups, [M, D] by [D, N] each. The caller has checked every argument.
 
@@ -108,25 +110,37 @@ def launch(
         epilogue: what each tile stores: PLAIN, PAIR, GATED, KEPT or GRAD.
         other: the second target of PAIR and KEPT, in boxes of 64 × 64.
         gate_up: gate and up, which GRAD reads beside each tile, in boxes of 64 × 64.
+        scheduled: the row tiles of ragged groups (``kernels.grouped.tile_schedule``), only for PLAIN in modes NN and
+            NT; M then has no effect.
     """
     G, M, N, D = sizes
-    tiles = G * triton.cdiv(M, ROWS) * (N // COLUMNS)
+    rows = G * triton.cdiv(M, ROWS) if scheduled is None else len(scheduled) - 1
+    tiles = rows * (N // COLUMNS)
     launch_kernel(
         _specialized, (min(tiles, sm_count(target.base.device)),),
-        a, b, target, other or target, gate_up or target, tiles, M, N, D,
-        MODE=mode.value, EPILOGUE=epilogue.value, ORDER=order, STAGES=config.stages, BUFFERS=config.buffers,
-        STAGGER=config.stagger, BAND=config.band, MULTIPLYING=MULTIPLYING, LOADING=LOADING,
+        a, b, target, other or target, gate_up or target,
+        target.base, target.base if scheduled is None else scheduled, tiles, M, N, D,
+        RAGGED=scheduled is not None, MODE=mode.value, EPILOGUE=epilogue.value, ORDER=order, STAGES=config.stages,
+        BUFFERS=config.buffers, STAGGER=config.stagger, BAND=config.band, MULTIPLYING=MULTIPLYING, LOADING=LOADING,
         num_warps=4, maxnreg=LAUNCHED, **launch_options(order),
     )  # fmt: skip
 
 
 @gluon.jit
-def _feed(a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE: gl.constexpr, BAND: gl.constexpr):
+def _feed(
+    a, b, a_ring, b_ring, full, free, scheduled, tiles, M, N, D,
+    MODE: gl.constexpr, BAND: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
     STAGES: gl.constexpr = b_ring.shape[0]
     BLOCK_K: gl.constexpr = a_ring.shape[1] if MODE == TN else a_ring.shape[2]
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        group, row, column = tile_of(tile, M, N, BAND)
+        if RAGGED:
+            group, row, column, _ = scheduled_tile(tile, scheduled, N)
+            first_d = 0
+        else:
+            group, row, column = tile_of(tile, M, N, BAND)
+            first_d = group * D
         for d in range(0, D, BLOCK_K):
             slot = step % STAGES
             # The parity makes the first round pass: a new barrier counts as one whose preceding phase is complete.
@@ -136,7 +150,7 @@ def _feed(a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE: gl.constexpr, 
                 if MODE == TN:
                     tma_load(a, [d, group * M + row + 64 * half], full.index(slot), a_ring.index(2 * slot + half))
                 else:
-                    tma_load(a, [row + 64 * half, group * D + d], full.index(slot), a_ring.index(2 * slot + half))
+                    tma_load(a, [row + 64 * half, first_d + d], full.index(slot), a_ring.index(2 * slot + half))
             if MODE == NN:
                 tma_load(b, [group * D + d, column], full.index(slot), b_ring.index(slot))
             elif MODE == NT:
@@ -148,18 +162,23 @@ def _feed(a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE: gl.constexpr, 
 
 @gluon.jit
 def _multiply(
-    HALF: gl.constexpr, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
-    MODE: gl.constexpr, EPILOGUE: gl.constexpr, BAND: gl.constexpr, STAGGER: gl.constexpr,
+    HALF: gl.constexpr, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free,
+    pointer, scheduled, tiles, M, N, D,
+    MODE: gl.constexpr, EPILOGUE: gl.constexpr, BAND: gl.constexpr, STAGGER: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
     STAGES: gl.constexpr = b_ring.shape[0]
     BLOCK_K: gl.constexpr = a_ring.shape[1] if MODE == TN else a_ring.shape[2]
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 256, 16])
     step = 0
     count = 0
-    if HALF == 1 and STAGGER > 0:
+    # Ragged groups may have fewer tiles than there are programs: nothing is loaded for a program without a tile.
+    if HALF == 1 and STAGGER > 0 and gl.program_id(0) < tiles:
         mbarrier.wait(full.index(STAGGER), 0)
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        group, row, column = tile_of(tile, M, N, BAND)
+        if RAGGED:
+            group, row, column, rows = scheduled_tile(tile, scheduled, N)
+        else:
+            group, row, column = tile_of(tile, M, N, BAND)
         row += 64 * HALF
         total = gl.zeros((64, 256), gl.float32, layout)
         for d in range(0, D, BLOCK_K):
@@ -187,6 +206,12 @@ def _multiply(
         elif EPILOGUE == PAIR:
             store_quarters(total, target, other, group * M + row, column // 2, buffers, count, HALF, True)
             count += 4
+        elif RAGGED:
+            if rows >= 64 * HALF + 64:
+                store_quarters(total, target, target, row, column, buffers, count, HALF, False)
+                count += 4
+            else:
+                store_rows(total, pointer, row, column, rows - 64 * HALF, N)
         elif MODE == TN:
             store_quarters(total, target, target, group * M + row, column, buffers, count, HALF, False)
             count += 4
@@ -198,7 +223,8 @@ def _multiply(
 
 @gluon.jit
 def _specialized(
-    a, b, target, other, gate_up, tiles, M, N, D, MODE: gl.constexpr, EPILOGUE: gl.constexpr, ORDER: gl.constexpr,
+    a, b, target, other, gate_up, pointer, scheduled, tiles, M, N, D,
+    RAGGED: gl.constexpr, MODE: gl.constexpr, EPILOGUE: gl.constexpr, ORDER: gl.constexpr,
     STAGES: gl.constexpr, BUFFERS: gl.constexpr, STAGGER: gl.constexpr, BAND: gl.constexpr,
     MULTIPLYING: gl.constexpr, LOADING: gl.constexpr,
 ):  # fmt: skip
@@ -226,6 +252,9 @@ def _specialized(
         gdc_wait()
     if ORDER > 0:
         gdc_launch_dependents()
+    if RAGGED:
+        # The last row of the schedule holds the number of row tiles; ``tiles`` is an upper bound.
+        tiles = gl.load(scheduled + tiles // (N // 256) * 3) * (N // 256)
     upper: gl.constexpr = 0
     lower: gl.constexpr = 1
     # Written out twice: a tuple assigned to a name loses its compile-time values.
@@ -233,14 +262,14 @@ def _specialized(
         gl.warp_specialize(
             [
                 (_multiply, (
-                    upper, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
-                    MODE, EPILOGUE, BAND, STAGGER,
+                    upper, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free,
+                    pointer, scheduled, tiles, M, N, D, MODE, EPILOGUE, BAND, STAGGER, RAGGED,
                 )),
                 (_multiply, (
-                    lower, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
-                    MODE, EPILOGUE, BAND, STAGGER,
+                    lower, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free,
+                    pointer, scheduled, tiles, M, N, D, MODE, EPILOGUE, BAND, STAGGER, RAGGED,
                 )),
-                (_feed, (a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE, BAND)),
+                (_feed, (a, b, a_ring, b_ring, full, free, scheduled, tiles, M, N, D, MODE, BAND, RAGGED)),
                 (feed_gate_up, (gate_up, buffers, kept_full, kept_free, tiles, M, N, BAND)),
             ],
             [4, 1, 1],
@@ -250,14 +279,14 @@ def _specialized(
         gl.warp_specialize(
             [
                 (_multiply, (
-                    upper, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
-                    MODE, EPILOGUE, BAND, STAGGER,
+                    upper, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free,
+                    pointer, scheduled, tiles, M, N, D, MODE, EPILOGUE, BAND, STAGGER, RAGGED,
                 )),
                 (_multiply, (
-                    lower, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
-                    MODE, EPILOGUE, BAND, STAGGER,
+                    lower, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free,
+                    pointer, scheduled, tiles, M, N, D, MODE, EPILOGUE, BAND, STAGGER, RAGGED,
                 )),
-                (_feed, (a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE, BAND)),
+                (_feed, (a, b, a_ring, b_ring, full, free, scheduled, tiles, M, N, D, MODE, BAND, RAGGED)),
             ],
             [4, 1],
             [MULTIPLYING, LOADING],

@@ -164,7 +164,7 @@ class Tma(Triton):
 
 
 class Specialized(Triton):
-    """Warp-specialized kernels with one tile config (``warp_specialized_kernels``), for even groups on Hopper."""
+    """Warp-specialized kernels with one tile config (``warp_specialized_kernels``), on Hopper."""
 
     def __init__(self, config: TileConfig) -> None:
         self.config = config
@@ -180,8 +180,11 @@ class Specialized(Triton):
         grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
-        """Write the gradients of all groups' weights in one launch of ``warp_specialized_kernels.grad_weight``."""
-        grouped_specialized.grad_weight(x, grad, groups, out, config=self.config, follows=follows)
+        """Write the gradients of all groups' weights in one launch; those of ragged groups by the kernel of ``Tma``."""
+        if groups.offsets is not None:
+            grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
+        else:
+            grouped_specialized.grad_weight(x, grad, groups, out, config=self.config, follows=follows)
 
 
 LOOP = Loop()

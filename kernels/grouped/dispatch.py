@@ -68,8 +68,10 @@ def mlp_train_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups
 
 def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> SearchSpace:
     """Return the backends that ``lockstep tune`` tries for an operation with even or ragged groups."""
-    backends = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
-    return SearchSpace(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, backends)
+    backends = ["loop" if ragged else "bmm", "triton", "tma"]
+    if not ragged or op.startswith("linear"):
+        backends.append("warp_specialized")
+    return SearchSpace(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, tuple(backends))
 
 
 def gated_grad_tiles(B: int, G: int, K: int, H: int) -> SearchSpace:

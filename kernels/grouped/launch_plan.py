@@ -104,9 +104,9 @@ def _tile_config(backend: str) -> TileConfig:
     return TILE_CONFIGS[backend]
 
 
-def tile_configs_at(op: str, B: int, G: int, K: int, N: int, ragged: bool = False) -> SearchSpace:
-    """Return the tile configs that ``lockstep tune`` tries for ``linear`` or ``linear_train``; none if ragged."""
-    return SearchSpace(f"{op}.warp_specialized", _sizes(B, G, K, N=N), () if ragged else tuple(TILE_CONFIGS))
+def tile_configs_at(op: str, B: int, G: int, K: int, N: int) -> SearchSpace:
+    """Return the tile configs that ``lockstep tune`` tries for ``linear`` or ``linear_train``."""
+    return SearchSpace(f"{op}.warp_specialized", _sizes(B, G, K, N=N), tuple(TILE_CONFIGS))
 
 
 def mlp_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:

@@ -1,4 +1,6 @@
-"""The products of the ``grouped`` family by ``kernels.common.warp_specialized_product``: even groups, on Hopper GPUs.
+"""The products of the ``grouped`` family by ``kernels.common.warp_specialized_product``, on Hopper GPUs.
+
+Only ``product`` takes ragged groups.
 
 The functions take the arguments of the functions in ``tma_kernels`` and ``gated_kernels``, and a tile config.
 """
@@ -44,21 +46,21 @@ def product(
         follows: whether the preceding launch writes an operand of this launch; see ``kernels.common.pdl``.
 
     Raises:
-        NotImplementedError: ragged groups, no rows, elements that do not have 16 bits, widths that are not multiples of
-            the tile's, matrices that do not begin at a multiple of 16 bytes, or a GPU that is not a Hopper.
+        NotImplementedError: no rows, elements that do not have 16 bits, widths that are not multiples of the tile's,
+            matrices that do not begin at a multiple of 16 bytes, or a GPU that is not a Hopper.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
-    require(a, groups, K=(K, config.k), N=(N, COLUMNS))
+    require(a, groups, K=(K, config.k), N=(N, COLUMNS), ragged=True)
     transposed = weight.stride(1) == 1
     b = (
         described(weight.transpose(1, 2), (G * N, K), (COLUMNS, config.k))
         if transposed
         else described(weight, (G * K, N), (config.k, COLUMNS))
     )
-    sizes = G, rows // G, N, K
+    bands, scheduled = groups.bands, groups.scheduled
     launch(
-        _bands(a, G, (64, config.k)), b, _bands(out, G, PIECE), sizes, config, order_of(a, follows),
-        NT if transposed else NN, PLAIN,
+        _bands(a, bands, (64, config.k)), b, _bands(out, bands, PIECE), (G, rows // bands, N, K), config,
+        order_of(a, follows), NT if transposed else NN, PLAIN, scheduled=scheduled,
     )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def grad_weight(
     are as in ``product``.
 
     Raises:
-        NotImplementedError: under the conditions that ``product`` states.
+        NotImplementedError: ragged groups, and under the conditions that ``product`` states.
     """
     (G, K, N), width = out.shape, grad.shape[1]
     require(x, groups, K=(K, ROWS), N=(width, COLUMNS))
@@ -101,7 +103,7 @@ def gated(
         config: the tile config.
 
     Raises:
-        NotImplementedError: under the conditions that ``product`` states.
+        NotImplementedError: ragged groups, and under the conditions that ``product`` states.
     """
     (rows, K), (G, _, N) = x.shape, w_gate_up.shape
     require(x, groups, K=(K, config.k), H=(N // 2, COLUMNS // 2))
@@ -129,7 +131,7 @@ def gated_grad(
         follows: as in ``product``.
 
     Raises:
-        NotImplementedError: under the conditions that ``product`` states, or for an odd number of buffers.
+        NotImplementedError: ragged groups, an odd number of buffers, and under the conditions that ``product`` states.
     """
     (rows, K), (G, H, _) = grad.shape, w_down.shape
     require(grad, groups, K=(K, config.k), H=(H, COLUMNS))
@@ -143,11 +145,13 @@ def gated_grad(
     )  # fmt: skip
 
 
-def require(tensor: Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
-    """Raise NotImplementedError unless groups are even, elements have 16 bits, the GPU has ``wgmma``, widths fit."""
-    if groups.offsets is not None:
+def require(tensor: Tensor, groups: Groups, ragged: bool = False, **widths: tuple[int, int]) -> None:
+    """Raise NotImplementedError unless groups are even (if not ``ragged``), elements have 16 bits, the GPU has
+    ``wgmma``, and widths fit.
+    """
+    if groups.offsets is not None and not ragged:
         raise NotImplementedError(
-            "warp_specialized needs groups of equal size: its tiles cannot mask rows beyond the end of a group"
+            "warp_specialized needs groups of equal size for this launch: only plain products take ragged groups"
         )
     if groups.rows == 0:
         raise NotImplementedError("warp_specialized has no tile for groups without rows")
@@ -159,6 +163,6 @@ def require(tensor: Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
             raise NotImplementedError(f"warp_specialized needs {name} to be a multiple of {block}, got {width}")
 
 
-def _bands(matrix: Tensor, G: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
-    """Return a TMA descriptor of a matrix whose row r belongs to group r mod G, as [rows / G, G · columns]."""
-    return described(matrix, (len(matrix) // G, matrix.shape[1] * G), box)
+def _bands(matrix: Tensor, bands: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
+    """Return a TMA descriptor of a matrix [T, columns] as [T / bands, bands · columns]; see ``Groups.bands``."""
+    return described(matrix, (len(matrix) // bands, matrix.shape[1] * bands), box)
