@@ -97,12 +97,14 @@ class Choice(Generic[T]):
         named = dict(zip(self.sizes, values, strict=True))
         path = self.table.path(gpu_name(device))
         try:
-            row = next((row for row in self.table.rows(path).get(self.name, ()) if row.fits(named)), None)
-            if row is None:
-                return None
-            return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
+            row = _first(self.table.rows(path).get(self.name, ()), named)
+            return None if row is None else self.configuration(row)
         except (KeyError, TypeError) as error:
             raise TableError(f"{path}, {self.name}: {error} in a row; sizes are {', '.join(self.sizes)}") from error
+
+    def configuration(self, row: Row) -> T:
+        """Return the configuration of a row."""
+        return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
         """Return a row that applies ``config`` at these sizes."""
@@ -161,28 +163,42 @@ class Table:
         _, rows = _read(path)
         return rows
 
+    def applied(self, gpu: str, name: str, sizes: Mapping[str, int]) -> Any:
+        """Return the configuration that the choice ``name`` applies on ``gpu`` at these sizes; None if no row fits."""
+        choice = self.choices[name]
+        row = _first(self.rows(self.path(gpu)).get(name, ()), sizes)
+        return None if row is None else choice.configuration(row)
+
     def save(
         self, gpu: str, header: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
-    ) -> Path:
+    ) -> Path | None:
         """Write tuned rows into the table of ``gpu``, before other rows. A new table starts as a copy of the default.
+
+        A configuration that the table already applies at these sizes adds no row.
 
         Args:
             header: the fields for the head of the file: date, toolchain, protocol, source. The source is added to that
                 of the other rows.
-            tuned: the tuned (choice, sizes, configuration); each replaces an existing row for the same sizes.
+            tuned: the tuned (choice, sizes, configuration); each replaces an existing row for the same sizes. Name
+                sizes whose configuration must stay after those whose row may also serve them.
 
         Returns:
-            The path of the written file.
+            The path of the written file; None if no row is new.
         """
         head, known = _read(self.path(gpu))
         rows = dict(known)
         for name, sizes, config in tuned:
             choice = self.choices[name]
             new = choice.row(sizes, config)
+            applied = _first(rows.get(name, []), sizes)
+            if applied is not None and applied.use == new.use:
+                continue
             remaining = [row for row in rows.get(name, []) if row.where != new.where]
             of_tuning = sorted([new, *(row for row in remaining if row.form == new.form)], key=lambda row: row.where)
             # Rows written by hand keep their order.
             rows[name] = [*of_tuning, *(row for row in remaining if row.form != new.form)]
+        if rows == known:
+            return None
         target = self.folder / f"{slug(gpu)}.toml"
         sources = _sources(head, gpu, str(header.get("source", "")), [name for name, _, _ in tuned])
         target.write_text(_write({**head, "gpu": gpu, **header, **sources}, rows), encoding="utf-8")
@@ -192,6 +208,10 @@ class Table:
             choice.demand.cache_clear()
         call_plan.forget()
         return target
+
+
+def _first(rows: Sequence[Row], sizes: Mapping[str, int]) -> Row | None:
+    return next((row for row in rows if row.fits(sizes)), None)
 
 
 def _sources(head: Mapping[str, Any], gpu: str, new: str, names: Sequence[str]) -> dict[str, str]:

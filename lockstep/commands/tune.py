@@ -10,7 +10,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,19 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 from asv.console import log
-from rich.console import Console
 from rich.table import Table
 
 from lockstep.commands.cli import UsageError
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
-from lockstep.record.console import plain_table
+from lockstep.processes.sigterm import sigterm_interrupts
+from lockstep.record.console import plain_table, wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteError
 from lockstep.suite.discovery import load_suites, match_cases, nearest, pick_suites
 
 if TYPE_CHECKING:
+    from lockstep.tuning.search_space import SearchSpace
     from lockstep.tuning.tune import Tuned
 
 #: Seconds without progress after which a candidate counts as hung. A candidate's first call includes compilation.
@@ -94,7 +95,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         from lockstep.machine_code.targets import Target
         from lockstep.record.provenance import host_facts
         from lockstep.timing.device import open_device
-        from lockstep.tuning.search_space import compile_all, table_of
+        from lockstep.tuning.search_space import compile_all, search_space_of, table_of
         from lockstep.tuning.tune import tune
 
         device, facts = open_device(), host_facts()
@@ -111,23 +112,38 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             "protocol": PROTOCOL_VERSION,
             "source": "lockstep tune --behind" if args.behind else "lockstep tune",
         }
-        console = Console(soft_wrap=True)
+        console = wide_console()
+        gpu = facts.get("gpu") or facts["cpu"]
         written: set[Path] = set()
         done: list[Tuned] = []
+        settled: list[tuple[str, Mapping[str, int], Any]] = []
         limit_s = max(LIMIT_S, float(conf.default_benchmark_timeout))
         until = time.monotonic() + args.budget
-        for number, (suite, variant, case) in enumerate(jobs):
-            if time.monotonic() >= until:
-                console.print(f"{args.budget:g} s are over: {len(jobs) - number} of {len(jobs)} cases were not started")
-                break
-            with deadline(limit_s) as limit:
-                result = tune(device, suite, variant, case, l2, behind=args.behind, listener=limit.renew)
-            done.append(result)
-            if args.json:
-                print(json.dumps(_plain(result)), flush=True)
-            if result.won and not args.dry_run:
-                tuned = [(result.choice, result.sizes, result.best)]
-                written.add(table_of(suite).save(facts.get("gpu") or facts["cpu"], header, tuned))
+        try:
+            with sigterm_interrupts():
+                for number, (suite, variant, case) in enumerate(jobs):
+                    if time.monotonic() >= until:
+                        left = len(jobs) - number
+                        console.print(f"{args.budget:g} s are over: {left} of {len(jobs)} cases were not started")
+                        break
+                    table = table_of(suite)
+                    before = _applied(table, gpu, search_space_of(suite, variant, case))
+                    with deadline(limit_s) as limit:
+                        result = tune(device, suite, variant, case, l2, behind=args.behind, listener=limit.renew)
+                    done.append(result)
+                    if args.json:
+                        print(json.dumps(_plain(result)), flush=True)
+                    if result.won and not args.dry_run:
+                        # A row also serves smaller sizes. Those that were tuned before keep their configurations.
+                        kept = [row for row in settled if row[0] == result.choice]
+                        path = table.save(gpu, header, [(result.choice, result.sizes, result.best), *kept])
+                        written |= {path} if path else set()
+                    if result.tried and (after := result.best if result.won else before) is not None:
+                        settled.append((result.choice, result.sizes, after))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            console.print(f"interrupted: {len(jobs) - len(done)} of {len(jobs)} cases are missing")
         if not args.json:
             console.print(_table(done))
             for result in done:
@@ -172,6 +188,11 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
                 if space.configs:
                     jobs.setdefault((space.choice, *sorted(space.sizes.items())), (suite, variant, case))
     return list(jobs.values())
+
+
+def _applied(table: Any, gpu: str, space: SearchSpace) -> Any:
+    """Return the configuration that the table applies now; None if the table cannot say."""
+    return table.applied(gpu, space.choice, space.sizes) if hasattr(table, "applied") else None
 
 
 def _table(done: Sequence[Tuned]) -> Table:

@@ -111,14 +111,34 @@ def test_tuning_keeps_where_the_other_rows_come_from(tmp_path):
     toy = table(tmp_path, f'source = "a sweep"\n{ROWS}')
     toy.choice("tile", Tile, "M K", upto="M")
 
-    def source(gpu, said):
-        path = toy.save(gpu, {"source": said}, [("tile", {"M": 8, "K": 4096}, Tile(8))])
+    def source(gpu, said, m):
+        path = toy.save(gpu, {"source": said}, [("tile", {"M": 8, "K": 4096}, Tile(m))])
         return tomllib.loads(path.read_text())["source"]
 
-    assert source(choices.DEFAULT, "lockstep tune") == "a sweep; lockstep tune: tile"
-    assert source(choices.DEFAULT, "lockstep tune") == "a sweep; lockstep tune: tile"
+    assert source(choices.DEFAULT, "lockstep tune", 7) == "a sweep; lockstep tune: tile"
+    assert source(choices.DEFAULT, "lockstep tune", 8) == "a sweep; lockstep tune: tile"
     # The rows of another GPU say so, and not how that GPU was measured.
-    assert source("Toy GPU", "lockstep tune") == f"rows of the {choices.DEFAULT}; lockstep tune: tile"
+    assert source("Toy GPU", "lockstep tune", 9) == f"rows of the {choices.DEFAULT}; lockstep tune: tile"
+
+
+def test_what_a_table_already_applies_adds_no_row(tmp_path):
+    toy = table(tmp_path, ROWS)
+    ask = toy.choice("tile", Tile, "M K", upto="M")
+    before = toy.path(choices.DEFAULT).read_text()
+    assert (
+        toy.save(choices.DEFAULT, {"date": "2026-11-26"}, [("tile", {"M": 8, "K": 2048}, ask(META, 8, 2048))]) is None
+    )
+    assert toy.path(choices.DEFAULT).read_text() == before
+
+
+def test_a_row_for_more_rows_leaves_what_was_tuned_before_as_it_was(tmp_path):
+    toy = table(tmp_path, ROWS)
+    ask = toy.choice("tile", Tile, "M K", upto="M")
+    sizes = {"M": 8, "K": 2048}
+    kept = toy.applied(choices.DEFAULT, "tile", sizes)
+    wider = ("tile", {"M": 64, "K": 2048}, Tile(64))
+    toy.save(choices.DEFAULT, {}, [wider, ("tile", sizes, kept)])
+    assert (ask(META, 8, 2048), ask(META, 64, 2048)) == (kept, Tile(64))
 
 
 def test_tuning_leaves_the_general_rows_in_their_order(tmp_path):
@@ -161,12 +181,11 @@ def test_every_row_of_the_repository_is_read_and_every_choice_has_one(path):
 def test_hgemm_calls_on_an_h200_what_was_measured_to_be_best():
     best = {case.label: hgemm.BEST(META, *sizes(case)) for case in hgemm_suite.Hgemm.cases}
     assert {label for label, name in best.items() if name == "torch"} == {
-        "M=512,N=512,K=512",
         "M=1024,N=1024,K=1024",
+        "M=2048,N=2048,K=2048",
         "M=8192,N=8192,K=512",
     }
     assert {label for label, name in best.items() if name == "warp_specialized"} == {
-        "M=2048,N=2048,K=2048",
         "M=4096,N=4096,K=4096",
         "M=8192,N=8192,K=1024",
         "M=8192,N=8192,K=4096",
@@ -186,10 +205,13 @@ def sizes(case):
     [
         ("linear", False, 2560, 12, "warp_specialized"),
         ("linear", False, 256, 12, "bmm"),
-        ("linear", True, 2560, 12, "tma"),
+        ("linear", True, 2560, 12, "warp_specialized"),
+        ("linear", True, 1024, 4, "warp_specialized"),
+        ("linear", True, 256, 12, "tma"),
         ("linear_train", False, 2560, 12, "warp_specialized"),
         ("linear_train", False, 256, 12, "warp_specialized"),
-        ("linear_train", True, 2560, 12, "tma"),
+        ("linear_train", True, 2560, 12, "warp_specialized"),
+        ("linear_train", True, 1024, 4, "tma"),
         ("mlp", False, 256, 12, "tma"),
         ("mlp", False, 2560, 12, "warp_specialized"),
         ("mlp", True, 2560, 12, "tma"),
@@ -212,7 +234,12 @@ def test_grouped_offers_the_parts_that_an_h200_takes(op, B, G):
     taken = grouped.TABLE.choices[space.choice].demand(META, *space.sizes.values())
     assert taken in space.configs
     assert len(set(space.configs)) == len(space.configs) <= 12
-    assert not grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072, ragged=True).configs
+
+
+@pytest.mark.parametrize("op", ["mlp", "mlp_train"])
+def test_only_plain_products_of_ragged_groups_have_warp_specialized_candidates(op):
+    assert not grouped.CANDIDATES[f"{op}.warp_specialized"](2560, 12, 1024, 3072, ragged=True).configs
+    assert "warp_specialized" not in grouped.CANDIDATES[f"{op}.best"](2560, 12, 1024, True, H=3072).configs
 
 
 @pytest.mark.parametrize(
@@ -274,7 +301,8 @@ def crews(tokens, channels, stages, registers=128):
 #: Of each shape of the suite, what a sweep on an H200 found to be fastest.
 W4A16_WAYS = {
     (8192, 8192, 128): {
-        **dict.fromkeys((1, 2, 4, 8), crews(8, 128, 2)),
+        **dict.fromkeys((1, 2, 4), crews(8, 128, 2)),
+        8: Stream(8, 64, 2, 2, 1, 4, 128, late=True),
         16: crews(16, 128, 2),
         32: Planes(32, 128, 8, 4, 2, scale_weights=True),
         64: Planes(64, 128, 8, 4, 2, scale_weights=True),
