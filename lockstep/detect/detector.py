@@ -299,11 +299,6 @@ class Detector(OnlineFilter):
         size = median(after) - median(before)
         self.revisions[row].append(Revision(shift.reported_at, now, shift.index, moved_to, size, why))
 
-    def news(self, row: int) -> tuple[int, int]:
-        """Return two numbers that change with every new report or revision of a series."""
-        last = self.shifts[row][-1].reported_at if self.shifts[row] else -1
-        return len(self.revisions[row]), last
-
     def reported(self, row: int) -> Iterator[Shift]:
         """Yield the reported changes of one series that are not withdrawn, oldest first."""
         return (shift for shift in self.shifts[row] if not shift.silent)

@@ -85,23 +85,17 @@ class Monitor:
     def __len__(self) -> int:
         return len(self.better)
 
-    def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> list[int]:
+    def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> None:
         """Add the numbers of one commit to the series ``rows`` (all series if not given).
 
         Args:
             values: float64 [rows], positive; NaN where the commit has no number.
             errors: float64 [rows], standard errors of the logarithms; NaN where unknown.
             rows: int64 [rows], each series at most once.
-
-        Returns:
-            the series for which the commit led to a new change, a moved change or a withdrawn change.
         """
-        indices = range(len(self)) if rows is None else rows.tolist()
-        before = {row: self.detector.news(row) for row in indices}
         # A ``Trend`` validates its arrays.
         trend = Trend(values, errors)
         self.detector.extend(np.log(trend.values), trend.errors, rows)
-        return [row for row in indices if self.detector.news(row) != before[row]]
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """Return the analyses of the series ``rows`` (all series if not given)."""

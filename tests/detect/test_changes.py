@@ -302,13 +302,6 @@ class TestMonitor:
         assert monitor.changes() == whole
         assert whole.keys() >= {3, 5}
 
-    def test_says_which_series_have_news(self):
-        trends = [Trend(stepped(seed, 45, 0.06, 47)) for seed in range(3)]
-        monitor = Monitor(trends)
-        news = monitor.extend(np.exp([0.06, 0.06, np.nan]))
-        assert news == [row for row in range(3) if monitor.analyses([row])[0].changes]
-        assert 2 not in news
-
     def test_rows_in_any_order(self):
         ours, theirs = Monitor(self.trends()), Monitor(self.trends())
         ours.extend(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
