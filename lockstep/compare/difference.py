@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.row_table import Indices, RowTable
-from lockstep.compare.verdict import LOUDEST, UNKNOWN, Change, Verdict, error_of, errors_of, quantiles
+from lockstep.compare.verdict import LOUDEST, Change, Verdict, errors_of, quantiles
 from lockstep.history.model import STATES, Floats, Part, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.suite.thresholds import Thresholds
@@ -128,7 +128,7 @@ def compare_rows(
         noise: the run-to-run noise of each series (standard deviation of the logarithm); ``None`` if no noise is known.
             An interval within one run does not contain this noise.
     """
-    scale = np.array([noise.get(key, math.nan) for key in after.keys]) if noise else None
+    scale = np.array([noise.get(key, math.nan) for key in after.keys]) if noise else math.nan
     quantity = _quantities(before, earlier, after, scope)
     old, old_error = _numbers(before, earlier, quantity)
     new, new_error = _numbers(after, np.arange(len(after)), quantity)
@@ -279,17 +279,19 @@ def _times(
         _time_changed(before, earlier, after, index),
         _time_changed(before, old_baseline, after, new_baseline, scale),
     )
-    if math.isnan(kernel.worse) or math.isnan(baseline.worse):
+    if kernel is None or baseline is None:
         return None
     return Times(kernel.worse, baseline.worse, baseline.error)
 
 
-def _time_changed(before: RowTable, earlier: int, after: RowTable, index: int, noise: float = math.nan) -> Change:
-    """Return the change of the time; an unknown change unless both rows have a time of the same benchmark version."""
+def _time_changed(
+    before: RowTable, earlier: int, after: RowTable, index: int, noise: float = math.nan
+) -> Change | None:
+    """Return the change of the time; ``None`` unless both rows have a time of the same benchmark version."""
     if min(earlier, index) < 0 or before.at("version", earlier) != after.at("version", index):
-        return UNKNOWN
+        return None
     old, new = before.number("latency", earlier), after.number("latency", index)
     if old is None or new is None:
-        return UNKNOWN
-    error = math.hypot(before.at("latency_error", earlier), after.at("latency_error", index))
-    return Change(math.log(new / old), error_of(error, noise))
+        return None
+    error = errors_of(before.at("latency_error", earlier), after.at("latency_error", index), noise)
+    return Change(math.log(new / old), float(error))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lockstep.compare.row import Measured, Row
 from lockstep.compare.shown_quantities import RELATIVE, SHOWN_AS, VALUE
-from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey
+from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey
 from lockstep.history.row_keys import KeyIndex
 
 Indices = NDArray[np.intp] | Ints
@@ -254,7 +254,7 @@ class RowTable(Sequence[Row]):
     def reason(self, index: int) -> str:
         """Return why a row has no number; "" if no reason is known."""
         reason: str = self.at("reason", index)
-        return reason or _REASONS.get(STATES[self.at("state", index)], "")
+        return reason or NO_NUMBER.get(STATES[self.at("state", index)], "")
 
     def number(self, name: str, index: int) -> float | None:
         """Return the number in a column of a row, such as "latency"; ``None`` if unknown."""
@@ -322,7 +322,3 @@ def interval_names(part: Part) -> tuple[str, str, str, str]:
 
 def _unit(benchmark: Benchmark) -> tuple[str, float]:
     return SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
-
-
-#: The reason that is shown for asv's NaN ("na") and null ("failed").
-_REASONS = {"na": "skipped", "failed": "asv stored no number"}

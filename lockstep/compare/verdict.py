@@ -14,6 +14,7 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lockstep.history.model import Floats
 
@@ -86,31 +87,20 @@ def _quantile(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
-UNKNOWN = Change(math.nan, math.nan)
-
-
-def errors_of(before: Floats, after: Floats, noise: Floats | None = None) -> Floats:
-    """Return the standard errors of many changes, from the standard errors of both measurements; see ``error_of``."""
-    within = np.hypot(before, after)
-    within = np.where((within > 0) & np.isfinite(within), within, np.nan)
-    if noise is None:
-        return within
-    between = np.where((noise > 0) & np.isfinite(noise), math.sqrt(2) * noise, np.nan)
-    errors: Floats = np.fmax(within, between)
-    return errors
-
-
-def error_of(within: float, noise: float) -> float:
-    """Return the standard error of a change; NaN if unknown.
+def errors_of(before: ArrayLike, after: ArrayLike, noise: ArrayLike = math.nan) -> Floats:
+    """Return the standard errors of changes; NaN if unknown.
 
     Args:
-        within: standard error from the intervals of the two runs. If it is zero or infinite, it is ignored, because it
-            then says nothing about the noise.
+        before, after: standard errors of both measurements, from the intervals of their runs. If both are zero, or one
+            is infinite, they are ignored, because they then say nothing about the noise.
         noise: run-to-run standard deviation of a point's logarithm, which an interval within a run does not contain;
             NaN if unknown. The larger of the two errors is used.
     """
-    known = (error for error in (within, math.sqrt(2) * noise) if 0 < error < math.inf)
-    return max(known, default=math.nan)
+    within, between = np.hypot(before, after), math.sqrt(2) * np.asarray(noise)
+    errors: Floats = np.fmax(
+        *(np.where((error > 0) & np.isfinite(error), error, np.nan) for error in (within, between))
+    )
+    return errors
 
 
 def sign(worse: float) -> str:

@@ -19,6 +19,9 @@ State = Literal["ok", "na", "failed", "bare"]
 #: States in the order of their codes in arrays: ``STATES[trend.state[i]]``.
 STATES: tuple[State, ...] = ("ok", "na", "failed", "bare")
 
+#: The reason that is shown for asv's NaN ("na") and null ("failed").
+NO_NUMBER: Mapping[State, str] = {"na": "skipped", "failed": "asv stored no number"}
+
 #: Which number of a stored row a series shows: the latency, the speedup, or the value of another project's benchmark.
 Part = Literal["latency", "speedup", "value"]
 

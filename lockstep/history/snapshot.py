@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.history.columns import COLUMNS
-from lockstep.history.model import STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
+from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
 from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
 from lockstep.history.row_keys import KeyIndex, index_keys
 from lockstep.history.snapshot_contents import Contents, MachineIndex
@@ -294,7 +294,8 @@ class Results:
             "ratio_error": _known(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
             "samples": [tuple(samples) for samples in rows["samples"].tolist()],
             "reason": [
-                reason or _REASONS.get(state, "") for reason, state in zip(rows["reason"].tolist(), states, strict=True)
+                reason or NO_NUMBER.get(state, "")
+                for reason, state in zip(rows["reason"].tolist(), states, strict=True)
             ],
             "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
         }
@@ -306,9 +307,6 @@ _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epoch
 
 #: Number of points that are made together. It limits the memory for their columns, which are lists of objects.
 _AT_ONCE = 4096
-
-#: The reason that is shown for asv's NaN ("na") and null ("failed").
-_REASONS = {"na": "skipped", "failed": "asv stored no number"}
 
 #: Columns that ``Trend`` and ``Numbers`` share.
 _OF_TREND = tuple(field.name for field in fields(Trend) if field.name not in ("series", "benchmark", "version"))

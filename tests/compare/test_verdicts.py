@@ -11,7 +11,7 @@ from trees import read
 from lockstep.compare.difference import Scope, call, compare_rows
 from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.read_rows import rows_at, rows_over
-from lockstep.compare.verdict import LOUDEST, Change, error_of, errors_of, quantiles
+from lockstep.compare.verdict import LOUDEST, Change, errors_of, quantiles
 from lockstep.history.reader import ASV_QUANTILE
 from lockstep.suite.thresholds import Thresholds
 
@@ -58,7 +58,7 @@ def test_a_history_calls_two_more_kinds_of_change_the_same(worse, error, two_run
     ],
 )
 def test_the_larger_of_the_noise_within_and_between_runs_counts(before, after, noise, error):
-    assert error_of(math.hypot(before, after), noise) == pytest.approx(error, nan_ok=True)
+    assert float(errors_of(before, after, noise)) == pytest.approx(error, nan_ok=True)
     arrays = [np.array([number]) for number in (before, after, noise)]
     assert errors_of(*arrays).tolist() == pytest.approx([error], nan_ok=True)
 

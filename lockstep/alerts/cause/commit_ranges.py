@@ -7,16 +7,14 @@ clone lists the commits down to its boundary and does not report that more commi
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
+from lockstep.history.asv_file_header import FULL_HASH
 from lockstep.processes.git import Git
-
-_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 #: Stands for the content of a package that does not exist at a commit.
 _ABSENT = ""
@@ -87,7 +85,7 @@ class Ranges:
         """Return the commits from ``before`` (exclusive) to ``after`` (inclusive)."""
         if self._shallow is None:
             return Range(unknown="no repository")
-        known = all(_HASH.fullmatch(commit) and commit not in self._missing_commits for commit in (before, after))
+        known = all(FULL_HASH.fullmatch(commit) and commit not in self._missing_commits for commit in (before, after))
         command = ("rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--")
         lines = self._git.try_lines(*command) if known else None
         if lines is None:
