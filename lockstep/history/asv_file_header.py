@@ -100,15 +100,15 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
         notes.append(_OTHER_FOLDER)
     if not FULL_HASH.fullmatch(commit):
         notes.append(_SHORT_HASH)
-    date = finite(data.get("date"))
-    if date is None or not 0 <= date < LATEST_TIME:
-        date = 0
-        notes.append(_NO_DATE)
     strings = {key: value for key, value in texts(parameters).items() if key not in ("machine", "python")}
     requirements = texts(data.get("requirements"))
     python = texts({"python": data.get("python")}).get("python", "")
     environment = data.get("env_name")
     environment = short_name(environment) if isinstance(environment, str) else ""
+    date = finite(data.get("date"))
+    if date is None or not 0 <= date < LATEST_TIME:
+        date = 0
+        notes.append(_NO_DATE)
     head = Head(machine, environment, commit, int(date), python, requirements, strings)
     return head, [Complaint(note, weight="note") for note in notes]
 
