@@ -241,4 +241,5 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
             )
             console.print(sentence, highlight=False)
     for machine, (count, rms) in now.unchanged_code.items():
-        console.print(f"{machine}: {count} changes in unchanged machine code, {rms:.2%} rms: noise", highlight=False)
+        sentence = f"{machine}: {count} changes came with unchanged machine code and count as noise"
+        console.print(f"{sentence}; their rms size is {rms:.2%}", highlight=False)

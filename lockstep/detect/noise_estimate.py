@@ -201,9 +201,8 @@ class NoiseEstimate:
 def spread(squares: Floats) -> Floats:
     """Return the variance [rows] from squared deviations [rows, points], without points beyond ``GATE``.
 
-    Missing points are NaN, and each row has at least one number. The estimate starts from the third quartile, so up to
-    a quarter of the points may be outliers. The median would tolerate nearly half. That is more than needed, and with
-    ten points the median gives less than half the true value in one of 14 cases.
+    Missing points are NaN, and each row has at least one number. The first estimate is the third quartile, so up to a
+    quarter of the points may be outliers. ``GATE`` is in standard deviations.
     """
     ordered = np.sort(squares, axis=1)  # NaN last
     count = np.isfinite(squares).sum(axis=1)

@@ -59,10 +59,10 @@ class RunRow:
         id: the number that the file's points carry. When a file changes, it gets a new number. Its old points then
             belong to no run and are ignored, because numbers are never reused.
         facts, controls: conditions of the measurement as JSON texts. Equal facts give equal texts.
-        layout: digest of the series numbers in the file.
+        layout: digest of the sorted numbers of the file's series.
         points: the number of points in the file.
-        content: digest of the file's numbers and times. Files with equal digests are copies.
-        part: the part that holds the points; "" if the file has no points.
+        content: digest of the points: series number, value and time of each. Files with equal digests are copies.
+        part: name of the parquet file that holds the points; "" if the file has no points.
     """
 
     id: int

@@ -89,9 +89,11 @@ def series_by_name(results: Results, machine: str) -> dict[SeriesName, Series]:
 
 
 def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed]:
-    """Select the series to follow, one entry for each benchmark version. Old versions come first.
+    """Select the series to follow, and return an entry for each benchmark version of each.
 
-    Old versions are included, because a change found under an old version stays valid.
+    Of a measured time and its ratio to the baseline, only one is followed: the ratio if it has numbers, otherwise the
+    time. A baseline is followed by its time. The entries of a series begin with its oldest benchmark version, because a
+    change found under an old version stays valid.
 
     Args:
         trends: all trends of a machine.

@@ -90,9 +90,9 @@ class Findings:
 
     @property
     def trouble(self) -> str:
-        """Notice that the analysis fails or that its findings are stale; "" if neither is known.
+        """A notice for the pages if the last analysis failed or its findings are stale; otherwise "".
 
-        Without a runner, nothing is known.
+        Without a runner the status is unknown, and the notice is "" too.
         """
         return self._analyst.status.text if self._analyst else ""
 
