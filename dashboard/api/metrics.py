@@ -16,7 +16,6 @@ class Health(Collector):
     """Prometheus gauges of machines, alerts and the analysis, computed anew at each scrape.
 
     Args:
-        store: the store of the results.
         service: the alerts; ``None`` leaves them out.
     """
 

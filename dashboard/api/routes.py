@@ -35,9 +35,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     """Return the blueprint of all routes that are not pages.
 
     Args:
-        store: the store of the results.
         service: the alerts; ``None`` if this server has no alert database.
-        limiter: limits the rate of requests.
         findings: the changes that the analysis found, with the thresholds of comparisons.
     """
     api = Blueprint("api", __name__)

@@ -50,7 +50,6 @@ class Access:
         """Return the person's name that a trusted proxy put into the request's headers; "" from any other address.
 
         Args:
-            address: the address of the connection.
             headers: the headers of the request, looked up regardless of case.
         """
         return headers.get(self.header, "").strip()[:_LONGEST_NAME] if self.is_proxy(address) else ""

@@ -21,7 +21,6 @@ def add_request_ids(server: Flask, access: Access) -> None:
     """Give each request an id, and log errors with the id to standard error.
 
     Args:
-        server: the server of the application.
         access: a request from one of its trusted proxies keeps the id that the proxy sent and logged.
     """
     logger = server.logger

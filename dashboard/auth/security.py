@@ -41,7 +41,6 @@ class RequestSecurity:
     """Checks every request to an app's server: its host name, its rate, its sender, and whether it may write.
 
     Args:
-        app: the Dash application.
         access: how people are identified.
     """
 

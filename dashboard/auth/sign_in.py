@@ -59,7 +59,6 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
     """Add the pages ``/sign-in`` and ``/sign-out`` to the server.
 
     Args:
-        server: the server of the application.
         access: holds the tokens.
         limiter: counts failed attempts.
         csrf: checks that a form comes from one of these pages.

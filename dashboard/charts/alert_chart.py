@@ -40,9 +40,6 @@ def member_chart(
     Each series is drawn as the change of its time from its level before the alert, in per cent. Upwards is slower.
 
     Args:
-        results: the results with the points.
-        alert: the alert whose worst series are drawn.
-        scheme: "light" or "dark".
         levels: the level of each series before the change. If a drawn series lacks a level, all series are drawn
             relative to the median of their last points before the alert's commit range.
     """

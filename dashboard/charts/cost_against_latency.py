@@ -22,9 +22,6 @@ def against(
 
     Args:
         pairs: for each series, a row with the quantity and a row with the latency.
-        quantity: the quantity to draw.
-        style_of: the style of each variant to draw.
-        scheme: "light" or "dark".
     """
     latency = QUANTITIES["latency"]
     points = [

@@ -62,7 +62,6 @@ def heatmap(statuses: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
     Args:
         statuses: the statuses of the series of one machine and one cache state.
         show: the value in the cells, see ``SHOWN``.
-        scheme: "light" or "dark".
     """
     cells = {(status.row.suite, status.row.case): status for status in _chosen(_loudest(statuses), show)}
     order: dict[str, list[str]] = defaultdict(list)

@@ -26,8 +26,6 @@ def roofline(
     Args:
         rows: the rows of one machine at one commit.
         controls: the controls of the run at that commit, by name: "copy" and "matmul".
-        style_of: the style of each variant to draw.
-        scheme: "light" or "dark".
     """
     known = [row for row in rows if row.variant in style_of and row.flops > 0 and row.bytes > 0 and row.latency]
     copy, matmul = (controls[name].rate if name in controls else None for name in ("copy", "matmul"))

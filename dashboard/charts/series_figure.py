@@ -46,12 +46,7 @@ def series_figure(
 
     Args:
         points: the points of one series, oldest first, each with its number in the unit of ``quantity``.
-        commits: the commits of the machine, which are the x axis.
-        quantity: the quantity to draw.
-        changes: changes to mark.
         analysis: the detector's levels of these numbers; ``None`` if the detector follows another quantity.
-        style: the style of the line.
-        scheme: "light" or "dark".
         zoom: visible range of the x axis; () begins at the first point of the series. The y axis fits these points.
     """
     shown = [(point, number) for point, number in points if number is not None]

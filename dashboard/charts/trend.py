@@ -64,10 +64,7 @@ def trend(
     Args:
         rows: the rows of one machine, suite, case and cache state.
         commits: the x axis, oldest first.
-        quantity: the quantity to draw.
         style_of: the style of each variant to draw, in order.
-        scheme: "light" or "dark".
-        marks: changes to mark.
         zoom: visible range of the x axis, () for all. The y axis fits the visible points.
         columns: approximate width of the chart in pixels, of which each gets at most two points of a line; 0 draws
             every point.
@@ -127,13 +124,9 @@ def finished(
     """Return a chart of the given lines over commits, with axes, crosses for failures and the marks of changes.
 
     Args:
-        data: the lines.
         commits: the x axis, oldest first.
-        quantity: the quantity of the lines.
         ends: lowest and highest value within ``zoom``; ``None`` without values.
         failed: commit index and hover text (escaped for HTML) of each failure, drawn as a cross at the bottom.
-        scheme: "light" or "dark".
-        marks: changes to mark.
         zoom: visible range of the x axis, () for all.
     """
     layout = chart_layout(scheme)

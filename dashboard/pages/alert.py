@@ -122,9 +122,6 @@ def body(
     """Return the part of an alert's page that shows measurements: facts, chart, evidence, series and commits.
 
     Args:
-        tracked: the alert.
-        results: the current results.
-        scheme: "light" or "dark".
         archived: alerts of a machine without new results, which wait until the machine reports again.
         levels: the level of each series before the change and now, see ``member_levels``.
     """

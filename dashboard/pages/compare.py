@@ -129,9 +129,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     """Compare the chosen base with the chosen head; return the summary, the chart and the table of cases.
 
     Args:
-        results: the results.
         chosen: the reader's choice for each of ``KEYS``, "" for none.
-        scheme: "light" or "dark".
         thresholds: the change from which a case counts as slower or faster.
     """
     base, head = (Side(chosen[f"{side}m"], chosen[f"{side}c"], chosen[f"{side}v"]) for side in "bh")

@@ -45,8 +45,6 @@ def machine_line(results: Results, machine: str, requested: bool) -> Any:
     """Return the line that says why this machine is shown and links to other machines; ``None`` for a single machine.
 
     Args:
-        results: the results of all machines.
-        machine: the machine that is shown.
         requested: whether the address names the machine.
     """
     other_machines = [name for name in results.machines if name != machine]

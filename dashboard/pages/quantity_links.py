@@ -15,7 +15,6 @@ def quantity_links(results: Results, suite: str, machine: str, address: Callable
     """Return a line of links to the suite's other quantities; [] if there are none.
 
     Args:
-        results: the results that hold the quantities.
         suite: the name of the page's quantity, see ``Benchmark.key_suite``.
         machine: the page's machine. If it lacks a quantity, the link leads to the first machine that has the quantity.
         address: returns a page's address for a machine and the name of a quantity; "" if there is no such page.

@@ -24,8 +24,6 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
     """Return the commands that measure the newest visible number of a series again; [] if there is no number.
 
     Args:
-        results: the results that hold the points.
-        commits: the commits of the machine.
         points: the points of the series with their numbers, oldest first.
         zoom: the visible range of commits, see ``FamilyAddress``.
     """

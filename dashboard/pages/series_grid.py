@@ -27,7 +27,6 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: st
     """Return a table without rows, which callbacks of the page fill.
 
     Args:
-        name: the id of the table.
         columns: the columns, see ``text`` and ``number``.
         rows: maximum number of rows that the table will have; more than ``WHOLE`` come from the server in blocks.
         empty: the text that the table shows if there are no rows.
@@ -60,7 +59,6 @@ def connect(app: Dash, page: str) -> None:
     """Add a table's callbacks: a search filters its rows, a click opens a row, new data make it request rows again.
 
     Args:
-        app: the application of the page.
         page: prefix of the ids of the table "…-grid", its search "…-search", and the version of its data "…-told".
     """
     options, search, answer = f"{page}-grid", Input(f"{page}-search", "value"), f"{page}-told"

@@ -50,7 +50,6 @@ def create_app(
     """Return the dashboard of a results folder; ``.server`` is its WSGI application.
 
     Args:
-        store: the store of the results.
         service: the alerts; without it, the alert pages say that this server has no alerts.
         access: how people who may act on alerts are identified; by default nobody is identified.
         findings: the changes that the analysis found; by default with the default thresholds and without a process that

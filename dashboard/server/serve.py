@@ -57,7 +57,6 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
     """Serve ``app`` until interrupted.
 
     Args:
-        app: the application that ``create_app`` returned.
         listener: a listening socket; gunicorn takes it over and closes it.
         workers: number of processes.
         trusted: networks of proxies, whose connections are not limited because they carry many people's requests.

@@ -66,11 +66,8 @@ def compare_commit(
     """Compare every series of a commit with the newest of the 20 previous commits that measured the same suite.
 
     Args:
-        results: results of all machines.
-        machine: the machine whose series are compared.
         commit: full hash; an unknown hash gives an empty comparison.
         findings: the detector's findings for this machine, with the noise of each series; ``None`` if unknown.
-        thresholds: how large a change must be to count.
     """
     commits = results.commits(machine)
     place = next((at for at, known in enumerate(commits) if known.hash == commit), None)

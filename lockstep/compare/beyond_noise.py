@@ -39,13 +39,10 @@ def beyond_noise(
     make all later points look changed.
 
     Args:
-        results: the results of all machines.
-        machine: the machine of the rows.
         first: the position of the earlier commit among the machine's commits.
         rows: the newest row of each series.
         differences: the differences from the earlier commit to these rows.
         noise: run-to-run noise of each row (standard deviation of the logarithm). A row with NaN is never in the mask.
-        thresholds: the thresholds, which give the confidence.
     """
     compared = int((~np.isnan(differences.worse)).sum())
     # An estimate of noise from few commits is often too small.

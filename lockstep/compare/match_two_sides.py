@@ -93,7 +93,6 @@ class Pairs(Sequence[Pair]):
 
     Args:
         base, head: the rows of the two sides, in the same order.
-        differences: the differences of the pairs.
         codes: the machine code of each side as JSON text, by series.
     """
 
@@ -207,10 +206,7 @@ def compare(
     """Compare the cases that two sides have in common.
 
     Args:
-        results: the results of all machines.
-        base, head: the two sides.
         quantity: the quantity for Lockstep suites. Numbers of other projects are compared as they are.
-        thresholds: how large a change must be to count.
         suite, l2: the suite and the cache state to compare; "" for all.
     """
     across = bool(base.variant and head.variant)

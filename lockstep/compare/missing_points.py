@@ -25,7 +25,6 @@ def not_measured(differences: Differences, rows: RowTable, first: int, newest: i
     give "same". The verdict "failed" stays.
 
     Args:
-        differences: the differences of the newest rows.
         rows: the newest rows.
         first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
         newest: the position of the machine's newest commit.
@@ -56,9 +55,6 @@ def not_new(
     Such a series has no number at the commit ``first``, but a number of the same benchmark version before that commit.
 
     Args:
-        differences: the differences of the rows.
-        results: the results of all machines.
-        machine: the machine of the rows.
         first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
         rows: the later rows.
         earlier: the index of each row's earlier row; -1 for a row without one.

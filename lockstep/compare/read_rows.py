@@ -61,9 +61,6 @@ def rows_over(
     """Return all rows of the series with these keys, ordered by series and then from old to new.
 
     Args:
-        results: the results of all machines.
-        machine: the machine of the keys.
-        keys: the keys.
         quantities: the names of the quantities to read, without texts and other facts; ``None`` for all columns.
     """
     names = SHARED if quantities is None else [COLUMN_OF[name] for name in quantities if name in COLUMN_OF]
@@ -74,8 +71,6 @@ def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
     """Join points into rows, in the order of the points: the latency and the speedup at a commit become one row.
 
     Args:
-        results: the results of all machines.
-        machine: the machine of the points.
         points: columns that ``results.columns`` returned.
     """
     shared = MachineFacts(results.keys(machine), results.commits(machine), results.benchmarks)

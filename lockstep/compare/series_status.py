@@ -130,8 +130,6 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
     """Return the commit with which the newest results of a machine are compared; ``None`` for an unknown machine.
 
     Args:
-        results: the results of all machines.
-        machine: the name of the machine.
         since: "all" for the machine's first commit, the hash of a commit, "visit" for the time of the reader's last
             visit, or "7d" for the time before the last seven days of results.
         visit: the time of the last visit, ms since 1970; 0 if there was none.
@@ -206,11 +204,8 @@ def statuses(
     """Return the status of every series of a machine, in the order of the store.
 
     Args:
-        results: the results of all machines.
-        machine: the machine of the series.
         since: the earlier commit, see ``reference``. If it is ``None``, the result is empty.
         findings: the detector's findings on the machine; ``None`` while the detector still runs.
-        thresholds: how large a change must be to matter.
     """
     if since is None:
         rows, no_places, unknown = no_rows(), np.empty(0, dtype=np.intp), np.empty(0)

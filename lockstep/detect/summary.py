@@ -42,8 +42,6 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
     """Return what was found in each of the series ``rows``, with levels in the unit of the series' trend.
 
     Args:
-        detector: the detector of all series.
-        rows: the rows of the series to analyse.
         better: the better direction of every series of the detector.
     """
     segments = segments_between_changes(detector, np.array(rows, dtype=np.int64))

@@ -64,7 +64,6 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     Faulty values of a benchmark are left out or mended, and ``complaints`` lists the faults.
 
     Args:
-        path: the path of the result file.
         ids: assigns numbers to the file's series.
         folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
 

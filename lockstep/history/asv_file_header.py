@@ -78,8 +78,6 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
     """Return the fields that all points of a file share, and a note for each difference from the form that asv writes.
 
     Args:
-        data: the content of the result file.
-        path: the path of the result file.
         folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
 
     Raises:

@@ -42,8 +42,6 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
     If the provenance file is faulty, asv's points are returned unchanged, with a complaint.
 
     Args:
-        path: the provenance file.
-        asv: the content of asv's file.
         ids: assigns numbers to series that only the records have.
 
     Raises:

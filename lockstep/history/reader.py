@@ -162,7 +162,6 @@ class Reader:
         """Return the points of some series, or of some runs, as columns.
 
         Args:
-            source: the source of the points.
             series, runs: the stored numbers of the series or of the runs; give one of the two.
             names: the names of the columns. They must include the columns that identify a row and those that hold its
                 number with its interval. A ratio must come with its interval.
@@ -181,7 +180,6 @@ class Reader:
         Args:
             source: all points of the machine.
             count: the number of the machine's series.
-            names: the names of the columns.
         """
         newest = self.rows(source, runs=source.ids[source.commits == source.commits.max()].tolist(), names=names)
         # If every series was measured at the newest commit, the millions of older points need not be read.

@@ -70,7 +70,6 @@ class Results:
         Compare only texts from the same cache, because a rebuilt cache gives another text for the same results.
 
         Args:
-            machine: the machine.
             first: the number of the oldest commits to cover; ``None`` for all commits.
         """
         index = self._machines.get(machine)

@@ -50,7 +50,6 @@ def once(results: Results, owner: Hashable, key: Hashable, make: Callable[[], T]
     Other threads that need the same value wait for it.
 
     Args:
-        results: the snapshot.
         owner: the function whose value is cached.
         key: the arguments of the function.
         make: function without arguments that computes the value. Callers must not modify the value.

@@ -175,7 +175,6 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
     """Return the contents of a snapshot from the manifest.
 
     Args:
-        root: the results folder.
         parts: folder of the parquet files.
         reading: a view of the manifest.
         strays: problems of the results folder that do not belong to a single result file.

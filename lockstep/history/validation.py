@@ -29,7 +29,6 @@ class Unreadable(ValueError):
     """A file, or a part of it, has the wrong form. The message says what is wrong with the file.
 
     Args:
-        what: the message.
         reason: the message without the details of this file, so that problems of one kind can be counted.
     """
 

@@ -88,7 +88,6 @@ def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
     Args:
         html_dir: folder of asv's pages.
         alerts: the alerts, newest first.
-        project: name of the project.
         site: address of the dashboard; "" if there is none.
     """
     # Imported here: asv imports its plugins for every verb.

@@ -60,7 +60,6 @@ def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alert
     Args:
         alerts: all alerts; the ``MOST_ENTRIES`` that changed last are written.
         site: address of the dashboard, to which entries link; "" for no links.
-        title: title of the feed.
     """
     ElementTree.register_namespace("", _ATOM)
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")

@@ -99,9 +99,6 @@ def analyse_results(
     """Find the changes and the alerts of the chosen machines.
 
     Args:
-        results: the results to analyse.
-        thresholds: how large a change must be to be reported.
-        ranges: the commit ranges of the repository.
         now: the current time, which decides on mutes and silent machines.
         cache: the cache that holds the last analysis, and receives this one.
         machines: the names of the machines to analyse; ``None`` for all machines.

@@ -22,8 +22,6 @@ def analyse_store(
     """Analyse all new results in a store, and write the findings for the dashboard's pages.
 
     Args:
-        store: the store of the results.
-        thresholds: how large a change must be to be reported.
         repo: a folder in the git repository whose commits are measured.
         packages: folders of the packages under test, relative to the repository's root.
     """
@@ -39,8 +37,6 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
 
     Args:
         result: the analysis of all machines, made with the same ``cache``.
-        results: the results that were analysed.
-        cache: the cache to write to.
         key: see ``lockstep.alerts.analysis.cache_files.key_of``.
     """
     findings: dict[str, list[Finding]] = defaultdict(list)

@@ -60,9 +60,6 @@ def analyse_machine(
     """Find the changes of a machine's series, and add to each change the data that may explain it.
 
     Args:
-        results: the results that hold the machine.
-        machine: the machine's name.
-        ranges: the commit ranges of the repository.
         cache: the cache that holds the last analysis, and receives this one.
         processes: the number of processes that share the series that the cache does not hold.
     """

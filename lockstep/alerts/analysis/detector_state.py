@@ -104,7 +104,6 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
     """Process the points of new commits, starting from the state in the files, and write the new state.
 
     Args:
-        path: the path of the file.
         before: identity of the results that the files must belong to.
         after: identity of the results with the new commits.
         new: the points of each commit, oldest first.
@@ -139,7 +138,6 @@ class StoredDetector:
     """The detector's state of a machine, opened once. An analysis that replaces the files does not change it.
 
     Args:
-        path: the path of the file.
         digest: the identity of the results that the files must belong to.
 
     Raises:

@@ -134,7 +134,6 @@ class MachineFindings:
         """Return the reported changes of a series, oldest first.
 
         Args:
-            name: the name of the series.
             after: position of a commit; changes whose ``last`` is at or before it are left out.
         """
         places = self._places.get(name, _NO_PLACES)

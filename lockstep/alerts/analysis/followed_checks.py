@@ -47,7 +47,6 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
     """Find the changes in all checks of a machine, from all of its points.
 
     Args:
-        results: the results that hold the points.
         trends: all trends of a machine.
         baselines: the baseline of each Lockstep suite, by suite.
     """
@@ -86,8 +85,6 @@ def continued(
 
     Args:
         state: the state before the newest commits.
-        results: the results that hold the commits.
-        machine: the machine of the checks.
         new_commits: the number of the newest commits.
     """
     if not any(benchmark.ours for benchmark in results.benchmarks.values()):

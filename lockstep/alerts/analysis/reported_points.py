@@ -69,7 +69,6 @@ class SeriesReports:
         """Return the reports of all points of the series.
 
         Args:
-            results: the results that hold the series.
             trends: all trends of a machine, in the order of the store.
             series: the followed series by row, in the detector's order.
             baseline_of: the baseline of each series' newest point, by the series' number; "" for none.
@@ -138,7 +137,6 @@ class SeriesReports:
 
         Args:
             new: all points of the commits.
-            results: the results that hold the points.
 
         Returns:
             ``None`` if the commits do more than continue the followed series: they add a series, change a benchmark

@@ -72,7 +72,6 @@ class AnalysisRunner:
         """Start an analysis of these results if one is due; return at once.
 
         Args:
-            results: the results to analyse.
             missing: whether the findings for the dashboard's pages are missing.
         """
         with self._lock:

@@ -87,7 +87,6 @@ def read_status(path: Path, turn: Path) -> AnalysisStatus:
     An analysis that was killed counts as failed.
 
     Args:
-        path: the path of the status file.
         turn: the file that a runner locks while it runs an analysis.
     """
     try:

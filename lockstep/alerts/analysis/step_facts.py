@@ -35,13 +35,7 @@ _ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
 
 
 class StepBuilder:
-    """Builds the steps of one machine.
-
-    Args:
-        results: the results that hold the points.
-        machine: the name of the machine.
-        ranges: the commit ranges of the repository.
-    """
+    """Builds the steps of one machine."""
 
     def __init__(self, results: Results, machine: str, ranges: Ranges) -> None:
         self._results = results

@@ -21,9 +21,6 @@ class RangeWidener:
     reason to search farther out, so that is done only on request (``beyond``).
 
     Args:
-        ranges: the commit ranges of the repository.
-        results: the results, which name the measured commits.
-        alert: the alert whose range is searched.
         member: the alert's series that is measured.
         beyond: whether to widen the range beyond the series' own range, by 1, 2, 4 … measured commits.
     """

@@ -139,8 +139,6 @@ class AlertStore:
         """Apply an action to an alert, and log it.
 
         Args:
-            number: the number of the alert.
-            act: the action.
             newest: newest commit that the alert's machine has measured; later commits can reopen the alert.
             today: the day, by default the current one, UTC.
 
