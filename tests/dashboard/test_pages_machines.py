@@ -41,13 +41,13 @@ def test_throttling_is_told_with_its_reasons(tmp_path):
 
 
 def test_the_noise_is_that_of_the_latencies(tmp_path):
-    """The median over the latencies of the newest run, whose records have costs beside them: 0.32 %."""
+    """The median over the latencies of the newest run, whose records have costs beside them: 0.11 %."""
     results = open_store(Path(__file__).parents[2] / "results", cache=tmp_path).current()
     newest = results.commits("h200-unlocked")[-1].hash
     points = [one for one in results.at(newest) if results.benchmarks[one.series.benchmark].quantity == "latency"]
     errors = [one.error for one in points if one.error]
-    assert len(errors) == 96
-    assert health_of(results, "h200-unlocked").noise == pytest.approx(median(errors)) == pytest.approx(0.0032, abs=5e-5)
+    assert len(errors) == 71
+    assert health_of(results, "h200-unlocked").noise == pytest.approx(median(errors)) == pytest.approx(0.0011, abs=5e-5)
 
 
 def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):
