@@ -23,6 +23,7 @@ from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.provenance import ask_host
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test
 
@@ -81,7 +82,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         undiscovered_files = undiscovered(Path(conf.results_dir))
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
-            code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
+            with sigterm_interrupts():
+                code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
         except (util.UserError, KeyboardInterrupt) as error:
             # asv converts Ctrl-C to its own error only while it waits for a benchmark, not between two benchmarks.
             interrupted = isinstance(error, KeyboardInterrupt) or str(error) == "Interrupted."

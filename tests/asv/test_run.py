@@ -95,7 +95,8 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
     assert (ok.epochs >= 4, ok.rounds >= 12, ok.flops, ok.check_error < 1e-5) == (True, True, 2 * 2 * 1024 * 512, True)
 
 
-def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root, number):
     project = make_project(root)
     project.write("benchmarks/again.py", SUITE.replace("toy.product", "toy.again"))
     # The check at M=3 does not end, the first time, so that the interruption falls into it.
@@ -120,7 +121,7 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
         shown += line
         # Once: an interrupted line may be written again.
         if f"product {M2} warm: 2 series" in line and not sent:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             sent = True
     process.stdout.close()
     assert process.wait(timeout=60) == 130, shown
