@@ -22,7 +22,7 @@ from lockstep.gate.case_verdict import (
 from lockstep.gate.launches import Observation
 from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, worst_first
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
-from lockstep.gate.proof.proof import Proof, confirm
+from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.request import Request
 from lockstep.gate.sequential import MOST_SAME

@@ -67,7 +67,7 @@ def contradiction(base: Observation, head: Observation, traced: Sequence[CaseCod
 
     Args:
         base, head: the observed launches.
-        traced: the traces of base and head; ``None`` for a proof from the sources.
+        traced: the traces of base and head; ``None`` for a proof from equal sources.
     """
     if base.error and head.error and not (base.refused and head.refused):
         return "" if base.refused == head.refused else f"base fails: {base.error}; head: {head.error}"

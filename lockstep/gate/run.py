@@ -14,7 +14,7 @@ from lockstep.gate.coordinator import Coordinator
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.process_pairs.toolchain_pairs import ProcessPairs
-from lockstep.gate.proof.proof import Proof, prove
+from lockstep.gate.proof import Proof, prove
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import Request
 from lockstep.gate.trees import Version, commits_between, version

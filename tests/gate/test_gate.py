@@ -123,7 +123,9 @@ def test_costs_are_judged_beside_the_latency_and_only_if_asked_for(project):
     assert found["twice", "behind"]["outcome"] in ("slower", "unsure")
     assert found["twice", "host"]["outcome"] == "na"
     assert "the latency already is the host's time" in found["twice", "host"]["reason"]
-    assert found["plain", "behind"]["proved"]
+    # No text proves one variant of a changed family.
+    assert not any(one["proved"] for one in found.values())
+    assert found["plain", "behind"]["outcome"] in ("same", "unsure")
     project.write("toy/product.py", REWORDED)
     code, shown, report = gate(project, "--case", "M=2", "--costs", "behind")
     assert (code, report["counts"]) == (0, {"same": 4}), shown
@@ -221,8 +223,8 @@ def test_a_changed_kernel_that_no_side_can_run_here_is_no_pass(project):
     assert (code, report["counts"]) == (0, {"same": 4}), shown
     project.write("toy/product.py", KERNELS + LAUNCH.replace("def launch(x", "def launch(x, *, _width=4").replace(
         "raise", "del _width\n        raise"))  # fmt: skip
-    code, shown, report = gate(project)
-    assert (code, report["state"], report["counts"]) == (3, "infrastructure", {"same": 2, "na": 2}), shown
+    code, shown, report = gate(project, "--min-effect", "95%")
+    assert (code, report["state"], report["counts"]["na"]) == (3, "infrastructure", 2), shown
     assert "2 cases that the change can touch cannot run here: product launch (Triton finds no GPU here)" in shown
     code, shown, report = gate(project, "--head", "HEAD", "--ignore-fingerprints", "--variant", "launch")
     assert [one["proved"] for one in report["cases"]] == [True, True], shown
@@ -334,6 +336,6 @@ def test_versions_that_one_process_cannot_hold_are_unsure_and_say_why(project):
     reason = "one process cannot hold both versions (ImportError: toy::mm is registered already)"
     found = {variant: (one["outcome"], one["reason"]) for (variant, _), one in outcomes(report).items()}
     assert found["twice"] == ("unsure", reason)
-    assert found["plain"] in {("unsure", reason), ("same", "proved: the same machine code and launch")}
+    assert found["plain"] == ("unsure", reason)
     assert f"product: {reason}, so its cases were not compared" in report["notes"]
     assert reason in shown

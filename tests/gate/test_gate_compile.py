@@ -153,7 +153,7 @@ def test_the_command_finds_it_in_its_own_quantity_alone(tmp_path):
     assert done.returncode == 1, done.stdout
     found = {(one["key"]["variant"], one["key"]["quantity"]): one for one in json.loads(path.read_text())["cases"]}
     assert {name for name, one in found.items() if one["outcome"] == "slower"} == {("grown", "compile")}
-    assert found["light", "compile"]["proved"], "equal sources"
+    assert found["light", "compile"]["outcome"] in ("same", "unsure")
     assert "--costs compile" in done.stdout, "the command that judges the case again"
 
 

@@ -19,7 +19,7 @@ from lockstep.gate.measuring.check_and_time import Comparer
 from lockstep.gate.measuring.cost_pairing import CostPairs
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.proof.proof import Proof
+from lockstep.gate.proof import Proof
 from lockstep.record.model import Estimate
 from lockstep.timing.costs.host_time import NO_HOST
 
@@ -165,7 +165,7 @@ def test_what_this_machine_cannot_measure_is_not_available_and_says_why(gpu, tmp
 def test_equal_machine_code_proves_nothing_of_the_host_the_error_and_the_compiler():
     key = SeriesKey("work", "plain", CASE.label, "warm")
     traced = Proof(comparison=SimpleNamespace(status=lambda case: "same"))
-    of_sources = Proof(unreached=frozenset({("work", "plain")}))
+    of_sources = Proof(same_sources=frozenset({"work"}))
     proved = {quantity: traced.same(replace(key, quantity=quantity)) for quantity in (LATENCY, *COSTS)}
     unproved = {"host", "error", COMPILE}
     assert proved == {quantity: quantity not in unproved for quantity in (*MEASURED, COMPILE)}

@@ -119,17 +119,6 @@ def word(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def passes_on(tree: ast.AST, names: frozenset[str]) -> bool:
-    """Return whether a function with one of these names is renamed or passed on, so that calls of it cannot be seen."""
-    called: set[int] = set()
-    for node in nodes(tree):
-        if isinstance(node, ast.Call):
-            called.add(id(node.func))
-        if _renames(node, names) or (word(node) in names and id(node) not in called):
-            return True
-    return False
-
-
 def _renames(node: ast.AST, names: frozenset[str]) -> bool:
     return isinstance(node, ast.alias) and node.name in names and node.asname not in (None, node.name)
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lockstep.gate.case_verdict import COMPILE, ERROR, SeriesKey
 from lockstep.gate.launches import Observation, contradiction
 from lockstep.gate.plan import sample
-from lockstep.gate.proof.reachable_code import Sources, Unreadable
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
-from lockstep.machine_code.sources.module_dependencies import closure, same_code
-from lockstep.machine_code.sources.suite_sources import own_variants_files
+from lockstep.machine_code.compiled_tree import family_sources
+from lockstep.machine_code.sources.module_dependencies import same_code
 from lockstep.suite.definition import Suite
 
 Say = Callable[[str], None]
@@ -26,14 +25,14 @@ class Proof:
     """The cases that are proved unchanged, and the known differences of the other cases.
 
     Attributes:
-        unreached: suites and variants that the change does not reach; see ``lockstep.gate.proof.reachable_code``.
+        same_sources: suites whose variants depend on files that differ at most in comments, layout and docstrings.
         comparison: comparison of machine code and host traces; ``None`` if it was not made.
         measure_all: whether to prove nothing, but still report differences.
         contradicted: why launches on the GPU contradict or do not confirm a proof, so that nothing is proved; else "".
         note: note on the comparison for the report, or "".
     """
 
-    unreached: frozenset[tuple[str, str]] = frozenset()
+    same_sources: frozenset[str] = frozenset()
     comparison: Comparison | None = None
     measure_all: bool = False
     contradicted: str = ""
@@ -47,7 +46,7 @@ class Proof:
         """
         if self.measure_all or self.contradicted:
             return False
-        if (key.suite, key.variant) in self.unreached:
+        if key.suite in self.same_sources:
             return True
         if key.quantity in ("host", ERROR, COMPILE):
             return False
@@ -55,7 +54,7 @@ class Proof:
 
     def traced(self, key: SeriesKey) -> tuple[CaseCode, CaseCode] | None:
         """Return the traces of base and head that prove the case; ``None`` if the sources prove the case."""
-        if self.comparison is None or (key.suite, key.variant) in self.unreached:
+        if self.comparison is None or key.suite in self.same_sources:
             return None
         base, head = (side.get(_case(key)) for side in (self.comparison.base, self.comparison.head))
         return (base, head) if base is not None and head is not None else None
@@ -89,7 +88,7 @@ class Proof:
 def prove(
     base: Tree,
     head: Tree,
-    suites: Iterable[Suite],
+    suites: Collection[Suite],
     host: Mapping[str, str],
     say: Say,
     limit_s: float | None = None,
@@ -109,46 +108,17 @@ def prove(
     Raises:
         lockstep.machine_code.TracingFailed: the process that traces a tree does not start, or dies.
     """
-    unreached: set[tuple[str, str]] = set()
-    differ = []
-    for suite in suites:
-        names = _unreached(base, head, suite)
-        unreached |= {(suite.name, name) for name in names}
-        if names != frozenset(suite.variants()):
-            differ.append(suite)
+    differ = [suite for suite in suites if not same_code(family_sources(base, suite), family_sources(head, suite))]
+    same = frozenset({suite.name for suite in suites} - {suite.name for suite in differ})
     if not differ or host["device"] != "cuda":
-        return Proof(frozenset(unreached))
+        return Proof(same)
     # Kernels that depend on the GPU's name are traced for this GPU. The tracing process does not see the GPU.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     try:
         compared = compare(base, head, differ, Target.of_host(host), say=say, limit_s=limit_s)
     except TooSlow as slow:
-        return Proof(frozenset(unreached), note=f"{slow}; so their cases are measured")
-    return Proof(frozenset(unreached), compared)
-
-
-def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
-    """Return the suite's variants that reach the same code in both trees."""
-    unchanged = set()
-    if suite.adapters:
-        before, after = (own_variants_files(tree.root, tree.packages, suite) for tree in (base, head))
-        unchanged |= set(suite.adapters) if same_code(before, after) else set()
-    if not suite.module:
-        return frozenset(unchanged)
-    before, after = (closure(tree.root, tree.packages, suite.module) for tree in (base, head))
-    listed = [name for name in suite.variants() if name not in suite.adapters]
-    if same_code(before, after):
-        return frozenset({*unchanged, *listed})
-    prefix, path = (f"{suite.op}." if suite.op else ""), suite.module.replace(".", "/")
-    try:
-        base_sources, head_sources = Sources(before, path), Sources(after, path)
-    except Unreadable:
-        return frozenset(unchanged)
-    for name in listed:
-        reached = base_sources.reach(prefix + name)
-        if reached is not None and reached == head_sources.reach(prefix + name):
-            unchanged.add(name)
-    return frozenset(unchanged)
+        return Proof(same, note=f"{slow}; so their cases are measured")
+    return Proof(same, compared)
 
 
 def _case(key: SeriesKey) -> CaseKey:

@@ -1,1 +1,0 @@
-"""Prove from the sources and from machine code which cases a change cannot affect."""
