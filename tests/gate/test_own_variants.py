@@ -190,6 +190,34 @@ def test_a_change_in_what_a_variant_imports_is_never_proved_the_same(room, file,
     assert prove(*trees, [suite], {"device": "cpu"}, print).same_sources == ({"scale"} if proved else frozenset())
 
 
+@pytest.mark.parametrize(
+    ("own", "file", "text"),
+    [
+        # Today's suite decides what is imported, also beside its variants, and how it reads what it imports.
+        ("from toy.apart import OTHER", "toy/apart.py", "OTHER = 2\n"),
+        ("import importlib; importlib.import_module('toy.apart')", "toy/apart.py", "OTHER = 2\n"),
+        ("import toy.parts; print(toy.parts.__doc__)", "toy/parts.py", '"""Words."""\nTWO = 2\n'),
+        ("import toy.parts; open(toy.parts.__file__ + '/../../n.txt')", "toy/parts.py", "TWO = 2  # a pair\n"),
+    ],
+)
+@pytest.mark.parametrize("adapters", [True, False])
+def test_what_the_suite_itself_imports_counts(room, own, file, text, adapters):
+    module = '    module = "toy.ops"\n    baseline = "double"\n'
+    suite = textwrap.dedent(SUITE).replace("toy.later", "toy.ops")
+    suite = suite if adapters else suite.split("    @variant")[0].replace('    baseline = "torch"\n', module)
+    suite = suite.replace("    def reference(self, x):\n", f"    def reference(self, x):\n        {own}\n")
+    (room / "scale.py").write_text(suite.replace("import aids\n", "import aids\n" if adapters else ""))
+    table = OPS.format(side="base") + "\nVARIANTS = {'double': double}\n"
+    trees = [Tree(side, write(room.parents[1] / side, "base"), ("toy",)) for side in ("base", "head", "today")]
+    for tree in trees:
+        (tree.root / "toy/ops.py").write_text(table)
+    [suite] = load_suites(room).values()
+    before = prove(*trees[:2], [suite], {"device": "cpu"}, print).same_sources
+    assert before == (frozenset() if "n.txt" in own else {"scale"})
+    (trees[1].root / file).write_text(text)
+    assert prove(*trees[:2], [suite], {"device": "cpu"}, print).same_sources == frozenset()
+
+
 def test_what_no_tree_has_proves_nothing(room):
     [suite] = load_suites(room).values()
     trees = [Tree(side, write(room.parents[1] / side, "base"), ("toy",)) for side in ("base", "head")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.machine_code.sources.module_dependencies import OUTSIDE, closure, digest, same_code
+from lockstep.machine_code.sources.module_dependencies import OUTSIDE, closure, digest, reads_its_text, same_code
 
 FILES = {
     "toy/__init__.py": "",
@@ -62,6 +62,117 @@ def test_a_name_made_at_run_time_stands_for_the_whole_package(tree):
 def test_only_what_imports_by_name_stands_for_the_whole_package(tree, text, whole):
     (tree / "toy/lazy.py").write_text(text)
     assert ("toy/other.py" in closure(tree, ["toy"], "toy.family")) is whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exec('from toy import other')",
+        "eval(\"__import__('toy.other')\")",
+        "list(map(exec, TEXTS))",
+        "run = eval\nrun(TEXT)",
+        "import importlib\ngetattr(importlib, 'import_module')(NAME)",
+        "import importlib\ngetattr(importlib, 'import_' + 'module')(NAME)",
+        "import importlib as i\nvars(i)['import_module'](NAME)",
+        "import builtins\ngetattr(builtins, A + B)(NAME)",
+        "from importlib import import_module\ngetattr(import_module('importlib'), A + B)(NAME)",
+        "__builtins__['__imp' + 'ort__'](NAME)",
+        "from runpy import run_path as go\ngo(PATH)",
+        "import sys\nsys.modules[NAME]",
+        "from sys import modules\nmodules[NAME]",
+        "import sys\nlist(sys.modules.values())",
+        "import sys\ngetattr(sys, A + B)[NAME]",
+        "__path__.append(PATH)",
+        "from importlib import import_module\nimport_module('..far', __package__)",
+        "from importlib import import_module\nimport_module('.other', 'toy')",
+        "from importlib import import_module\nimport_module('.other', package='toy')",
+        "__import__('toy', fromlist=['other'])",
+        "import yaml\nyaml.load(TEXT)",
+        "import torch as t\nt.load(FILE)",
+        "import numpy as np\nnp.load(FILE, allow_pickle=True)",
+        "import timeit\ntimeit.timeit(TEXT)",
+        "import logging.config\nlogging.config.dictConfig(D)",
+        "from unittest import mock\nmock.patch(TEXT)",
+        "from importlib.metadata import entry_points\nentry_points(group='x')",
+        # Texts of modules, read as files.
+        "from pathlib import Path\nT = Path(__file__).parent.joinpath('other').with_suffix('.py').read_text()",
+        "from pathlib import Path\nT = [path.read_text() for path in Path(__file__).parent.iterdir()]",
+        "from pathlib import Path\nT = [path.read_text() for path in Path(__file__).parent.glob('*')]",
+        "import os\nT = os.listdir(os.path.dirname(__file__))",
+        "from os import listdir as ls\nT = ls(PATH)",
+        "from importlib.resources import files\nT = list(files('toy').iterdir())",
+    ],
+)
+def test_an_import_that_the_text_does_not_name_stands_for_the_whole_package(tree, text):
+    (tree / "toy/lazy.py").write_text(text)
+    assert "toy/other.py" in closure(tree, ["toy"], "toy.family")
+
+
+def test_plain_texts_stand_for_what_they_name(tree):
+    (tree / "toy/lazy.py").write_text(
+        "import sys, json, os.path, ast\nfrom importlib import import_module\nfrom pathlib import Path\n"
+        "HERE = Path(__file__).resolve().parent\nALL = [path.read_text() for path in HERE.glob('tables/*.json')]\n"
+        "import_module('.named', __package__)\nME = sys.modules[__name__]\nsys.exit\nlist(ast.walk(ast.parse('1')))\n"
+    )
+    found = closure(tree, ["toy"], "toy.family")
+    assert "toy/other.py" not in found
+    assert OUTSIDE not in found
+    assert not reads_its_text(found)
+
+
+def test_a_module_is_followed_through_another_name_of_its_package(tree):
+    (tree / "toy/lazy.py").write_text("import toy as t\nN = t.other.N\n")
+    assert "toy/other.py" in closure(tree, ["toy"], "toy.family")
+
+
+def test_a_compiled_module_may_import_anything(tree):
+    (tree / "toy/lazy.py").write_text("from toy import native\n")
+    assert "toy/other.py" not in closure(tree, ["toy"], "toy.family")
+    (tree / "toy/native.cpython-311-x86_64-linux-gnu.so").touch()
+    assert "toy/other.py" in closure(tree, ["toy"], "toy.family")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pathlib import Path\nT = Path(__file__).read_text()",
+        "from pathlib import Path\nHERE = Path(__file__)\nT = HERE.read_text()",
+        "from pathlib import Path\nT = Path(__file__).resolve().read_text()",
+        "PATH = __file__\nT = open(PATH).read()",
+        "import toy.named\nT = open(toy.named.__file__).read()",
+        "getattr(f, '__doc__')",
+        "import inspect\ngetattr(inspect, 'getsource')(f)",
+        "import traceback\ntraceback.extract_tb(t)",
+    ],
+)
+def test_comments_count_where_code_may_read_them(tree, text):
+    (tree / "toy/lazy.py").write_text(text)
+    assert reads_its_text(closure(tree, ["toy"], "toy.family"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pathlib import Path\np = Path(__file__)\nwhile not (p / 'x.toml').exists():\n    p = p.parent",
+        "from pathlib import Path\nimport toy\nN = (Path(toy.__file__).parent.parent / 'n').read_text()",
+        "from importlib.resources import files\nN = (files('toy').parent / 'n').read_text()",
+        "import inspect, toy\nfrom pathlib import Path\nN = Path(inspect.getfile(toy)).parent.parent.glob('n')",
+        "import os, toy\nN = open(os.path.join(os.path.dirname(toy.__file__), os.pardir, 'n')).read()",
+        "from os.path import dirname as up\nN = open(up(up(__file__)) + '/n').read()",
+        "import os\nN = open(os.path.split(os.path.split(__file__)[0])[0] + '/n').read()",
+        "from functools import reduce\nfrom os.path import dirname\nreduce(lambda p, f: f(p), [dirname] * 3, __file__)",
+        "from pathlib import Path\nN = Path(*Path(__file__).parts[:-2], 'n').read_text()",
+        "N = open(__file__.rsplit('/', 2)[0] + '/n').read()",
+        "def up(path):\n    return path.parent\n\n\nfrom pathlib import Path\nN = up(up(Path(__file__)))",
+        "import sys as s\ns.path.insert(0, PATH)",
+        "from sys import path\npath.insert(0, PATH)",
+        "import sys\nsys.meta_path.insert(0, FINDER)",
+        "import site\nsite.addsitedir(PATH)",
+    ],
+)
+def test_a_path_that_may_lead_out_of_the_packages_does(tree, text):
+    (tree / "toy/lazy.py").write_text(text)
+    assert OUTSIDE in closure(tree, ["toy"], "toy.family")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import ast
 import functools
 from collections.abc import Mapping
 
-from lockstep.machine_code.sources.file_dependencies import facts, nodes, parsed, word
+from lockstep.machine_code.sources.file_dependencies import facts
 from lockstep.machine_code.sources.module_dependencies import digest, module_of
+from lockstep.machine_code.sources.syntax_tree import nodes, parsed, word
 from lockstep.suite.syntax import without_docstrings
 
 #: Names that belong to Triton's launching: functions, compiled kernels and their launchers, hooks and streams.

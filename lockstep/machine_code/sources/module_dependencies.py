@@ -1,8 +1,9 @@
 """Find the files that a module depends on: if no such file differs between two trees, the module does the same in both.
 
 Imports are followed wherever they are, also inside functions, and so are texts and attributes that name a module. If a
-module composes a name at run time, it depends on all packages. Files of the packages that are not Python always count,
-because code may read any of them. If code may read files outside the packages, two trees are never equal.
+module's text does not show what it imports, or the module is compiled, it depends on all packages. Files of the
+packages that are not Python always count, because code may read any of them. If code may read files outside the
+packages, two trees are never equal.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
             contents[file] = (root / file).read_bytes()
             read[file] = facts(contents[file], name, file.endswith("/__init__.py"))
             to_visit += read[file].imports
-            to_visit += [module_of(path)[0] for path in listed if path.endswith(".py")] if read[file].any_import else []
+        compiled = any(path.startswith(f"{stem}.") and path.endswith(_COMPILED) for path in listed)
+        if compiled or any(read[file].any_import for file in (f"{stem}/__init__.py", f"{stem}.py") if file in read):
+            to_visit += [module_of(path)[0] for path in listed if path.endswith(".py")]
     if contents:
         contents |= dict(_data(root, listed))
         if _leaves_the_packages(read):
@@ -57,6 +60,8 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
     return contents
 
 
+#: Ends of the names of modules whose imports no text shows.
+_COMPILED = (".so", ".pyd", ".pyc")
 #: ``closure`` adds an entry of this name, with the tree's folder as content, if code may read files outside the
 #: packages: any two trees then differ.
 OUTSIDE = "files outside the packages"
@@ -95,8 +100,8 @@ def _leaves_the_packages(read: Mapping[str, Facts]) -> bool:
     return any(
         module.changes_path
         or (opens and module.names_files and not module.placed)
-        or (placed and module.climbs > (name.count("/") if module.placed else 0))
-        for name, module in read.items()
+        or (placed and module.climbs > module.depth)
+        for module in read.values()
     )
 
 
