@@ -1,4 +1,4 @@
-"""The documentation names files that are there, and draws imports that are there."""
+"""The documentation and the Makefile name files that are there, and the drawing has the imports that are there."""
 
 import ast
 import re
@@ -78,3 +78,10 @@ def test_the_drawing_of_the_packages_shows_imports():
         found = [one for one in imported(folder) if one == name or one.startswith(f"{name}.")]
         # Suites import what `lockstep` itself exports from lockstep.suite.
         assert found or (start, end) == ("benchmarks", "suite"), f"no import in {folder} of {name}"
+
+
+def test_the_tests_of_make_check_are_there():
+    [names] = re.findall(r"^CHECKED := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    named = names.replace("\\", " ").split()
+    assert len(named) > 20
+    assert not [name for name in named if not (ROOT / "tests" / f"{name}.py").is_file()]
