@@ -80,9 +80,9 @@ class Choice(Generic[T]):
         demand: ``ask``, except that ``demand`` raises TableError if no row fits.
     """
 
-    def __init__(self, table: Table, name: str, kind: Callable[..., T], sizes: str, upto: str) -> None:
+    def __init__(self, table: Table, name: str, kind: Callable[..., T], sizes: str, upto: str, derived: str) -> None:
         self.table, self.name, self.kind = table, name, kind
-        self.sizes, self.upto = sizes.split(), upto.split()
+        self.sizes, self.upto, self.derived = sizes.split(), upto.split(), derived.split()
         self.ask = functools.lru_cache(maxsize=4096)(self._look_up)
         self.demand = functools.lru_cache(maxsize=4096)(self._insist)
 
@@ -94,22 +94,28 @@ class Choice(Generic[T]):
         return configuration
 
     def _look_up(self, device: torch.device, *values: int) -> T | None:
-        named = dict(zip(self.sizes, values, strict=True))
         path = self.table.path(gpu_name(device))
+        return self.applied(path, self.table.rows(path), dict(zip(self.sizes, values, strict=True)))
+
+    def applied(self, path: Path, rows: Mapping[str, Sequence[Row]], sizes: Mapping[str, int]) -> T | None:
+        """Return the configuration of the first row that fits; None if no row fits.
+
+        Raises:
+            TableError: a row, read from ``path``, has a condition on another size or does not fit ``kind``.
+        """
         try:
-            row = _first(self.table.rows(path).get(self.name, ()), named)
-            return None if row is None else self.configuration(row)
+            row = next((row for row in rows.get(self.name, ()) if row.fits(sizes)), None)
+            if row is None:
+                return None
+            return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
         except (KeyError, TypeError) as error:
             raise TableError(f"{path}, {self.name}: {error} in a row; sizes are {', '.join(self.sizes)}") from error
-
-    def configuration(self, row: Row) -> T:
-        """Return the configuration of a row."""
-        return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
         """Return a row that applies ``config`` at these sizes."""
         # Exact conditions come first, because rows sort by them, and then by ascending bounds.
-        exact = [(name, "=", int(sizes[name])) for name in self.sizes if name in sizes and name not in self.upto]
+        left_out = {*self.upto, *self.derived}
+        exact = [(name, "=", int(sizes[name])) for name in self.sizes if name in sizes and name not in left_out]
         bounds = [(name, "<=", int(sizes[name])) for name in self.upto if name in sizes]
         return Row((*exact, *bounds), config._asdict() if hasattr(config, "_asdict") else config)
 
@@ -121,7 +127,9 @@ class Table:
         self.folder = families / family / "tables"
         self.choices: dict[str, Choice[Any]] = {}
 
-    def choice(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T]:
+    def choice(
+        self, name: str, kind: Callable[..., T], sizes: str, upto: str = "", derived: str = ""
+    ) -> Callable[..., T]:
         """Define a choice. Return a function of (device, size, …) that returns the configuration to use.
 
         The function caches its results. It raises TableError if the table has a mistake, or no row for the sizes.
@@ -131,12 +139,15 @@ class Table:
             kind: the type of a configuration: a named tuple, or ``str`` for the name of a variant.
             sizes: the names of the sizes that conditions may use, in the order of the function's arguments.
             upto: the sizes for which a tuned row also serves all smaller values; the others must match exactly.
+            derived: the sizes that follow from the others, on which a tuned row has no condition.
         """
-        return self._add(Choice(self, name, kind, sizes, upto)).demand
+        return self._add(Choice(self, name, kind, sizes, upto, derived)).demand
 
-    def maybe(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T | None]:
+    def maybe(
+        self, name: str, kind: Callable[..., T], sizes: str, upto: str = "", derived: str = ""
+    ) -> Callable[..., T | None]:
         """Define a choice as ``choice`` does, except that the function returns None if no row fits."""
-        return self._add(Choice(self, name, kind, sizes, upto)).ask
+        return self._add(Choice(self, name, kind, sizes, upto, derived)).ask
 
     def _add(self, choice: Choice[T]) -> Choice[T]:
         self.choices[choice.name] = choice
@@ -164,35 +175,39 @@ class Table:
         return rows
 
     def applied(self, gpu: str, name: str, sizes: Mapping[str, int]) -> Any:
-        """Return the configuration that the choice ``name`` applies on ``gpu`` at these sizes; None if no row fits."""
-        choice = self.choices[name]
-        row = _first(self.rows(self.path(gpu)).get(name, ()), sizes)
-        return None if row is None else choice.configuration(row)
+        """Return the configuration that the choice ``name`` applies on ``gpu`` at these sizes; None if no row fits.
+
+        Raises:
+            TableError: the table has a mistake, or a row has a condition on a size that is not given.
+        """
+        path = self.path(gpu)
+        return self.choices[name].applied(path, self.rows(path), sizes)
 
     def save(
         self, gpu: str, header: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
     ) -> Path | None:
         """Write tuned rows into the table of ``gpu``, before other rows. A new table starts as a copy of the default.
 
-        A configuration that the table already applies at these sizes adds no row.
+        A tuned row also serves smaller sizes. When this method returns, the table applies each given configuration at
+        its sizes. A configuration that the table applies anyway adds no row.
 
         Args:
             header: the fields for the head of the file: date, toolchain, protocol, source. The source is added to that
                 of the other rows.
-            tuned: the tuned (choice, sizes, configuration); each replaces an existing row for the same sizes. Name
-                sizes whose configuration must stay after those whose row may also serve them.
+            tuned: the (choice, sizes, configuration) that were tuned, and those that must stay as they are.
 
         Returns:
             The path of the written file; None if no row is new.
         """
-        head, known = _read(self.path(gpu))
+        path = self.path(gpu)
+        head, known = _read(path)
         rows = dict(known)
-        for name, sizes, config in tuned:
+        # The largest sizes first: their rows also serve smaller sizes, which then get rows of their own.
+        for name, sizes, config in sorted(tuned, key=self._bounds, reverse=True):
             choice = self.choices[name]
-            new = choice.row(sizes, config)
-            applied = _first(rows.get(name, []), sizes)
-            if applied is not None and applied.use == new.use:
+            if choice.applied(path, rows, sizes) == config:
                 continue
+            new = choice.row(sizes, config)
             remaining = [row for row in rows.get(name, []) if row.where != new.where]
             of_tuning = sorted([new, *(row for row in remaining if row.form == new.form)], key=lambda row: row.where)
             # Rows written by hand keep their order.
@@ -201,7 +216,10 @@ class Table:
             return None
         target = self.folder / f"{slug(gpu)}.toml"
         sources = _sources(head, gpu, str(header.get("source", "")), [name for name, _, _ in tuned])
-        target.write_text(_write({**head, "gpu": gpu, **header, **sources}, rows), encoding="utf-8")
+        # Whoever reads, or interrupts, meets a whole table.
+        beside = target.with_suffix(".new")
+        beside.write_text(_write({**head, "gpu": gpu, **header, **sources}, rows), encoding="utf-8")
+        beside.replace(target)
         _read.cache_clear()
         for choice in self.choices.values():
             choice.ask.cache_clear()
@@ -209,9 +227,9 @@ class Table:
         call_plan.forget()
         return target
 
-
-def _first(rows: Sequence[Row], sizes: Mapping[str, int]) -> Row | None:
-    return next((row for row in rows if row.fits(sizes)), None)
+    def _bounds(self, tuned: tuple[str, Mapping[str, int], Any]) -> list[int]:
+        name, sizes, _ = tuned
+        return [sizes[size] for size in self.choices[name].upto if size in sizes]
 
 
 def _sources(head: Mapping[str, Any], gpu: str, new: str, names: Sequence[str]) -> dict[str, str]:

@@ -1,8 +1,5 @@
 """Tiles of warp-specialized kernels: where a tile lies, and how a warp group stores it."""
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from triton.experimental import gluon

@@ -11,9 +11,6 @@ end of a ragged group is stored without TMA, which would also store the rows of 
 describes the order of launches.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -112,8 +109,15 @@ def launch(
         gate_up: gate and up, which GRAD reads beside each tile, in boxes of 64 × 64.
         scheduled: the row tiles of ragged groups (``kernels.grouped.tile_schedule``), only for PLAIN in modes NN and
             NT; M then has no effect.
+
+    Raises:
+        NotImplementedError: too few terms in each sum for the tile config.
     """
     G, M, N, D = sizes
+    if triton.cdiv(D, config.k) <= config.stagger:
+        # The second warp group would wait for a slot that a program with one tile never fills.
+        least = config.stagger * config.k
+        raise NotImplementedError(f"warp_specialized needs sums of more than {least} terms for this config, got {D}")
     rows = G * triton.cdiv(M, ROWS) if scheduled is None else len(scheduled) - 1
     tiles = rows * (N // COLUMNS)
     launch_kernel(

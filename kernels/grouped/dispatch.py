@@ -36,7 +36,7 @@ def backends_for(op: str, config: str | None, x: Tensor, weight: Tensor, groups:
         return (best,)
     if groups.offsets is None:
         return best, BMM
-    return best, LOOP if x.device.type == "cpu" else TRITON
+    return (best, LOOP) if x.device.type == "cpu" else (best, TMA, TRITON)
 
 
 def _backend(op: str, name: str, x: Tensor, weight: Tensor, groups: Groups) -> Products:

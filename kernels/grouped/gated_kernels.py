@@ -1,8 +1,5 @@
 """Triton kernels of the gated MLP: gate and up as one product with the activation in its epilogue; the gradient."""
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

@@ -105,7 +105,10 @@ def _tile_config(backend: str) -> TileConfig:
 
 
 def tile_configs_at(op: str, B: int, G: int, K: int, N: int) -> SearchSpace:
-    """Return the tile configs that ``lockstep tune`` tries for ``linear`` or ``linear_train``."""
+    """Return the tile configs that ``lockstep tune`` tries for ``linear`` or ``linear_train``, with even groups.
+
+    Ragged groups take the config of even groups of the same size.
+    """
     return SearchSpace(f"{op}.warp_specialized", _sizes(B, G, K, N=N), tuple(TILE_CONFIGS))
 
 

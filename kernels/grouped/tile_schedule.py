@@ -11,9 +11,6 @@ stays in L2, and few rows of x. For ragged groups a small launch first writes th
 Launches overlap, in the order that ``kernels.common.pdl`` describes.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

@@ -1,8 +1,5 @@
 """Persistent products of the ``grouped`` family with operands loaded by TMA (``kernels.grouped.tile_schedule``)."""
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

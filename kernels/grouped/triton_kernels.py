@@ -4,9 +4,6 @@ Every kernel serves both row layouts (see ``kernels.grouped``): row r of group g
 when groups are even, and row ``offsets[g] + r`` when they are ragged.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 import triton

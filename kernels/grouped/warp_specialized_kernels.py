@@ -146,8 +146,10 @@ def gated_grad(
 
 
 def require(tensor: Tensor, groups: Groups, ragged: bool = False, **widths: tuple[int, int]) -> None:
-    """Raise NotImplementedError unless groups are even (if not ``ragged``), elements have 16 bits, the GPU has
-    ``wgmma``, and widths fit.
+    """Refuse what the kernels cannot compute; ragged groups too, unless ``ragged``.
+
+    Raises:
+        NotImplementedError: under the conditions that ``product`` states.
     """
     if groups.offsets is not None and not ragged:
         raise NotImplementedError(

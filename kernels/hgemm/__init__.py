@@ -22,7 +22,7 @@ from kernels.hgemm.warp_specialized_kernel import TILE_CONFIG, run_specialized, 
 FLOATS = (torch.float16, torch.bfloat16)
 
 #: Variant that ``hgemm`` calls. In conditions, C is 1 if there is a C, and elements counts the output's elements.
-BEST = TABLE.choice("best", str, "M N K C elements")
+BEST = TABLE.choice("best", str, "M N K C elements", derived="elements")
 
 #: Variants for the arguments that the best variant refuses. After them comes cuBLAS.
 PLAINER = {"warp_specialized": ("tma",)}
@@ -266,7 +266,7 @@ BACKENDS = ("torch", "pipelined", "tma", "gluon", "warp_specialized")
 
 
 def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> SearchSpace:
-    return SearchSpace("best", {"M": M, "N": N, "K": K, "C": beta != 0}, BACKENDS)
+    return SearchSpace("best", {"M": M, "N": N, "K": K, "C": beta != 0, "elements": M * N}, BACKENDS)
 
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.

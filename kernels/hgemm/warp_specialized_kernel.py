@@ -25,7 +25,7 @@ def run_specialized(config: TileConfig, a: Tensor, b: Tensor, out: Tensor) -> No
     (M, K), N = a.shape, b.shape[1]
     if N % COLUMNS or K % config.k:
         raise NotImplementedError(
-            f"warp_specialized needs N as a multiple of {COLUMNS} and K of {config.k}, got N={N}, K={K}"
+            f"warp_specialized needs N to be a multiple of {COLUMNS} and K a multiple of {config.k}, got N={N}, K={K}"
         )
     left, right = described(a, (M, K), (64, config.k)), described(b, (K, N), (config.k, COLUMNS))
     launch(left, right, described(out, (M, N), (64, 64)), (1, M, N, K), config, FIRST)

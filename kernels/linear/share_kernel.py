@@ -69,7 +69,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: as ``divide``.
+        NotImplementedError: under the conditions that ``divide`` states.
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps = divide("share", x, N, config.m, config.n, config.k, config.parts)

@@ -59,7 +59,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: as ``divide``, or the sums do not fit the mailbox.
+        NotImplementedError: under the conditions that ``divide`` states, or the sums do not fit the mailbox.
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, own_steps = divide("spread", x, N, config.m, config.n, config.k, config.parts)

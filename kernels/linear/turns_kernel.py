@@ -65,7 +65,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: as ``divide``, or a part does not fit into shared memory.
+        NotImplementedError: under the conditions that ``divide`` states, or a part does not fit into shared memory.
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, own_steps = divide("turns", x, N, config.m, ROWS, config.k, config.parts)

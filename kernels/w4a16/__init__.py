@@ -29,7 +29,7 @@ from kernels.w4a16.stream_tiles import STREAM, Stream, streams_at
 from kernels.w4a16.table import SIZES, TABLE, search_space, sizes_of
 
 #: Variant that ``w4a16`` calls.
-BEST = TABLE.choice("best", str, SIZES, upto="M")
+BEST = TABLE.choice("best", str, SIZES, upto="M", derived="codes")
 
 
 @planned

@@ -42,7 +42,7 @@ class Tile(NamedTuple):
 
 
 #: Tile of ``planes``.
-TILE = TABLE.choice("planes", Tile, SIZES, upto="M")
+TILE = TABLE.choice("planes", Tile, SIZES, upto="M", derived="codes")
 
 #: Above this number of tokens, ``planes`` is slower than dequantising once and multiplying with cuBLAS.
 LARGEST_PLANES_M = 2048

@@ -53,7 +53,7 @@ class Ring(NamedTuple):
 REGISTERS = {1: (168, 240), 2: (80, 104), 3: (56, 72)}
 
 #: Tile of ``ring``.
-RING = TABLE.choice("ring", Ring, SIZES, upto="M")
+RING = TABLE.choice("ring", Ring, SIZES, upto="M", derived="codes")
 
 
 def rings_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:

@@ -33,7 +33,7 @@ class Stream(NamedTuple):
 
 
 #: Tile config of ``stream``; None if there are too many tokens.
-STREAM = TABLE.maybe("stream", Stream, SIZES, upto="M")
+STREAM = TABLE.maybe("stream", Stream, SIZES, upto="M", derived="codes")
 
 #: Channels, depth, stages, fill and crews to try, by the largest number of tokens. Larger tiles exceed shared memory.
 _TRIED = {

@@ -33,4 +33,4 @@ def sizes_of(x: torch.Tensor, scales32: torch.Tensor) -> Sizes:
 
 def search_space(choice: str, configs: Sequence[Any], M: int, K: int, N: int, group: int | str) -> SearchSpace:
     """Return the search space of one case for ``lockstep tune``. A tuned row serves only weights of this size."""
-    return SearchSpace(choice, {"M": M, "K": K, "N": N, "grouped": group != "channel"}, configs)
+    return SearchSpace(choice, {"M": M, "K": K, "N": N, "grouped": group != "channel", "codes": K * N}, configs)

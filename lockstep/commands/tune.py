@@ -1,7 +1,7 @@
 """``lockstep tune FAMILY``: time a family's candidate configurations and write the fastest to this GPU's table.
 
-Exit codes: 0 done, 3 nothing could be timed or a candidate hung, 4 wrong usage. The table is written after each case,
-so that a run that ends early does not lose results.
+Exit codes: 0 done, 3 nothing could be timed or a candidate hung, 4 wrong usage, 130 interrupted. The table is written
+after each case, so that a run that ends early does not lose results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.table import Table
 
 from lockstep.commands.cli import UsageError
 from lockstep.processes.deadline import deadline
-from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import plain_table, wide_console
@@ -31,7 +31,6 @@ from lockstep.suite.definition import CACHE_STATES, PROTOCOL_VERSION, Suite, Sui
 from lockstep.suite.discovery import load_suites, match_cases, nearest, pick_suites
 
 if TYPE_CHECKING:
-    from lockstep.tuning.search_space import SearchSpace
     from lockstep.tuning.tune import Tuned
 
 #: Seconds without progress after which a candidate counts as hung. A candidate's first call includes compilation.
@@ -117,6 +116,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         written: set[Path] = set()
         done: list[Tuned] = []
         settled: list[tuple[str, Mapping[str, int], Any]] = []
+        interrupted = False
         limit_s = max(LIMIT_S, float(conf.default_benchmark_timeout))
         until = time.monotonic() + args.budget
         try:
@@ -127,7 +127,8 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                         console.print(f"{args.budget:g} s are over: {left} of {len(jobs)} cases were not started")
                         break
                     table = table_of(suite)
-                    before = _applied(table, gpu, search_space_of(suite, variant, case))
+                    space = search_space_of(suite, variant, case)
+                    before = table.applied(gpu, space.choice, space.sizes)
                     with deadline(limit_s) as limit:
                         result = tune(device, suite, variant, case, l2, behind=args.behind, listener=limit.renew)
                     done.append(result)
@@ -143,7 +144,8 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         except KeyboardInterrupt:
             if not done:
                 raise
-            console.print(f"interrupted: {len(jobs) - len(done)} of {len(jobs)} cases are missing")
+            interrupted = True
+            log.error(f"interrupted: {len(jobs) - len(done)} of {len(jobs)} cases are missing")
         if not args.json:
             console.print(_table(done))
             for result in done:
@@ -157,7 +159,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         if not any(result.tried for result in done):
             log.error(f"nothing was timed: {done[0].problem if done else 'no case has a candidate for this machine'}")
             return BROKEN
-        return 0
+        return INTERRUPTED if interrupted else 0
 
 
 def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:
@@ -188,11 +190,6 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
                 if space.configs:
                     jobs.setdefault((space.choice, *sorted(space.sizes.items())), (suite, variant, case))
     return list(jobs.values())
-
-
-def _applied(table: Any, gpu: str, space: SearchSpace) -> Any:
-    """Return the configuration that the table applies now; None if the table cannot say."""
-    return table.applied(gpu, space.choice, space.sizes) if hasattr(table, "applied") else None
 
 
 def _table(done: Sequence[Tuned]) -> Table:

@@ -93,7 +93,7 @@ class Detector(OnlineFilter):
     def _stands(self, rows: Ints, index: Ints) -> NDArray[np.bool_]:
         """Return a mask [rows, width] of the hypotheses with enough points for a report.
 
-        A hypothesis needs ``Settings.run`` points at its level, or two if the series has already left the level.
+        A hypothesis needs ``RUN`` points at its level, or two if the series has already left the level.
         """
         run_lengths = self.run_lengths
         limit = GATE * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])

@@ -112,7 +112,7 @@ class Analysis:
             here.
         levels: the levels between changes, oldest first. They cover the whole series.
         noise: the noise of the series.
-        mde: smallest relative change from the current level that would be reported within ``Settings.prompt`` commits
+        mde: smallest relative change from the current level that would be reported within ``PROMPT`` commits
             with 80 % probability; infinite if the noise is unknown (kind "short").
         repeats_for_1_percent: the number of measurements after a change of 1 % until the change is reported with 80 %
             probability; ``None`` if the noise is unknown or no number is enough, because the current level is too

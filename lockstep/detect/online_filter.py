@@ -51,7 +51,7 @@ class OnlineFilter:
         self._off: Floats = np.zeros(series)
         self._odd: Ints = np.full(series, -1, dtype=np.int64)
         #: How much less the newest points would cost if the level had been lost, and where it was lost; see
-        #: ``Settings.lost``.
+        #: ``LOST``.
         self._lost: Floats = np.zeros(series)
         self._lost_at: Ints = np.zeros(series, dtype=np.int64)
 

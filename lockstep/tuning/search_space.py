@@ -50,10 +50,13 @@ class SearchSpace(Protocol):
 class TuningTable(Protocol):
     """A family's tuned choices (tiles, dispatch) for each GPU: the ``TABLE`` of its module."""
 
+    def applied(self, gpu: str, name: str, sizes: Mapping[str, int]) -> Any:
+        """Return the configuration that the choice ``name`` applies on a GPU at these sizes; None if unknown."""
+
     def save(
-        self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
-    ) -> Path:
-        """Store each tuned (choice, sizes, configuration) in the table of a GPU, and return the table's path."""
+        self, gpu: str, header: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
+    ) -> Path | None:
+        """Make the table of a GPU apply each (choice, sizes, configuration); return its path, None if unchanged."""
 
 
 def table_of(suite: Suite) -> TuningTable:

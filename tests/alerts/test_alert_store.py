@@ -330,7 +330,7 @@ def test_an_error_of_the_database_names_no_secret(tmp_path):
     newer = tmp_path / "newer.sqlite"
     with Database(newer).write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(StateError, match="newer Lockstep"):
+    with pytest.raises(StateError, match="another version of Lockstep"):
         Database(newer)
 
 

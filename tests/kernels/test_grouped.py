@@ -90,15 +90,17 @@ def ways_of(op):
 
 @needs_gpu
 @pytest.mark.parametrize(
-    ("op", "config"),
-    [(op, config) for op in FAMILIES for config in ways_of(op)],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+    ("op", "config", "ragged"),
+    [
+        (op, config, ragged)
+        for op in FAMILIES
+        for config in ways_of(op)
+        for ragged in ([False, True] if op.startswith("linear") else [False])
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
 @pytest.mark.parametrize(("B", "G"), [(70, 2), (140, 1), (2560, 3)])
-@LAYOUTS
 def test_warp_specialized_matches_the_reference(op, config, B, G, ragged, monkeypatch):
-    if ragged and op.startswith("mlp"):
-        pytest.skip("only plain products take ragged groups")
     few_multiprocessors(monkeypatch)
     checker = Checker.draw(SUITES[op], shape(op, B, G, 256, 512, ragged), DEVICE, seed=1)
     asked = partial(FAMILIES[op].variants["warp_specialized"], config=config)
@@ -179,6 +181,8 @@ def test_what_warp_specialized_refuses_is_named():
         "'k64s4b2', parts.product, (8, 256), (2, 256, 128), (8, 128))\n"
         "assert 'K to be a multiple of 64, got 32' in refusal("
         "'k64s4b2', parts.product, (8, 32), (2, 32, 256), (8, 256))\n"
+        "assert 'sums of more than 64 terms for this config, got 64' in refusal("
+        "'k64s4b2', parts.product, (8, 64), (2, 64, 256), (8, 256))\n"
         "assert 'K to be a multiple of 128, got 64' in refusal("
         "'k64s4b2', parts.grad_weight, (8, 64), (8, 256), (2, 64, 256))\n"
         "assert 'an even number of buffers, got 3' in refusal("

@@ -169,8 +169,9 @@ def test_stream_compiles_for_hopper():
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
         assert kernel.shared_bytes <= 227 * 1024, kernel
-    # 228 KB a multiprocessor, of which each program costs one more: up to 16 tokens it holds two.
-    assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:2]), kernels
+    # 228 KB a multiprocessor, of which each program costs one more: for one token it holds two. For 16 an H200 was
+    # fastest with a deeper ring, 6.15 us instead of 6.90.
+    assert kernels[0].shared_bytes <= 113 * 1024, kernels
 
 
 def test_triton_kernels_fit_a_hopper_gpu():

@@ -21,7 +21,9 @@ from kernels.linear.product_kernel import SPLIT
 from kernels.w4a16.planes_kernel import Tile as Planes
 from kernels.w4a16.ring_warp_specialized_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
+from lockstep.suite.discovery import load_suites
 from lockstep.suite.variants import load_family
+from lockstep.tuning.search_space import search_space_of, table_of, tunable
 
 META = torch.device("meta")
 
@@ -134,11 +136,12 @@ def test_what_a_table_already_applies_adds_no_row(tmp_path):
 def test_a_row_for_more_rows_leaves_what_was_tuned_before_as_it_was(tmp_path):
     toy = table(tmp_path, ROWS)
     ask = toy.choice("tile", Tile, "M K", upto="M")
-    sizes = {"M": 8, "K": 2048}
-    kept = toy.applied(choices.DEFAULT, "tile", sizes)
-    wider = ("tile", {"M": 64, "K": 2048}, Tile(64))
-    toy.save(choices.DEFAULT, {}, [wider, ("tile", sizes, kept)])
-    assert (ask(META, 8, 2048), ask(META, 64, 2048)) == (kept, Tile(64))
+    settled = [("tile", {"M": M, "K": 2048}, Tile(m)) for M, m in ((8, 8), (64, 16), (256, 32))]
+    for number, (name, sizes, config) in enumerate(settled):
+        toy.save(choices.DEFAULT, {}, [(name, sizes, config), *settled[:number]])
+    # A win at more rows with the configuration of the fewest.
+    toy.save(choices.DEFAULT, {}, [("tile", {"M": 1024, "K": 2048}, Tile(8)), *settled])
+    assert [ask(META, M, 2048) for M in (8, 64, 256, 1024)] == [Tile(8), Tile(16), Tile(32), Tile(8)]
 
 
 def test_tuning_leaves_the_general_rows_in_their_order(tmp_path):
@@ -395,7 +398,7 @@ def test_an_h100_takes_what_its_own_sweeps_found_to_be_fastest():
 def test_w4a16_tunes_a_tile_only_where_the_variant_runs(variant, case):
     space = w4a16.CANDIDATES[variant](**dict(case))
     assert len(set(space.configs)) == len(space.configs) <= 12
-    if w4a16.BEST(META, *space.sizes.values(), case["K"] * case["N"]) == variant:
+    if w4a16.BEST(META, *space.sizes.values()) == variant:
         assert space.configs
 
 
@@ -406,3 +409,13 @@ def test_norm_linear_calls_on_an_h200_what_linear_does(M, linear_of_apart, name)
     assert norm_linear.APART(META, M, 4096, 2048) == linear_of_apart
     assert norm_linear.BEST(META, M, 4096, 2048) == name
     assert name in norm_linear.CANDIDATES["best"](M=M, K=4096, N=2048).configs
+
+
+@pytest.mark.parametrize("name", load_suites(FAMILIES.parent / "benchmarks"))
+def test_the_table_applies_something_at_every_case_that_can_be_tuned(name):
+    suite = load_suites(FAMILIES.parent / "benchmarks")[name]
+    for variant in tunable(suite):
+        for case in suite.all_cases:
+            space = search_space_of(suite, variant, case)
+            if space.configs:
+                table_of(suite).applied(choices.DEFAULT, space.choice, space.sizes)

@@ -1,6 +1,7 @@
 """``lockstep tune`` on a CPU: right candidates only, the fastest wins, and only if it is faster than what is there."""
 
 import json
+import signal
 
 import pytest
 
@@ -40,8 +41,11 @@ KERNELS = """
         def note(self):
             return "tuned by hand"
 
+        def applied(self, gpu, name, sizes):
+            return Repeats(self.times())
+
         def save(self, gpu, about, tuned):
-            [(choice, sizes, config)] = tuned
+            (choice, sizes, config), *kept = tuned
             [path] = TABLES.glob("*.json")
             path.write_text(json.dumps({"times": config.times, "choice": choice, "sizes": sizes, "gpu": gpu, **about}))
             return path
@@ -82,6 +86,22 @@ def project(tmp_path):
 
 def table(project):
     return json.loads((project.root / "toy/tables/cpu.json").read_text())
+
+
+def test_an_interrupted_run_shows_what_it_has_and_says_so(project):
+    each_case = KERNELS.replace('{"M": 1}', '{"M": M}')
+    assert each_case != KERNELS
+    project.write("toy/product.py", each_case)
+    process = project.popen("tune", "product", "--json")
+    shown = ""
+    for line in process.stdout:
+        shown += line
+        if line.startswith("{"):
+            process.send_signal(signal.SIGTERM)
+            break
+    shown += process.communicate(timeout=120)[0]
+    assert process.returncode == 130, shown
+    assert "interrupted: 1 of 2 cases are missing" in shown
 
 
 def test_what_is_faster_is_written_and_found_again(project):

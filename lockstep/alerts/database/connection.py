@@ -103,7 +103,8 @@ class Database:
                 alembic.command.upgrade(config, "head")
         except CommandError as error:
             raise StateError(
-                f"the alert database at {self} was written by a newer Lockstep ({error}): update Lockstep"
+                f"the alert database at {self} was written by another version of Lockstep ({error}): "
+                "use that version, or move the database away to begin with a new one"
             ) from error
 
 

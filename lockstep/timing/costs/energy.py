@@ -87,25 +87,29 @@ def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[
     enqueued: deque[Mark] = deque()
     reached: list[Mark] = []
     steps: list[tuple[float, float]] = []
-    while len(steps) < 2 or steps[-1][0] - steps[0][0] < TRAIN_S:
-        while len(enqueued) < ahead:
-            replay()
-            enqueued.append(new_mark())
-        now, joules = perf_counter(), counter()
-        if joules is None or last is None:
-            raise NoEnergy("NVML does not report the energy counter")
-        if now - began > TRAIN_S + PATIENCE_S:
-            raise NoEnergy(f"the energy counter did not advance enough in {TRAIN_S + PATIENCE_S:g} s")
-        while enqueued and enqueued[0].reached():
-            reached.append(enqueued.popleft())
-        if not enqueued:
-            ahead *= 2
-            reached, steps = [], []
-        elif joules != last:
-            steps.append((now, joules))
-        last = joules
+    try:
+        while len(steps) < 2 or steps[-1][0] - steps[0][0] < TRAIN_S:
+            while len(enqueued) < ahead:
+                replay()
+                enqueued.append(new_mark())
+            now, joules = perf_counter(), counter()
+            if joules is None or last is None:
+                raise NoEnergy("NVML does not report the energy counter")
+            if now - began > TRAIN_S + PATIENCE_S:
+                raise NoEnergy(f"the energy counter did not advance enough in {TRAIN_S + PATIENCE_S:g} s")
+            while enqueued and enqueued[0].reached():
+                reached.append(enqueued.popleft())
+            if not enqueued:
+                ahead *= 2
+                reached, steps = [], []
+            elif joules != last:
+                steps.append((now, joules))
+            last = joules
+    finally:
+        # The next arm must find the GPU idle.
+        if enqueued:
+            enqueued[-1].wait()
     reached += enqueued
-    reached[-1].wait()
     seconds = reached[-1].seconds_after(reached[0]) / ((len(reached) - 1) * calls)
     (start, before), (end, after) = steps[0], steps[-1]
     return Train(seconds, (after - before) / (end - start))
