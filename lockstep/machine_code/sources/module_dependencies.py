@@ -33,6 +33,7 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
     contents: dict[str, bytes] = {}
     read: dict[str, Facts] = {}
     listed = _listed(root, packages)
+    compiled = {path.partition(".")[0] for path in listed if path.endswith(_COMPILED)}
     to_visit = [*modules]
     visited: set[str] = set()
     while to_visit:
@@ -50,8 +51,9 @@ def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, byt
             contents[file] = (root / file).read_bytes()
             read[file] = facts(contents[file], name, file.endswith("/__init__.py"))
             to_visit += read[file].imports
-        compiled = any(path.startswith(f"{stem}.") and path.endswith(_COMPILED) for path in listed)
-        if compiled or any(read[file].any_import for file in (f"{stem}/__init__.py", f"{stem}.py") if file in read):
+        if stem in compiled or any(
+            read[file].any_import for file in (f"{stem}/__init__.py", f"{stem}.py") if file in read
+        ):
             to_visit += [module_of(path)[0] for path in listed if path.endswith(".py")]
     if contents:
         contents |= dict(_data(root, listed))
