@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 
 from kernels.common.gluon_compat import tma_load, tma_store
-from kernels.common.warp_group_tiles import halves, store, tile_of
+from kernels.common.warp_group_tiles import halves, quarters, store, tile_of
 
 
 @gluon.jit
@@ -79,14 +79,11 @@ def store_gated_grad(
 ):  # fmt: skip
     """Store the gradients of gate and up for a tile of the hidden layer's gradient. Return the new ``count``."""
     SLOTS: gl.constexpr = full.shape[0] // 2
-    west, east = halves(total)
-    first, second = halves(west)
-    third, fourth = halves(east)
-    quarters = (first, second, third, fourth)
+    pieces = quarters(total)
     for piece in gl.static_range(4):
         slot = HALF * SLOTS + count % SLOTS
         at = _packed_column(group, column, N, piece)
-        _store_piece(quarters[piece], target, row, at, ring, full, slot, count // SLOTS & 1)
+        _store_piece(pieces[piece], target, row, at, ring, full, slot, count // SLOTS & 1)
         count += 1
         if piece % SLOTS == SLOTS - 1:
             # Free each slot once its two stores have been read, so that its next loads are issued together.

@@ -52,6 +52,15 @@ def halves(total):
 
 
 @gluon.jit
+def quarters(total):
+    """Return the four quarters of a tile's columns, from left to right; no data moves between threads."""
+    west, east = halves(total)
+    first, second = halves(west)
+    third, fourth = halves(east)
+    return first, second, third, fourth
+
+
+@gluon.jit
 def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
     """Store a 64 × 64 piece through the warp group's next buffer, once TMA has read the buffer's previous content."""
     BUFFERS: gl.constexpr = buffers.shape[0] // 2
@@ -65,9 +74,7 @@ def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
 @gluon.jit
 def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.constexpr, PAIR: gl.constexpr):
     """Store 64 × 256 in four pieces. If ``PAIR``, the last two go to ``other``, at the first two pieces' columns."""
-    west, east = halves(total)
-    first, second = halves(west)
-    third, fourth = halves(east)
+    first, second, third, fourth = quarters(total)
     store(first, target, row, column, buffers, count, HALF)
     store(second, target, row, column + 64, buffers, count + 1, HALF)
     if PAIR:
@@ -81,9 +88,7 @@ def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.c
 @gluon.jit
 def store_rows(total, pointer, row, column, rows, N):
     """Store the first ``rows`` rows of 64 × 256 at a row and column of a matrix of N columns, without TMA."""
-    west, east = halves(total)
-    first, second = halves(west)
-    third, fourth = halves(east)
+    first, second, third, fourth = quarters(total)
     corner = pointer + row.to(gl.int64) * N + column
     _store_rows(first, corner, rows, N)
     _store_rows(second, corner + 64, rows, N)
