@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.findings import Change, Sense
+from lockstep.detect.findings import Change, sense_of
 from lockstep.detect.trend import Better
 
 #: Stands for a count of zero, which has no logarithm, so that a change from or to zero has a finite size.
@@ -28,6 +28,6 @@ def exact_changes(values: NDArray[np.float64], better: Better) -> tuple[Change, 
     changes = []
     for index in (np.flatnonzero(np.diff(values)) + 1).tolist():
         size, left = float(log[index] - log[index - 1]), float(log[-1] - log[index - 1])
-        sense: Sense = "worse" if (size > 0) == (better == "lower") else "better"
+        sense = sense_of(size, better)
         changes.append(Change(index, index - 1, index, index, size, size, size, 1.0, index, sense, left))
     return tuple(changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.detect.detector import Detector
 from lockstep.detect.findings import Analysis, Change
@@ -59,12 +60,13 @@ class Monitor:
 
     def __init__(self, trends: Sequence[Trend]) -> None:
         self.better: list[Better] = [trend.better for trend in trends]
+        self.ratio = np.array([trend.ratio for trend in trends], dtype=np.bool_)
         self.detector = Detector(len(trends))
         lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
         shape = len(trends), int(lengths.max(initial=0))
         values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
         for row, trend in enumerate(trends):
-            values[row, : len(trend)] = np.log(trend.values)
+            values[row, : len(trend)] = np.log(trend.values) if trend.ratio else trend.values
             if trend.errors is not None:
                 errors[row, : len(trend)] = trend.errors
         known = bool(np.isfinite(errors).any())
@@ -73,13 +75,15 @@ class Monitor:
             self.detector.extend(values[rows, index], errors[rows, index] if known else None, rows)
 
     @classmethod
-    def of(cls, detector: Detector, better: Sequence[Better]) -> Monitor:
+    def of(cls, detector: Detector, better: Sequence[Better], ratio: NDArray[np.bool_]) -> Monitor:
         """Return a monitor that continues a detector.
 
-        ``better`` is the better direction of each series of the detector.
+        Args:
+            better: the better direction of each series of the detector.
+            ratio: whether the changes of each series are ratios, see ``Trend.ratio``.
         """
         monitor = cls(())
-        monitor.better, monitor.detector = list(better), detector
+        monitor.better, monitor.ratio, monitor.detector = list(better), ratio, detector
         return monitor
 
     def __len__(self) -> int:
@@ -89,13 +93,20 @@ class Monitor:
         """Add the numbers of one commit to the series ``rows`` (all series if not given).
 
         Args:
-            values: float64 [rows], positive; NaN where the commit has no number.
-            errors: float64 [rows], standard errors of the logarithms; NaN where unknown.
+            values: float64 [rows]; NaN where the commit has no number.
+            errors: float64 [rows], standard errors as in ``Trend``; NaN where unknown.
             rows: int64 [rows], each series at most once.
+
+        Raises:
+            ValueError: a value is infinite, or it is zero or negative and all earlier numbers of its series are
+                positive. Such a series must be analysed again from its first commit.
         """
         # A ``Trend`` validates its arrays.
         trend = Trend(values, errors)
-        self.detector.extend(np.log(trend.values), trend.errors, rows)
+        ratio = self.ratio if rows is None else self.ratio[rows]
+        if bool(np.any(ratio & (trend.values <= 0))):
+            raise ValueError("a number is zero or negative, and earlier numbers are positive: analyse the series again")
+        self.detector.extend(np.log(trend.values, where=ratio, out=trend.values.copy()), trend.errors, rows)
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """Return the analyses of the series ``rows`` (all series if not given)."""
@@ -103,14 +114,14 @@ class Monitor:
         analyses: list[Analysis] = []
         for first in range(0, len(indices), _TOGETHER):
             part = indices[first : first + _TOGETHER]
-            analyses += summarise(self.detector, part, self.better)
+            analyses += summarise(self.detector, part, self.better, self.ratio)
         return analyses
 
     def changes(self) -> dict[int, tuple[Change, ...]]:
         """Return the changes by series, without series that have none. This is about twenty times as fast as
         ``analyses``.
         """
-        return changes_of(self.detector, range(len(self)), self.better)
+        return changes_of(self.detector, range(len(self)), self.better, self.ratio)
 
 
 def _analyse_batch(trends: Sequence[Trend]) -> list[Analysis]:

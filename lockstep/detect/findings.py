@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Sense = Literal["worse", "better"]
+from lockstep.detect.trend import Better
+
+#: What a change means. "changed": the better direction of the series is "neither".
+Sense = Literal["worse", "better", "changed"]
+
+#: How the size of a change is measured. "ratio": the natural log of a ratio; 0.01 is about 1 % up.
+#: "difference": a difference in the unit of the series, because one of its numbers is zero or negative.
+Measure = Literal["ratio", "difference"]
+
+
+def sense_of(size: float, better: Better) -> Sense:
+    """Return what a change of this size means, given the better direction of the series."""
+    if better == "neither":
+        return "changed"
+    return "worse" if (size > 0) == (better == "lower") else "better"
+
 
 #: How a series behaves between changes. "short": it has too few points to estimate the noise, so nothing is reported.
 #: "steady": it has independent noise around a level. "drifting": its level wanders or slopes.
@@ -24,14 +39,16 @@ class Change:
         index: first point at the new level.
         last_before: last measured point at the old level. The change came after its commit, at or before ``index``.
         earliest, latest: the points between which ``index`` lies with 95 % probability.
-        size: log(new level / old level); 0.01 is about 1 % up.
+        size: log(new level / old level), or the new level minus the old one; see ``measure``.
         low, high: 95 % interval of ``size``.
         confidence: probability that this is a step and not noise, 0 to 1.
         reported_at: index at which the analysis first reported the change.
-        sense: "better" or "worse", by the better direction of the series' trend.
-        left: log(newest level / old level); equal to ``size`` if no other change followed.
+        sense: "better", "worse" or "changed", by the better direction of the series' trend.
+        left: the newest level against the old level, measured like ``size``; equal to ``size`` if no other change
+            followed.
         unsettled: whether the points from ``index`` to the next change scatter too much to give one level. ``size``
             then refers to the median of these points, and ``low`` and ``high`` enclose all of them.
+        measure: how ``size``, ``low``, ``high`` and ``left`` are measured.
     """
 
     index: int
@@ -46,6 +63,7 @@ class Change:
     sense: Sense
     left: float
     unsettled: bool = False
+    measure: Measure = "ratio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +75,7 @@ class Revision:
         revised_at: index at which the analysis corrected the report.
         index: the index of the change before the correction.
         moved_to: the new index of the change; ``None`` if the change was withdrawn.
-        size: log size of the change before the correction.
+        size: size of the change before the correction, measured like ``Change.size``.
         why: the reason, as one sentence for people.
     """
 
@@ -74,12 +92,15 @@ class Noise:
     """How the points of a series scatter about its level.
 
     Attributes:
-        scale: standard deviation of one point's logarithm, without outliers; 0.01 is 1 %. NaN if the kind is "short".
+        scale: standard deviation of one point, without outliers; NaN if the kind is "short". If ``measure`` is "ratio",
+            of the point's logarithm (0.01 is 1 %).
         kind: the kind of scatter.
+        measure: how ``scale`` is measured.
     """
 
     scale: float
     kind: Kind
+    measure: Measure = "ratio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +134,11 @@ class Analysis:
         levels: the levels between changes, oldest first. They cover the whole series.
         noise: the noise of the series.
         mde: smallest relative change from the current level that would be reported within ``PROMPT`` commits
-            with 80 % probability; infinite if the noise is unknown (kind "short").
+            with 80 % probability; a difference in the unit if ``noise.measure`` is "difference". Infinite if the noise
+            is unknown (kind "short").
         repeats_for_1_percent: the number of measurements after a change of 1 % until the change is reported with 80 %
-            probability; ``None`` if the noise is unknown or no number is enough, because the current level is too
-            uncertain.
+            probability; ``None`` if the noise is unknown, if no number is enough, because the current level is too
+            uncertain, or if changes are differences.
     """
 
     changes: tuple[Change, ...]

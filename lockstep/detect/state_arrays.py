@@ -7,7 +7,7 @@ file can cause wrong numbers, but nothing worse.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ _SHIFT = ("row", "index", "earliest", "latest", "reported_at", "silent", "unsett
 _REVISION = ("row", "reported_at", "revised_at", "index", "moved_to", "size", "why")
 _TABLES = {"shift": _SHIFT, "revision": _REVISION}
 
+#: The better directions, in the order of their codes in the file.
+_BETTER = get_args(Better)
+
 #: Value of ``Revision.moved_to`` for a withdrawn change.
 _NOWHERE = -1
 
@@ -34,7 +37,8 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     """Return the state of a monitor as named arrays, which share memory with the monitor."""
     detector = monitor.detector
     arrays = {f"{part}.{name}": array for part, name, array in _arrays(detector)}
-    arrays["higher"] = np.array([better == "higher" for better in monitor.better])
+    arrays["better"] = np.array([_BETTER.index(better) for better in monitor.better], dtype=np.uint8)
+    arrays["ratio"] = monitor.ratio
     shifts = [(row, s) for row, row_shifts in enumerate(detector.shifts) for s in row_shifts]
     revisions = [(row, r) for row, row_revisions in enumerate(detector.revisions) for r in row_revisions]
     rows: dict[str, list[list[Any]]] = {
@@ -56,7 +60,7 @@ def from_arrays(arrays: Arrays) -> Monitor:
     Raises:
         ValueError, KeyError: the arrays do not have the form that ``to_arrays`` returns.
     """
-    better: list[Better] = ["higher" if higher else "lower" for higher in arrays["higher"].tolist()]
+    better = [_BETTER[code] for code in arrays["better"].tolist()]
     detector = Detector(len(better))
     for part, name, fresh in list(_arrays(detector)):
         array = arrays[f"{part}.{name}"]
@@ -68,12 +72,12 @@ def from_arrays(arrays: Arrays) -> Monitor:
     for row, reported_at, revised_at, index, moved_to, size, reason in _rows(arrays, "revision"):
         moved = None if moved_to == _NOWHERE else moved_to
         detector.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, reason))
-    return Monitor.of(detector, better)
+    return Monitor.of(detector, better, arrays["ratio"].astype(np.bool_))
 
 
 def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
     """Return the state of only the series ``rows`` (each once), in this order. Arrays without rows are left out."""
-    place = np.full(len(arrays["higher"]), -1)
+    place = np.full(len(arrays["better"]), -1)
     place[rows] = np.arange(len(rows))
     selected = {}
     for name, array in arrays.items():
@@ -90,7 +94,7 @@ def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
 
 def together(states: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
     """Join several states into one state with all of their series, in order."""
-    starts = np.cumsum([0, *(len(state["higher"]) for state in states)])
+    starts = np.cumsum([0, *(len(state["better"]) for state in states)])
     joined = {}
     for name in set.intersection(*map(set, states)):
         parts = [state[name] for state in states]

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lockstep.detect.detector import LARGEST, Detector
-from lockstep.detect.findings import Analysis, Change, Level, Noise, Sense
+from lockstep.detect.findings import Analysis, Change, Level, Measure, Noise, sense_of
 from lockstep.detect.level_shift import Shift
 from lockstep.detect.modes import modes, step_within
 from lockstep.detect.noise_estimate import CAUTION
@@ -21,6 +21,8 @@ from lockstep.detect.settings import EVIDENCE, GATE, NOVELTY, PATIENCE, PROMPT, 
 from lockstep.detect.step_or_drift import autocorrelation
 from lockstep.detect.trend import Better
 
+Mask = NDArray[np.bool_]
+
 #: Normal quantile of a power of 80 %.
 _POWER = 0.841621
 #: A level counts as drifting if the correlation of neighbours, or its slope in standard errors, exceeds these numbers.
@@ -29,33 +31,39 @@ _LINKED, _SLOPING = 0.35, 5.0
 _MOST = 1000
 
 
-def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+def changes_of(
+    detector: Detector, rows: Sequence[int], better: Sequence[Better], ratio: Mask
+) -> dict[int, tuple[Change, ...]]:
     """Return the changes by series, for those of the series ``rows`` that have changes.
 
-    ``better`` is the better direction of every series of the detector.
+    Args:
+        better: the better direction of every series of the detector.
+        ratio: whether the changes of every series of the detector are ratios.
     """
     changed = [row for row in rows if any(True for _ in detector.reported(row))]
-    return _changes(detector, segments_between_changes(detector, np.array(changed, dtype=np.int64)), better)
+    return _changes(detector, segments_between_changes(detector, np.array(changed, dtype=np.int64)), better, ratio)
 
 
-def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
+def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better], ratio: Mask) -> list[Analysis]:
     """Return what was found in each of the series ``rows``, with levels in the unit of the series' trend.
 
     Args:
         better: the better direction of every series of the detector.
+        ratio: whether the changes of every series of the detector are ratios.
     """
     segments = segments_between_changes(detector, np.array(rows, dtype=np.int64))
-    changes = _changes(detector, segments, better)
+    changes = _changes(detector, segments, better, ratio)
     starts = np.flatnonzero(segments.start == 0).tolist()
     row_slices = [slice(first, after) for first, after in itertools.pairwise([*starts, segments.row.size])]
     present = np.array([row_slice.stop - 1 for row_slice in row_slices], dtype=np.int64)
     scale = np.sqrt(detector.noise.variance[segments.row[present]])
-    mde = np.expm1(smallest_step(scale, segments.count[present], PROMPT + 1))
+    mde = smallest_step(scale, segments.count[present], PROMPT + 1)
+    mde = np.where(ratio[list(rows)], np.expm1(mde), mde)
     repeats = _repeats(scale, segments.count[present])
-    levels = _levels(segments)
+    levels = _levels(segments, ratio)
     analyses = []
     for place, (row, row_slice) in enumerate(zip(rows, row_slices, strict=True)):
-        noise = _noise(detector, row, _residuals(detector, segments, row_slice.stop - 1))
+        noise = _noise(detector, row, _residuals(detector, segments, row_slice.stop - 1), _measure(ratio[row]))
         known = noise.kind != "short"
         analyses.append(
             Analysis(
@@ -64,7 +72,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
                 levels=tuple(level for level in levels[row_slice] if math.isfinite(level.value)),
                 noise=noise,
                 mde=float(mde[place]) if known else math.inf,
-                repeats_for_1_percent=int(repeats[place]) if known and repeats[place] <= _MOST else None,
+                repeats_for_1_percent=int(repeats[place]) if known and ratio[row] and repeats[place] <= _MOST else None,
             )
         )
     return analyses
@@ -104,11 +112,12 @@ def _repeats(scale: Floats, before: Floats) -> Ints:
     return low
 
 
-def _levels(segments: Segments) -> list[Level]:
+def _levels(segments: Segments, ratio: Mask) -> list[Level]:
+    log = ratio[segments.row]
     columns = (
         segments.start,
         segments.stop,
-        *map(np.exp, (segments.mean, segments.low, segments.high)),
+        *(np.exp(column, where=log, out=column.copy()) for column in (segments.mean, segments.low, segments.high)),
         segments.unsettled,
     )
     return list(map(Level, *(column.tolist() for column in columns)))
@@ -121,7 +130,9 @@ def _residuals(detector: Detector, segments: Segments, at: int) -> Floats:
     return residuals
 
 
-def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+def _changes(
+    detector: Detector, segments: Segments, better: Sequence[Better], ratio: Mask
+) -> dict[int, tuple[Change, ...]]:
     """Return the changes by series: one at the start of each segment except the first. Some series have none."""
     right = np.flatnonzero(segments.start > 0)
     left = right - 1
@@ -171,9 +182,10 @@ def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -
                 high=high,
                 confidence=confidence,
                 reported_at=shift.reported_at,
-                sense=_sense(log_size, better[row]),
+                sense=sense_of(log_size, better[row]),
                 left=remains,
                 unsettled=unsettled,
+                measure=_measure(ratio[row]),
             )
         )
     return {row: tuple(row_changes) for row, row_changes in changes.items()}
@@ -209,30 +221,30 @@ def _last_measured(detector: Detector, row: int, before: int) -> int:
     return at
 
 
-def _sense(size: float, better: Better) -> Sense:
-    return "worse" if (size > 0) == (better == "lower") else "better"
+def _measure(ratio: bool) -> Measure:
+    return "ratio" if ratio else "difference"
 
 
 def _measured(series: Floats) -> Floats:
     return series[np.isfinite(series)]
 
 
-def _noise(detector: Detector, row: int, residuals: Floats) -> Noise:
+def _noise(detector: Detector, row: int, residuals: Floats, measure: Measure) -> Noise:
     """Return the noise of a series. ``residuals`` holds the deviations of the newest points from the current level."""
     scale = float(np.sqrt(detector.noise.variance[row]))
     if not math.isfinite(scale):
-        return Noise(math.nan, "short")
+        return Noise(math.nan, "short", measure)
     series = detector.values[row, : detector.length[row]]
     since = max((shift.index for shift in detector.reported(row)), default=0)
     # Search for modes since the last change, and then in the whole series. Without a change, these are the same.
     starts = dict.fromkeys((since, 0))
     if any(modes(_measured(series[start:])) is not None for start in starts):
-        return Noise(scale, "multimodal")
+        return Noise(scale, "multimodal", measure)
     residuals = np.clip(residuals, -GATE * scale, GATE * scale)
     if residuals.size < 12:
-        return Noise(scale, "steady")
+        return Noise(scale, "steady", measure)
     position = np.arange(residuals.size) - (residuals.size - 1) / 2
     slope = float(position @ residuals / (position @ position))
     if abs(slope) * math.sqrt(float(position @ position)) > _SLOPING * scale or autocorrelation(residuals) > _LINKED:
-        return Noise(scale, "drifting")
-    return Noise(scale, "steady")
+        return Noise(scale, "drifting", measure)
+    return Noise(scale, "steady", measure)

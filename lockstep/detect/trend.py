@@ -1,4 +1,4 @@
-"""Define a series as the detector takes it: positive numbers with their errors."""
+"""Define a series as the detector takes it: numbers with their errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Better = Literal["lower", "higher"]
+#: The better direction of a number. "neither": no direction is better, or nobody has stated it.
+Better = Literal["lower", "higher", "neither"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,14 +17,14 @@ class Trend:
     """The numbers of one series over the commits, oldest first.
 
     Attributes:
-        values: float64 [commits], positive, in any unit; NaN where a commit has no number.
-        errors: float64 [commits], standard error of each value's *logarithm* (0.001 is 0.1 %); NaN where unknown.
-            ``None`` if no point has an error. A 95 % interval of ``log(value)`` is about four standard errors wide.
+        values: float64 [commits], in any unit; NaN where a commit has no number.
+        errors: float64 [commits], NaN where unknown; ``None`` if no point has an error. Where ``ratio`` is True, the
+            standard error of each value's *logarithm* (0.001 is 0.1 %), otherwise of the value. A 95 % interval is
+            about four standard errors wide.
         better: the better direction: "lower" for a latency, "higher" for a speedup or a rate.
 
     Raises:
-        ValueError: a value is infinite, zero or negative, so that it has no ratio to another value; or an array has a
-            wrong shape.
+        ValueError: a value is infinite, or an array has a wrong shape.
     """
 
     values: NDArray[np.float64]
@@ -32,9 +33,9 @@ class Trend:
 
     def __post_init__(self) -> None:
         values = _row(self.values, "values")
-        if np.any(np.isinf(values)) or np.any(values <= 0):
-            index = int(np.flatnonzero(np.isinf(values) | (values <= 0))[0])
-            raise ValueError(f"values[{index}] is {values[index]}: a trend takes positive numbers, or NaN for none")
+        if np.any(np.isinf(values)):
+            index = int(np.flatnonzero(np.isinf(values))[0])
+            raise ValueError(f"values[{index}] is {values[index]}: a trend takes finite numbers, or NaN for none")
         object.__setattr__(self, "values", values)
         if self.errors is None:
             return
@@ -46,6 +47,11 @@ class Trend:
 
     def __len__(self) -> int:
         return int(self.values.size)
+
+    @property
+    def ratio(self) -> bool:
+        """Whether all numbers are positive, so that changes are ratios. Otherwise they are differences in the unit."""
+        return not bool(np.any(self.values <= 0))
 
 
 def _row(numbers: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -36,10 +36,9 @@ def first_told(analysis: Analysis):
 
 
 class TestTrend:
-    @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf])
-    def test_names_the_value_that_has_no_ratio(self, bad):
-        with pytest.raises(ValueError, match=r"values\[1\] is .*positive"):
-            Trend([1.0, bad, 2.0])
+    def test_names_the_value_that_is_infinite(self):
+        with pytest.raises(ValueError, match=r"values\[1\] is inf: a trend takes finite numbers"):
+            Trend([1.0, math.inf, 2.0])
 
     def test_refuses_errors_of_another_length(self):
         with pytest.raises(ValueError, match="errors has 2 entries, values has 3"):
@@ -332,7 +331,7 @@ class TestMonitor:
             from_arrays(arrays | {"detector.length": np.zeros(5)})
 
     def test_refuses_what_a_trend_refuses(self):
-        with pytest.raises(ValueError, match="positive"):
+        with pytest.raises(ValueError, match="analyse the series again"):
             Monitor(self.trends()).extend(np.zeros(5))
 
 

@@ -119,7 +119,7 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
         names, monitor = _names(arrays), from_arrays(_state(arrays))
         since = [*past, *new]
         for points in since:
-            monitor.detector.extend(np.log(points.values), points.errors, points.row)
+            monitor.extend(points.values, points.errors, points.row)
         if len(since) < min(1 + int(monitor.detector.length.max(initial=0)) // _WRITE_EVERY, _MOST_BEHIND):
             _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.detector.noise.variance))
         else:
@@ -175,9 +175,7 @@ class StoredDetector:
         index_of_row[chosen] = np.arange(len(chosen))
         for points in self._past:
             indices = np.flatnonzero(index_of_row[points.row] >= 0)
-            monitor.detector.extend(
-                np.log(points.values[indices]), points.errors[indices], index_of_row[points.row[indices]]
-            )
+            monitor.extend(points.values[indices], points.errors[indices], index_of_row[points.row[indices]])
         return monitor.analyses()
 
 
@@ -266,7 +264,7 @@ def _known(stored: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dic
 
 def _check(trend: Trend, length: int) -> tuple[int, int]:
     """Return two checksums of the first ``length`` points: one of the values, one of the errors."""
-    values = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(trend.better.encode()))
+    values = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(f"{trend.better} {trend.ratio}".encode()))
     return values, 0 if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes())
 
 
