@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,24 +14,47 @@ from scipy.stats import multivariate_normal
 
 from lockstep.detect import Trend
 from lockstep.record.file import RecordError
-from tools.evaluate.board import replay
+from tools.evaluate.board import between, replay
 from tools.evaluate.ideal import FALSE, follow, ringing, seeing
+from tools.evaluate.plain_shapes import plain_shapes
 from tools.evaluate.recorded import from_recorded, run_noise
-from tools.evaluate.rivals import RIVALS, Rival, oracle
+from tools.evaluate.rivals import PEERS, RIVALS, Rival, oracle
 from tools.evaluate.samples import SIZES, Law, Sample, others, planted, standard
-from tools.evaluate.scoring import Alarm, judge, total
+from tools.evaluate.scoring import Alarm, Told, judge, total
 from tools.evaluate.shapes import shapes
 
 ROOT = Path(__file__).parents[2]
 
 
+def told(*places: int) -> list[Told]:
+    return [Told(place) for place in places]
+
+
 class TestScoring:
     def test_in_place_within_two(self):
-        outcome = judge("x", 100, [40, 70], [42, 73], None)
-        assert (outcome.found, outcome.claimed, outcome.delays) == (1, 2, None)
+        outcome = judge("x", 100, [40, 70], told(42, 73), None)
+        assert (outcome.found, outcome.near, outcome.claimed, outcome.delays) == (1, 0, 2, None)
 
     def test_one_change_explains_one_step(self):
-        assert judge("x", 100, [40, 42], [41], None).found == 1
+        assert judge("x", 100, [40, 42], told(41), None).found == 1
+
+    @pytest.mark.parametrize(
+        ("changes", "found", "near", "signed", "sized", "held", "wrong"),
+        [
+            ([Told(20, 0.5, 0.4, 0.6), Told(40, -0.5, -0.6, -0.4)], 1, 1, 1, 1, 1, 0),
+            ([], 0, 0, 0, 0, None, 0),
+            ([Told(22, 0.5, 0.4, 0.6), Told(42, -0.5, -0.6, -0.4)], 1, 0, 1, 1, 1, 0),
+            ([Told(23, 0.5, 0.4, 0.6), Told(43, -0.5, -0.6, -0.4)], 0, 0, 0, 0, None, 20),
+            ([Told(20, -0.5, -0.6, -0.4), Told(40, -0.5, -0.6, -0.4)], 1, 1, 0.5, 0.5, 0.5, 0),
+            ([Told(20, 0.4, 0.3, 0.45), Told(40, -0.46, -0.49, -0.4)], 1, 1, 1, 0.5, 0, 0),
+            ([Told(20, 0.5), Told(40, -0.5)], 1, 1, 1, 1, None, 0),
+        ],
+        ids=["perfect", "silent", "two late", "three late", "wrong sign", "wrong sizes", "no intervals"],
+    )
+    def test_sizes(self, changes, found, near, signed, sized, held, wrong):
+        score = total([judge("x", 100, [20, 40], changes, None, [0.5, -0.5])])
+        assert (score.recall, score.near, score.signed, score.sized) == (found, near, signed, sized)
+        assert (score.held, score.wrong) == (held, wrong)
 
     def test_alarms(self):
         alarms = [Alarm(39, 38), Alarm(41, 43), Alarm(45, 50), Alarm(75, 80)]
@@ -39,17 +63,17 @@ class TestScoring:
         assert (outcome.false, outcome.misplaced, outcome.delays) == (2, 1, (3, 10))
 
     def test_totals(self):
-        outcomes = [judge("x", 500, [40], [40], [Alarm(40, 42)]), judge("x", 500, [40], [10], [Alarm(10, 12)])]
+        outcomes = [judge("x", 500, [40], told(40), [Alarm(40, 42)]), judge("x", 500, [40], told(10), [Alarm(10, 12)])]
         score = total(outcomes)
         assert (score.recall, score.precision, score.f1) == (0.5, 0.5, 0.5)
         assert (score.false, score.delay, score.within, score.prompt) == (1.0, np.inf, 0.5, 0.5)
 
     def test_nothing_to_divide_by(self):
-        score = total([judge("x", 100, [], [3], None)])
+        score = total([judge("x", 100, [], told(3), None)])
         assert (score.recall, score.precision, score.false, score.claims) == (None, None, None, 10.0)
 
 
-@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
+@pytest.mark.parametrize("rival", dict.fromkeys([*RIVALS, *PEERS]), ids=lambda rival: rival.name)
 def test_rivals_find_a_clear_step_and_nothing_else(rival):
     y = np.random.default_rng(1).normal(0, 0.01, 80)
     assert rival.detect(y) == []
@@ -111,6 +135,24 @@ def test_shapes_hold_their_steps():
             assert np.median(y[step + 1 :]) - np.median(y[max(0, step - 2) : step]) == pytest.approx(size, abs=0.04)
 
 
+def test_plain_shapes_hold_their_steps():
+    generator = np.random.default_rng(5)
+    for sample in plain_shapes(generator, 2):
+        y = np.log(sample.trend.values)
+        edges = [0, *sample.steps, y.size]
+        assert len(sample.steps) == len(sample.sizes)
+        for before, step, after, size in zip(edges, edges[1:], edges[2:], sample.sizes, strict=False):
+            assert before + 3 <= step <= after - 3
+            if not any(word in sample.kind for word in ("modes", "machines", "yearly", "dip", "bursts")):
+                move = np.median(y[step : step + 12][: after - step]) - np.median(y[max(before, step - 12) : step])
+                assert move == pytest.approx(size, abs=0.05), sample.kind
+
+
+def test_sizes_between_places():
+    assert between(np.array([1.0, 1, 1, 3, 3, 2, 2]), [3, 5]) == [Told(3, 2.0), Told(5, -1.0)]
+    assert between(np.ones(4), []) == []
+
+
 def test_samples_are_what_they_say():
     generator = np.random.default_rng(3)
     for sample in [*standard(generator, 2), *others(generator, 1)]:
@@ -135,10 +177,13 @@ class TestRecorded:
             run_noise(tmp_path)
 
 
+def scores(*options: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "tools", "evaluate", "--processes", "1", "--json", *options]
+    return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+
 def test_the_verb():
-    command = [sys.executable, "-m", "tools", "evaluate", "--quick", "--processes", "1", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    rows = json.loads(done.stdout)
+    rows = scores("--quick")
     assert {row["method"] for row in rows} == {
         *("lockstep", "fixed 5 %", "KernelCPD rbf", "oracle"),
         *("ideal, rings", "ideal, best F1", "ideal, most recall"),
@@ -147,3 +192,10 @@ def test_the_verb():
     assert ours["10 %"]["recall"] == 1.0
     assert ours["recorded ≤ 0.1 %, 1 %"]["prompt"] == 1.0
     assert ours["standard"]["f1"] > 0.8
+
+
+def test_the_verb_scores_shapes():
+    ours = {row["row"]: row for row in scores("--shapes", "--alone", "--series", "4", "--seeds", "201")}
+    assert ours["1 of 20 … 200 %, 12 apart"]["near"] == 1.0
+    assert ours["1 of 20 … 200 %, 12 apart"]["series"] == 1
+    assert ours["no step, 1000 commits"]["recall"] is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,8 +16,8 @@ from lockstep.detect import Analysis, analyse_many
 from lockstep.processes.end_with_parent import pool
 from tools.evaluate.ideal import ringing, seeing
 from tools.evaluate.rivals import RIVALS, Rival, oracle
-from tools.evaluate.samples import SIZES, Sample, label
-from tools.evaluate.scoring import Alarm, Outcome, Score, judge, total
+from tools.evaluate.samples import SIZES, Floats, Sample, label
+from tools.evaluate.scoring import Alarm, Outcome, Score, Told, judge, total
 
 OURS, ORACLE = "lockstep", "oracle"
 #: Names of the ideal detector (``tools.evaluate.ideal``) in the tables: for its online alarms, for its final changes
@@ -36,13 +38,17 @@ _LONG = 200
 
 @dataclass(frozen=True)
 class Board:
-    """The outcomes of all methods: by method, then by row of the tables (the kind of series)."""
+    """The outcomes of all methods: by method, then by row of the tables (the kind of series).
+
+    ``seconds`` is the CPU time of our detector.
+    """
 
     outcomes: dict[str, dict[str, list[Outcome]]]
+    seconds: float
 
     def score(self, method: str, rows: Iterable[str]) -> Score:
         """Return the score of one method over the series of all these rows."""
-        return total([outcome for row in rows for outcome in self.outcomes[method].get(row, ())])
+        return total([outcome for row in rows for outcome in self.outcomes.get(method, {}).get(row, ())])
 
     @property
     def rows(self) -> list[str]:
@@ -72,10 +78,11 @@ class Board:
 def fill(samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, processes: int = 1) -> Board:
     """Run our detector, other methods (``rivals``), the ideal and the oracle on all samples, and score them."""
     outcomes: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+    began = _cpu_seconds()
     analyses = analyse_many([sample.trend for sample in samples], processes=processes)
+    seconds = _cpu_seconds() - began
     for sample, analysis in zip(samples, analyses, strict=True):
-        changes = [change.index for change in analysis.changes]
-        outcomes[OURS][sample.kind].append(_outcome(sample, changes, alarms(analysis)))
+        outcomes[OURS][sample.kind].append(_outcome(sample, told(analysis), alarms(analysis)))
     for rival in rivals:
         jobs = list(_rival_jobs(rival, samples))
         with pool(processes) as workers:
@@ -83,6 +90,15 @@ def fill(samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, process
             for outcome in workers.map(work, jobs, chunksize=8) if processes > 1 else map(work, jobs):
                 outcomes[rival.name][outcome.kind].append(outcome)
     scored = [sample for sample in samples if sample.kind in (SMALLEST, *STANDARD)]
+    if scored:
+        _add_bounds(outcomes, samples, scored)
+    return Board({method: dict(rows) for method, rows in outcomes.items()}, seconds)
+
+
+def _add_bounds(
+    outcomes: dict[str, dict[str, list[Outcome]]], samples: Sequence[Sample], scored: Sequence[Sample]
+) -> None:
+    """Add the outcomes of the ideal and of the oracle; ``scored`` are the standard series among ``samples``."""
     in_the_end = seeing(scored, [size for size in SIZES if size and label(size) in STANDARD])
     for method, method_outcomes in zip((IDEAL, IDEAL_F1, IDEAL_RECALL), (ringing(samples), *in_the_end), strict=True):
         for outcome in method_outcomes:
@@ -90,8 +106,26 @@ def fill(samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, process
     for sample in samples:
         place = oracle(sample)
         if place is not None or not sample.steps:
-            outcomes[ORACLE][sample.kind].append(_outcome(sample, [] if place is None else [place], None))
-    return Board({method: dict(rows) for method, rows in outcomes.items()})
+            outcomes[ORACLE][sample.kind].append(_outcome(sample, [] if place is None else [Told(place)], None))
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def told(analysis: Analysis) -> list[Told]:
+    """Return the final changes of our detector."""
+    return [Told(change.index, change.size, change.low, change.high) for change in analysis.changes]
+
+
+def between(y: Floats, places: Sequence[int]) -> list[Told]:
+    """Return the changes at ``places``, each with the distance of the medians of its neighbouring segments."""
+    medians = [np.median(part) for part in np.split(y, places)]
+    return [
+        Told(place, float(after - before))
+        for place, (before, after) in zip(places, itertools.pairwise(medians), strict=True)
+    ]
 
 
 def alarms(analysis: Analysis) -> list[Alarm]:
@@ -120,7 +154,7 @@ def _rival_jobs(rival: Rival, samples: Sequence[Sample]) -> Iterable[tuple[Sampl
         online = replayed[sample.kind] < limit and length <= _LONG
         replayed[sample.kind] += online
         # Only the oracle uses the density; other processes do not need it.
-        yield Sample(sample.kind, sample.trend, sample.steps, sample.sizes, np.log), online
+        yield Sample(sample.kind, sample.trend, sample.steps, sample.sizes), online
 
 
 def _run_rival(rival: Rival, job: tuple[Sample, bool]) -> Outcome:
@@ -130,11 +164,12 @@ def _run_rival(rival: Rival, job: tuple[Sample, bool]) -> Outcome:
     rung = (
         [Alarm(int(measured[alarm.index]), int(measured[alarm.at])) for alarm in replay(rival, y)] if online else None
     )
-    return _outcome(sample, measured[rival.detect(y)].tolist(), rung)
+    changes = [replace(change, index=int(measured[change.index])) for change in between(y, rival.detect(y))]
+    return _outcome(sample, changes, rung)
 
 
-def _outcome(sample: Sample, changes: Sequence[int], rung: Sequence[Alarm] | None) -> Outcome:
-    return judge(sample.kind, len(sample.trend), sample.steps, changes, rung)
+def _outcome(sample: Sample, changes: Sequence[Told], rung: Sequence[Alarm] | None) -> Outcome:
+    return judge(sample.kind, len(sample.trend), sample.steps, changes, rung, sample.sizes)
 
 
 def standard_table(board: Board) -> Table:
@@ -186,6 +221,29 @@ def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
                 _number(score.prompt),
                 _number(score.within),
                 f"{score.replayed} of {score.series}",
+            )
+    return table
+
+
+def shape_table(board: Board) -> Table:
+    """Return a table of what each method tells of the steps in each kind of series."""
+    table = _table("Shares of the true steps: within ± 2 commits, ± 1; with the right sign; size within 10 %, interval")
+    for name in ("series", "method", "± 2", "± 1", "sign", "size", "interval", "size off by", "precision"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
+    for name in ("false /1000", "in the end", "delay", "n", "replayed"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for row in board.rows:
+        for method in board.outcomes:
+            score = board.score(method, [row])
+            table.add_row(
+                row if method == OURS else "",
+                method,
+                *map(_number, (score.recall, score.near, score.signed, score.sized, score.held)),
+                "" if score.error is None else f"{score.error:.1%}",
+                *map(_number, (score.precision, score.false, score.wrong)),
+                _delay(score.delay),
+                str(score.series),
+                str(score.replayed),
             )
     return table
 

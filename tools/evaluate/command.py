@@ -39,6 +39,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--quick", action="store_true", help="one seed, few series, only fast methods")
         parser.add_argument("--alone", action="store_true", help="score only our detector and the two bounds")
+        parser.add_argument("--shapes", action="store_true", help="score series of other shapes instead")
         parser.add_argument("--processes", type=int, default=2, help="number of processes (default: %(default)s)")
         parser.add_argument(
             "--recorded",
@@ -72,35 +73,40 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         # Imported here, because every start of the command loads this module.
         import numpy as np
 
-        from tools.evaluate.board import SMALLEST, STANDARD, fill, row_table, standard_table
+        from tools.evaluate.board import fill, row_table, shape_table, standard_table
+        from tools.evaluate.plain_shapes import plain_shapes
         from tools.evaluate.recorded import from_recorded, run_noise
-        from tools.evaluate.rivals import RIVALS
+        from tools.evaluate.rivals import PEERS, RIVALS
         from tools.evaluate.samples import others, standard
         from tools.evaluate.shapes import shapes
 
         count = 5 if args.quick else args.series
-        noises = run_noise(history) if history.is_dir() else []
+        noises = run_noise(history) if history.is_dir() and not args.shapes else []
         samples = []
         for seed in args.seeds[:1] if args.quick else args.seeds:
             rng = np.random.default_rng(seed)
-            samples += standard(rng, count) + others(rng, max(1, count // 4))
-            samples += shapes(np.random.default_rng([seed, 1]), max(1, count // 4))
-            samples += from_recorded(rng, noises, count) if noises else []
-        rivals = [] if args.alone else [rival for rival in RIVALS if not args.quick or rival.milliseconds < 1]
+            if args.shapes:
+                for make in (plain_shapes, shapes, others):
+                    samples += make(rng, max(1, count // 4))
+            else:
+                samples += standard(rng, count)
+                samples += from_recorded(rng, noises, count) if noises else []
+        methods = PEERS if args.shapes else RIVALS
+        rivals = [] if args.alone else [rival for rival in methods if not args.quick or rival.milliseconds < 1]
         board = fill(samples, rivals=rivals, processes=args.processes)
         if args.json:
             print(json.dumps(board.as_json()))
             return 0
         console = wide_console()
-        console.print(standard_table(board))
-        rows = [row for row in board.rows if row not in (SMALLEST, *STANDARD)]
-        recorded = sorted((row for row in rows if row.startswith("recorded")), key=lambda row: ">" in row)
-        console.print(row_table(board, [row for row in rows if row not in recorded], "\nOther series"))
+        console.print(shape_table(board) if args.shapes else standard_table(board))
+        recorded = sorted((row for row in board.rows if row.startswith("recorded")), key=lambda row: ">" in row)
         if noises:
             spread = np.quantile([noise.spread for noise in noises], [0.1, 0.5, 0.9])
             percentages = " / ".join(f"{value:.2%}" for value in spread)
             title = f"\nNoise and intervals of {len(noises)} unchanged series of {history} ({percentages})"
             console.print(row_table(board, recorded, title))
-        else:
+        elif not args.shapes:
             console.print(f"no series with recorded noise: the folder {history} does not exist", markup=False)
+        commits = sum(len(sample.trend) for sample in samples)
+        console.print(f"lockstep: {len(samples)} series, {commits} commits, {board.seconds:.1f} s of CPU", markup=False)
         return 0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
 from tools.evaluate.samples import FIRST, LAST, STRAY, Floats, Sample, label
-from tools.evaluate.scoring import ABOUT, MATCH, Alarm, Outcome, judge
+from tools.evaluate.scoring import ABOUT, MATCH, Alarm, Outcome, Told, judge
 
 Ints = NDArray[np.int64]
 
@@ -66,7 +66,7 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
         replays = [*_replay(stepped, size), *quiet_replays]
         for sample, (evidence, modes, place) in zip([*stepped, *quiet], replays, strict=True):
             alarms = _alarms(evidence > bar, modes)
-            claimed = [place] if alarms else []
+            claimed = [Told(place)] if alarms else []
             outcomes.append(judge(sample.kind, len(sample.trend), sample.steps, claimed, alarms))
     return outcomes
 
@@ -96,7 +96,7 @@ def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outc
     bars = shares[order[f1.argmax()]], shares[order[fair[-1] if fair.size else f1.argmax()]]
     best, most_recall = (
         [
-            judge(sample.kind, len(sample.trend), sample.steps, [int(place)] if share >= bar else [], None)
+            judge(sample.kind, len(sample.trend), sample.steps, [Told(int(place))] if share >= bar else [], None)
             for sample, place, share in zip(samples, places, shares, strict=True)
         ]
         for bar in bars

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -71,6 +72,17 @@ def pelt(y: Floats) -> list[int]:
     return [int(place) for place in search.predict(pen=10)[:-1]]
 
 
+def otava(y: Floats) -> list[int]:
+    """Run Apache Otava's detector, E-divisive with a t-test, at its defaults (Fleming et al. 2023)."""
+    from otava.analysis import compute_change_points
+
+    if y.size < 4:
+        return []
+    # Otava 0.8 cuts windows only out of a list: it takes an array as one window.
+    found, _ = compute_change_points(np.exp(y).tolist(), window_len=50, max_pvalue=0.001, min_magnitude=0.0)
+    return [int(change.index) for change in found]
+
+
 def weighted_t(y: Floats) -> list[int]:
     """Run Perfherder's method: return the commits where |t| exceeds 7 and is a local maximum.
 
@@ -95,9 +107,9 @@ def weighted_t(y: Floats) -> list[int]:
 def oracle(sample: Sample) -> int | None:
     """Return the likeliest commit of a step, given that there is one, its size and sign, the level and the noise.
 
-    ``None`` for a sample that has not exactly one step. No detector can place a step better.
+    ``None`` for a sample without a density, or that has not exactly one step. No detector can place a step better.
     """
-    if len(sample.steps) != 1:
+    if len(sample.steps) != 1 or sample.density is None:
         return None
     y = np.log(sample.trend.values)
     gain = np.nan_to_num(sample.density(y - sample.sizes[0]) - sample.density(y))
@@ -105,14 +117,22 @@ def oracle(sample: Sample) -> int | None:
     return int(after[1:].argmax()) + 1
 
 
-RIVALS = (
-    Rival("fixed 5 %", fixed_threshold),
-    Rival("asv, 5 %", asv_steps, 5.0),
+_ASV, _KERNEL, _PELT = (
     Rival("asv, no threshold", asv_without_threshold, 5.0),
-    Rival("Perfherder's t", weighted_t, 4.0),
     Rival("KernelCPD rbf", kernel, 0.3),
     Rival("PELT l1", pelt, 60.0),
 )
+RIVALS = (
+    Rival("fixed 5 %", fixed_threshold),
+    Rival("asv, 5 %", asv_steps, 5.0),
+    _ASV,
+    Rival("Perfherder's t", weighted_t, 4.0),
+    _KERNEL,
+    _PELT,
+)
+#: Methods on series of other shapes. Otava is not a dependency: it pins numpy 2.2 and brings clients of Slack and
+#: BigQuery. Its detector needs neither: ``pip install --no-deps apache-otava``.
+PEERS = (_KERNEL, _PELT, _ASV, *([Rival("Otava", otava, 4.0)] if find_spec("otava") else []))
 
 
 def _weighted(part: Floats, weights: Floats) -> tuple[float, float]:

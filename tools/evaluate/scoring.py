@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import nan
 from statistics import median
 
 import numpy as np
@@ -12,6 +13,18 @@ import numpy as np
 MATCH = 2
 #: A change belongs to the step within this many commits. An online alarm further away is false.
 ABOUT = 20
+#: A size is right if it differs from the true size by at most this share of the true size.
+RIGHT_SIZE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A final change that a method names at commit ``index``: its log size with its 95 % interval, NaN if unknown."""
+
+    index: int
+    size: float = nan
+    low: float = nan
+    high: float = nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,10 @@ class Outcome:
         length: number of commits of the series.
         found: number of planted steps that a final change matches within ``MATCH``.
         claimed: number of final changes.
+        near, signed, sized: number of found steps named within one commit, with the right sign, and with a size within
+            ``RIGHT_SIZE``.
+        held: number of found steps whose interval holds the true size. ``None`` if the method has no intervals.
+        errors: for each found step, the error of its size, relative to the true size.
         delays: for each step, commits between its first commit and an alarm about it; infinite without an alarm.
             ``None`` if the method was not replayed.
         false: number of alarms that no step explains, or that report a step a second time.
@@ -42,24 +59,50 @@ class Outcome:
     steps: int
     found: int
     claimed: int
+    near: int
+    signed: int
+    sized: int
+    held: int | None
+    errors: tuple[float, ...]
     delays: tuple[float, ...] | None = None
     false: int = 0
     misplaced: int = 0
 
 
 def judge(
-    kind: str, length: int, steps: Sequence[int], changes: Sequence[int], alarms: Sequence[Alarm] | None
+    kind: str,
+    length: int,
+    steps: Sequence[int],
+    changes: Sequence[Told],
+    alarms: Sequence[Alarm] | None,
+    sizes: Sequence[float] = (),
 ) -> Outcome:
-    """Compare a method's final ``changes`` and its online ``alarms`` with the planted steps."""
+    """Compare a method's final ``changes`` and its online ``alarms`` with the planted steps and their log sizes."""
     left = list(changes)
-    found = 0
-    for step in steps:
-        matches = [change for change in left if abs(change - step) <= MATCH]
+    pairs = []
+    for step, size in zip(steps, sizes or [nan] * len(steps), strict=True):
+        matches = [change for change in left if abs(change.index - step) <= MATCH]
         if matches:
-            left.remove(min(matches, key=lambda change: abs(change - step)))
-            found += 1
+            closest = min(matches, key=lambda change: abs(change.index - step))
+            left.remove(closest)
+            pairs.append((step, size, closest))
+    errors = tuple(abs(change.size / size - 1) for _, size, change in pairs)
+    outcome = Outcome(
+        kind,
+        length,
+        len(steps),
+        found=len(pairs),
+        claimed=len(changes),
+        near=sum(abs(change.index - step) <= 1 for step, _, change in pairs),
+        signed=sum(change.size * size > 0 for _, size, change in pairs),
+        sized=sum(error <= RIGHT_SIZE for error in errors),
+        held=sum(change.low <= size <= change.high for _, size, change in pairs)
+        if all(change.low <= change.high for change in changes)
+        else None,
+        errors=errors,
+    )
     if alarms is None:
-        return Outcome(kind, length, len(steps), found, len(changes))
+        return outcome
     delays = dict.fromkeys(steps, np.inf)
     false = misplaced = 0
     for alarm in sorted(alarms, key=lambda alarm: alarm.at):
@@ -70,7 +113,7 @@ def judge(
             continue
         delays[nearest[0]] = alarm.at - nearest[0]
         misplaced += abs(alarm.index - nearest[0]) > MATCH
-    return Outcome(kind, length, len(steps), found, len(changes), tuple(delays.values()), false, misplaced)
+    return replace(outcome, delays=tuple(delays.values()), false=false, misplaced=misplaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +123,11 @@ class Score:
     Attributes:
         replayed: number of series that were replayed online.
         recall, precision, f1: scores of the final changes, within ``MATCH``.
+        near, signed, sized: shares of the steps, see ``Outcome``.
+        held: share of the found steps whose interval holds the true size.
+        error: median relative error of the sizes of found steps.
         claims: final changes per 1000 commits.
+        wrong: final changes per 1000 commits that no step explains.
         false, misplaced: online alarms per 1000 commits.
         delay: median commits from a step to its alarm, infinite if more than half of the steps had no alarm.
         within: share of the steps reported within ``ABOUT`` commits.
@@ -92,7 +139,13 @@ class Score:
     recall: float | None
     precision: float | None
     f1: float | None
+    near: float | None
+    signed: float | None
+    sized: float | None
+    held: float | None
+    error: float | None
     claims: float
+    wrong: float
     false: float | None
     misplaced: float | None
     delay: float | None
@@ -109,13 +162,21 @@ def total(outcomes: Sequence[Outcome]) -> Score:
     online = [outcome for outcome in outcomes if outcome.delays is not None]
     replayed = sum(outcome.length for outcome in online)
     delays = [delay for outcome in online for delay in outcome.delays or ()]
+    errors = [error for outcome in outcomes for error in outcome.errors]
+    stating = [outcome for outcome in outcomes if outcome.held is not None]
     return Score(
         series=len(outcomes),
         replayed=len(online),
         recall=_share(found, steps),
         precision=_share(found, claimed) if steps else None,
         f1=_share(2 * found, steps + claimed) if steps else None,
+        near=_share(sum(outcome.near for outcome in outcomes), steps),
+        signed=_share(sum(outcome.signed for outcome in outcomes), steps),
+        sized=_share(sum(outcome.sized for outcome in outcomes), steps),
+        held=_share(sum(outcome.held or 0 for outcome in stating), sum(outcome.found for outcome in stating)),
+        error=median(errors) if errors else None,
         claims=1000 * claimed / commits if commits else 0.0,
+        wrong=1000 * (claimed - found) / commits if commits else 0.0,
         false=_share(1000 * sum(outcome.false for outcome in online), replayed),
         misplaced=_share(1000 * sum(outcome.misplaced for outcome in online), replayed),
         delay=median(delays) if delays else None,

@@ -28,7 +28,7 @@ def _stepped(rng: np.random.Generator, kind: str, first: float, after: int) -> S
     y = rng.normal(0, spread, 60)
     y[after:] += size
     y[after] += size * (first - 1)
-    return Sample(kind, Trend(np.exp(y)), (after,), (size,), lambda residuals: -0.5 * (residuals / spread) ** 2)
+    return Sample(kind, Trend(np.exp(y)), (after,), (size,))
 
 
 def _first_point(rng: np.random.Generator) -> Sample:
@@ -45,20 +45,7 @@ def _staircase(rng: np.random.Generator) -> Sample:
     steps = 30 + np.append(0, np.cumsum(rng.integers(2, 6, 3)))
     y = rng.normal(0, spread, 60) + (np.arange(60) >= steps[:, None]).T @ sizes
     places = tuple(steps.tolist())
-    return Sample("four steps 2 … 5 apart", Trend(np.exp(y)), places, tuple(sizes.tolist()), np.log)
-
-
-def _noisier(rng: np.random.Generator) -> Sample:
-    size = float(rng.choice([-0.5, 0.5]))
-    y = rng.normal(0, 0.002, 60)
-    y[40:] = size + 10 * y[40:]
-    return Sample("64 %, then 10 × the noise", Trend(np.exp(y)), (40,), (size,), lambda residuals: -np.abs(residuals))
-
-
-def _mixed(rng: np.random.Generator) -> Sample:
-    levels = np.cumsum([0.0, *rng.uniform(0.05, 0.3, 2)])
-    y = levels[rng.integers(0, 3, 120)] + rng.normal(0, 0.005, 120)
-    return Sample("no step, three modes", Trend(np.exp(y)), (), (), np.log)
+    return Sample("four steps 2 … 5 apart", Trend(np.exp(y)), places, tuple(sizes.tolist()))
 
 
 def _quiet(rng: np.random.Generator, kind: str, noise: Floats) -> Sample:
@@ -88,8 +75,6 @@ _KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
     _first_point,
     _early,
     _staircase,
-    _noisier,
-    _mixed,
     _remembering,
     _outliers,
     _uneven,
