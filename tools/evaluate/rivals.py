@@ -74,6 +74,7 @@ def pelt(y: Floats) -> list[int]:
 
 def otava(y: Floats) -> list[int]:
     """Run Apache Otava's detector, E-divisive with a t-test, at its defaults (Fleming et al. 2023)."""
+    # Imported here: Otava need not be installed.
     from otava.analysis import compute_change_points
 
     if y.size < 4:
