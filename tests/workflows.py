@@ -165,7 +165,7 @@ class Runner:
         given = self._texts(step.get("with", {}))
         if "upload-artifact" in step["uses"]:
             job.artifacts[given["name"]] = given["path"]
-        if not step["uses"].startswith("$/"):
+        if not step["uses"].startswith("./"):
             return
         action = ROOT / step["uses"][2:]
         described = read(action / "action.yml")

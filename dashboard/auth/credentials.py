@@ -1,21 +1,26 @@
-"""Identify the sender of a request by an authenticating proxy or by a token. Nobody else can change an alert."""
+"""Identify the sender of a request by a proxy that knows a secret or by a token. Nobody else can change an alert."""
 
 from __future__ import annotations
 
 import argparse
 import hmac
 import ipaddress
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Minimum length of a token, because shorter tokens can be guessed.
+#: Minimum length of a token and of a proxy's secret, because shorter ones can be guessed.
 LEAST_TOKEN = 16
 
-#: The header that oauth2-proxy sets with --pass-user-headers.
-USER_HEADER = "X-Forwarded-User"
+#: The header in which a proxy states ``SECRET NAME``. One header holds both: a proxy that forgets to set it forwards
+#: what its client sent, and the client does not know the secret.
+USER_HEADER = "X-Lockstep-User"
+
+#: What to do where ``--proxy`` alone is expected to name people.
+NAME_PEOPLE = "name people with --proxy-secret or --tokens: docs/operating.md"
 
 _LONGEST_NAME = 80
 
@@ -29,30 +34,32 @@ class Access:
     """How people are identified. By default nobody is identified, and the dashboard is read-only.
 
     Attributes:
-        proxies: networks from which ``header`` is trusted; from other networks the header is ignored.
-        header: the name of the header that holds the person's name.
+        proxies: networks whose ``X-Forwarded-For`` and ``X-Request-Id`` are trusted. They alone name nobody.
+        secret: what a proxy states in ``USER_HEADER`` before the name of a person; "" trusts no such header.
         tokens: the name of each token's holder, by token.
         hosts: host names for which the server answers, () for any. They prevent DNS rebinding: otherwise another site
             could point its own name at this server, and its pages could read with the reader's access.
     """
 
     proxies: tuple[Network, ...] = ()
-    header: str = USER_HEADER
+    secret: str = ""
     tokens: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
 
     @property
     def writable(self) -> bool:
         """Whether a proxy or a token can identify a person, who may then change alerts."""
-        return bool(self.proxies or self.tokens)
+        return bool(self.secret or self.tokens)
 
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
-        """Return the person's name that a trusted proxy put into the request's headers; "" from any other address.
+        """Return the person's name that a proxy stated together with the secret; "" from any other address.
 
         Args:
             headers: the headers of the request, looked up regardless of case.
         """
-        return headers.get(self.header, "").strip()[:_LONGEST_NAME] if self.is_proxy(address) else ""
+        stated, _, name = headers.get(USER_HEADER, "").partition(" ")
+        known = bool(self.secret) and hmac.compare_digest(stated.encode(), self.secret.encode())
+        return name.strip()[:_LONGEST_NAME] if known and self.is_proxy(address) else ""
 
     def is_proxy(self, address: str | None) -> bool:
         """Return whether an address lies in the networks of the trusted proxies."""
@@ -107,12 +114,7 @@ def read_tokens(path: Path) -> dict[str, str]:
     Raises:
         AccessError: others can read the file, a line has another form, or a token is short or used twice.
     """
-    try:
-        text, mode = path.read_text(encoding="utf-8"), path.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccessError(f"--tokens {path} cannot be read: {error}") from error
-    if mode & 0o077:
-        raise AccessError(f"--tokens {path} can be read by others: chmod 600 {path}")
+    text = _private_text(path, "--tokens")
     tokens: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -128,6 +130,32 @@ def read_tokens(path: Path) -> dict[str, str]:
     return tokens
 
 
+def read_secret(path: Path) -> str:
+    """Read the secret that the server shares with its proxy: the only line of a file.
+
+    Raises:
+        AccessError: others can read the file, or it holds anything but one word of enough characters.
+    """
+    secret = _private_text(path, "--proxy-secret").strip()
+    if len(secret) < LEAST_TOKEN or len(secret.split()) != 1 or not secret.isascii():
+        raise AccessError(
+            f"--proxy-secret {path}: write one word of {LEAST_TOKEN} ASCII characters or more; openssl rand -hex 32 "
+            "prints one"
+        )
+    return secret
+
+
+def _private_text(path: Path, option: str) -> str:
+    try:
+        text, mode = path.read_text(encoding="utf-8"), path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"{option} {path} cannot be read: {error}") from error
+    # systemd protects the folder of credentials; an access list makes its files look readable by their group.
+    if mode & 0o077 and str(path.parent) != os.environ.get("CREDENTIALS_DIRECTORY"):
+        raise AccessError(f"{option} {path} can be read by others: chmod 600 {path}")
+    return text
+
+
 def add_access(parser: argparse.ArgumentParser) -> None:
     """Add the options that say who may sign in, and for which host names the server answers."""
     parser.add_argument(
@@ -135,15 +163,17 @@ def add_access(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NETWORK",
-        help="believe the person's name in requests from this address or network of an authenticating proxy; may be "
-        "given several times",
+        help="believe the client's address (X-Forwarded-For) and the request's id in requests from this address or "
+        "network of a proxy; names nobody; may be given several times",
     )
     parser.add_argument(
-        "--user-header",
-        default=USER_HEADER,
-        metavar="NAME",
-        help="request header in which the proxy states the person's name (default: %(default)s)",
+        "--proxy-secret",
+        type=Path,
+        metavar="FILE",
+        help=f"file with a secret that the proxy knows: a request from --proxy with the header '{USER_HEADER}: SECRET "
+        "NAME' comes from that person",
     )
+    parser.add_argument("--user-header", help=argparse.SUPPRESS)
     parser.add_argument(
         "--tokens", type=Path, metavar="FILE", help="file of the people who may sign in: NAME TOKEN, one person a line"
     )
@@ -163,8 +193,13 @@ def access_of(args: argparse.Namespace) -> Access:
     Raises:
         AccessError: an option is wrong.
     """
+    if args.user_header:
+        raise AccessError(f"--user-header is gone, because clients can send any header: {NAME_PEOPLE}")
+    if args.proxy_secret and not args.proxy:
+        raise AccessError("--proxy-secret needs --proxy: give the address of the proxy that knows the secret")
     loopback = ("localhost", "127.0.0.1", "[::1]")
     named = tuple(args.allow_host)
     hosts = (*loopback, *named) if named or args.host in ("localhost", "127.0.0.1", "::1") else ()
+    secret = read_secret(args.proxy_secret) if args.proxy_secret else ""
     tokens = read_tokens(args.tokens) if args.tokens else {}
-    return Access(read_networks(args.proxy), args.user_header, tokens, hosts)
+    return Access(read_networks(args.proxy), secret, tokens, hosts)

@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 
 from dash import Dash
-from flask import Flask, Response, abort, jsonify, request, session
+from flask import Flask, Response, abort, jsonify, request
 from flask_limiter import Limiter
 from flask_wtf.csrf import CSRFProtect, generate_csrf, validate_csrf
 from limits import parse
@@ -74,9 +74,10 @@ class RequestSecurity:
         add_checks(app)
         self._csrf = CSRFProtect(server)
         server.after_request(self._headers)
-        if access.tokens:
-            server.session_interface = Sessions(access)
-            add_sign_in(server, access, self.limiter, self._csrf, self._address)
+        self._sessions = Sessions(access) if access.tokens else None
+        if self._sessions:
+            server.session_interface = self._sessions
+            add_sign_in(server, access, self._sessions, self.limiter, self._csrf, self._address)
 
     def _expect_host(self) -> None:
         """Refuse a request whose host name is not accepted.
@@ -92,16 +93,16 @@ class RequestSecurity:
     def who(self) -> str:
         """Name of the person who sends the current request; "" if the person is not identified."""
         forwarded = self._access.forwarded(request.remote_addr, request.headers)  # type: ignore[arg-type]
-        return forwarded or (str(session.get("who", "")) if self._access.tokens else "")
+        return forwarded or (self._sessions.person if self._sessions else "")
 
     @property
     def sign_in_hint(self) -> str:
         """What a person who is not identified must do to be allowed to write, as part of a sentence."""
         if self._access.tokens:
             return "sign in"
-        if self._access.proxies:
+        if self._access.secret:
             return "use the authenticating proxy"
-        return "start this server with --proxy or --tokens: see docs/dashboard.md"
+        return "start this server with --tokens or --proxy-secret: see docs/operating.md"
 
     @property
     def can_sign_in(self) -> bool:

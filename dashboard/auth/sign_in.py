@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Callable
 from html import escape
@@ -34,14 +35,40 @@ _TOKEN = """<label for="token">Token</label>
 
 
 class Sessions(SecureCookieSessionInterface):
-    """Session cookies that are Secure if the browser uses https.
+    """Session cookies that are Secure if the browser uses https, and that end when their owner signs out.
+
+    A cookie states the number of times that its owner had signed out when it was made. All processes of the server
+    share these numbers, so that a copy of a cookie ends with it.
 
     Args:
-        access: with proxies, every request counts as https.
+        access: holds the tokens; with proxies, every request counts as https.
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        names = sorted(set(access.tokens.values()))
+        self._place = {name: place for place, name in enumerate(names)}
+        # Processes that are forked later share an anonymous map.
+        self._signed_out = memoryview(mmap.mmap(-1, 8 * len(names))).cast("Q")
+
+    def begin(self, name: str) -> None:
+        """Sign in the current request's sender as a holder of a token."""
+        session.clear()
+        session["who"], session["signed_out"] = name, self._signed_out[self._place[name]]
+        session.permanent = True
+
+    def end(self) -> None:
+        """Sign out the current request's sender, in all of that person's browsers."""
+        if self.person:
+            self._signed_out[self._place[self.person]] += 1
+        session.clear()
+
+    @property
+    def person(self) -> str:
+        """Name of the current request's sender; "" if nobody is signed in."""
+        name = str(session.get("who", ""))
+        known = name in self._place and session.get("signed_out") == self._signed_out[self._place[name]]
+        return name if known else ""
 
     def get_cookie_secure(self, app: Flask) -> bool:
         """Return whether the session cookie of the current request's answer is Secure."""
@@ -55,11 +82,19 @@ def over_https(access: Access) -> bool:
     return bool(access.proxies) or request.is_secure or "https" in forwarded or origin.startswith("https://")
 
 
-def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProtect, address: Callable[[], str]) -> None:
+def add_sign_in(
+    server: Flask,
+    access: Access,
+    sessions: Sessions,
+    limiter: Limiter,
+    csrf: CSRFProtect,
+    address: Callable[[], str],
+) -> None:
     """Add the pages ``/sign-in`` and ``/sign-out`` to the server.
 
     Args:
         access: holds the tokens.
+        sessions: begin and end here.
         limiter: counts failed attempts.
         csrf: checks that a form comes from one of these pages.
         address: returns the address of the client.
@@ -78,10 +113,8 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
         csrf.protect()
         name = access.holder(request.form.get("token", ""))
         if name:
-            # The session is cleared even if other people failed at the same address.
-            session.clear()
-            session["who"] = name
-            session.permanent = True
+            # Even if other people failed at the same address.
+            sessions.begin(name)
             return redirect("/alerts", 303)  # type: ignore[return-value]
         if limiter.limiter.hit(_FAILURES, "sign in", address()):
             return page("Sign in", "This token is unknown.", 403)
@@ -93,9 +126,9 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
     @server.route("/sign-out", methods=["GET", "POST"])
     def sign_out() -> Response:
         if request.method == "GET":
-            return page("Sign out", f"Signed in as {session['who']}." if "who" in session else "Nobody is signed in.")
+            return page("Sign out", f"Signed in as {sessions.person}." if sessions.person else "Nobody is signed in.")
         csrf.protect()
-        session.clear()
+        sessions.end()
         return redirect("/", 303)  # type: ignore[return-value]
 
     @server.errorhandler(CSRFError)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.util import UserError
 
-from dashboard.auth.credentials import Access, AccessError, access_of, add_access
+from dashboard.auth.credentials import NAME_PEOPLE, Access, AccessError, access_of, add_access
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.results_options import check_locations, open_store, results_folder
 
@@ -87,6 +87,8 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
+    if access.proxies and not access.writable:
+        print(f"Nobody can change alerts, because --proxy states addresses alone; {NAME_PEOPLE}", flush=True)
     serve(app, listener, args.workers, access.proxies)
 
 

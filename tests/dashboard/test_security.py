@@ -1,5 +1,6 @@
 """Nobody writes who is not known, from a page that is not ours, or too often; no stranger's script runs."""
 
+import argparse
 import json
 import re
 import threading
@@ -10,17 +11,19 @@ import pytest
 from served import NAME, TOKEN, act, csrf_of, place, sign_in
 from trees import open_store, record, write_measurement
 
-from dashboard.auth.credentials import Access, AccessError, read_networks, read_tokens
+from dashboard.auth.credentials import Access, AccessError, access_of, read_networks, read_tokens
 from dashboard.auth.security import RATES, RequestCounts
 from dashboard.auth.sign_in import FAILURES
 from dashboard.server.app import create_app
+from dashboard.server.command import Dashboard
 
-PROXY = {"X-Forwarded-User": "Ana Proxy"}
+SECRET = "s" * 32
+PROXY = {"X-Lockstep-User": f"{SECRET} Ana Proxy"}
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    return place(tmp_path_factory.mktemp("security"), Access(read_networks(["10.1.0.0/16"]), tokens={TOKEN: NAME}))
+    return place(tmp_path_factory.mktemp("security"), Access(read_networks(["10.1.0.0/16"]), SECRET, {TOKEN: NAME}))
 
 
 @pytest.fixture
@@ -278,6 +281,47 @@ def test_a_token_file_that_would_let_the_wrong_ones_in_is_refused(tmp_path, text
     path.chmod(0o600)
     with pytest.raises(AccessError, match="tokens"):
         read_tokens(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--proxy-secret", "good"], "--proxy-secret needs --proxy"),
+        (["--proxy", "127.0.0.1", "--proxy-secret", "open"], "chmod 600"),
+        (["--proxy", "127.0.0.1", "--proxy-secret", "short"], "16 ASCII characters or more"),
+        (["--proxy", "127.0.0.1", "--proxy-secret", "words"], "write one word"),
+        (["--proxy", "127.0.0.1", "--proxy-secret", "none"], "cannot be read"),
+        (["--proxy", "127.0.0.1", "--user-header", "X-Forwarded-User"], "--user-header is gone.*--proxy-secret"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_an_identity_that_a_stranger_could_claim_is_refused_at_the_start(tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("good", SECRET), ("open", SECRET), ("short", "s" * 15), ("words", f"{SECRET} {SECRET}")):
+        (tmp_path / name).write_text(f"{text}\n")
+        (tmp_path / name).chmod(0o644 if name == "open" else 0o600)
+    with pytest.raises(AccessError, match=said):
+        access_of(options_of(*options))
+
+
+def test_a_proxys_address_alone_names_nobody(tmp_path, monkeypatch):
+    access = access_of(options_of("--proxy", "127.0.0.1"))
+    assert not access.writable
+    assert access.client("127.0.0.1", {"X-Forwarded-For": "192.0.2.7"}) == "192.0.2.7"
+    assert access.forwarded("127.0.0.1", {"X-Lockstep-User": " ceo", "X-Forwarded-User": "ceo"}) == ""
+
+
+def test_a_secret_that_systemd_hands_over_may_look_readable_by_a_group(tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "secret").chmod(0o440)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert access_of(options_of("--proxy", "127.0.0.1", "--proxy-secret", str(tmp_path / "secret"))).secret == SECRET
+
+
+def options_of(*options):
+    parser = argparse.ArgumentParser()
+    Dashboard.setup_arguments(parser.add_subparsers())
+    return parser.parse_args(["dashboard", *options])
 
 
 def test_a_network_that_is_none_is_refused():

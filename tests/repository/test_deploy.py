@@ -1,5 +1,6 @@
 """The unit file is one that systemd takes, and exposes little."""
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -44,13 +45,13 @@ def test_the_unit_exposes_little(analyze):
     assert float(found[1]) < 2.0
 
 
-def test_the_units_command_is_one_of_ours():
-    import argparse
-
+def test_the_units_command_is_one_of_ours(tmp_path):
+    (tmp_path / "proxy-secret").write_text("s" * 32)
+    (tmp_path / "proxy-secret").chmod(0o600)
     [command] = re.findall(r"^ExecStart=/opt/lockstep/bin/lockstep (.*)$", UNIT.read_text(), re.MULTILINE)
     parser = argparse.ArgumentParser()
     Dashboard.setup_arguments(parser.add_subparsers())
-    args = parser.parse_args(command.split())
+    args = parser.parse_args(command.replace("${CREDENTIALS_DIRECTORY}", str(tmp_path)).split())
     access = access_of(args)
     assert access.writable
     assert access.hosts[-1] == "bench.example.org"

@@ -97,7 +97,7 @@ def test_steps_are_one_command_without_expressions_and_nothing_is_unpinned():
         if "run" in step:
             assert "\n" not in step["run"], (where, step)
             assert "${{" not in step["run"], (where, step)
-        elif not step["uses"].startswith("$/"):
+        elif not step["uses"].startswith("./"):
             assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), (where, step)
 
 
@@ -198,7 +198,7 @@ def test_another_repository_may_hold_the_project_in_a_folder_and_installs_lockst
     project.write("kernels/toy/product.py", SLOW)
     project.commit("Slow down")
     given = {**QUICK, "directory": "kernels", "base": "HEAD~1", "python": "../.venv/bin/python"}
-    five = {"jobs": {"gate": {"steps": [{"uses": "$/.github/actions/gate", "with": given}]}}}
+    five = {"jobs": {"gate": {"steps": [{"uses": "./.github/actions/gate", "with": given}]}}}
     runner = Runner(project, {"github": {}}, {"PIP_TARGET": str(tmp_path / "installed"), "PIP_NO_DEPS": "1"})
     runner.environment |= {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "PYTHON": sys.executable}
     job = runner.job(five, "gate")
