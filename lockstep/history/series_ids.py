@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.history.validation import short_name
+from lockstep.history.parameter_text import parameter_texts
 
 #: Number of remembered series above which ``trim`` forgets all of them.
 _MOST_REMEMBERED = 500_000
@@ -49,7 +49,7 @@ class SeriesIds:
         ``axes`` holds the values (asv's reprs) of each parameter. If a parameter has the same value twice, the numbers
         of the two combinations are equal.
         """
-        clean = [tuple(map(_value, axis)) for axis in axes]
+        clean = [parameter_texts(axis) for axis in axes]
         key = (benchmark, *clean)
         ids = self._sets.get(key)
         if ids is None:
@@ -63,8 +63,3 @@ class SeriesIds:
         number = digest(f"{benchmark}\n{text}")
         self.known[number] = (benchmark, text)
         return number
-
-
-def _value(parameter: Any) -> str:
-    """Return a parameter's value as one short printable line. asv writes a text, but other tools any JSON value."""
-    return short_name(parameter if isinstance(parameter, str) else json.dumps(parameter, sort_keys=True))

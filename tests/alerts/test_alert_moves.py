@@ -195,3 +195,10 @@ def test_a_history_that_is_filled_up_keeps_its_alert(tmp_path, store, planted):
             store.act(1, Act("ack", "ada", "looking"), "", now.date())
     one = store.alert(1)
     assert (one.state, one.alert.commits, len(one.alert.members)) == ("acknowledged", (commits[20],), 3)
+
+
+@pytest.mark.parametrize(("old", "new"), [("tol=np.float64(0.5)", "tol=0.5"), ("f=<f at 0x7f01>", "f=<f>")])
+def test_an_alert_of_a_parameter_that_is_written_differently_now_is_found_again(store, old, new):
+    [first] = sync(store, step(name=series(case=old))).opened
+    assert sync(store, step(name=series(case=new))) == Synced()
+    assert (store.alert(first).state, store.alert(first).alert.members[0].series.case) == ("new", new)

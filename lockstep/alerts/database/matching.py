@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Row
 
 from lockstep.alerts.model import Alert, Member
+from lockstep.history.parameter_text import comparable
 from lockstep.record.series_name import SeriesName
 
 #: A change may move by this many measured commits between two analyses and still count as the same change.
@@ -59,14 +60,14 @@ def owners(
     members_by_place: dict[tuple[SeriesName, bool], list[Member]] = defaultdict(list)
     for alert in alerts:
         for member in alert.members:
-            members_by_place[member.series, member.size > 0].append(member)
+            members_by_place[_comparable(member.series), member.size > 0].append(member)
     renamed_members = {
         place: members for place, members in members_by_place.items() if any(member.key in new for member in members)
     }
     known: dict[tuple[SeriesName, bool], list[_StoredChange]] = defaultdict(list)
     for row in rows if renamed_members else ():
         for content in row.content["members"]:
-            place = SeriesName(**content["series"]), content["size"] > 0
+            place = _comparable(SeriesName(**content["series"])), content["size"] > 0
             if place in renamed_members:
                 known[place].append(_known(row, content, places[row.machine]))
     pairs: dict[str, int] = {}
@@ -74,6 +75,11 @@ def owners(
         if place in known:
             pairs |= _aligned(known[place], members, places[place[0].machine])
     return pairs
+
+
+def _comparable(series: SeriesName) -> SeriesName:
+    case = comparable(series.case)
+    return series if case == series.case else replace(series, case=case)
 
 
 def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int]) -> _StoredChange:
