@@ -7,7 +7,9 @@ is killed, finished parts stay and the other files are read again.
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields
@@ -30,6 +32,12 @@ MADE_BY = (
 
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0
+
+#: SQLite's result codes that do not mean damage: the file is locked, cannot be opened or cannot be written.
+_NOT_DAMAGE = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
+)
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS file (
@@ -111,6 +119,7 @@ class Catalog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._seal = path.with_suffix(".crc32")
         with self._connection() as connection:
             keep_write_ahead_log(connection, _PATIENCE)
             connection.executescript(_TABLES)
@@ -123,17 +132,36 @@ class Catalog:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction that writes the manifest and increments its generation. Readers see all changes or none."""
+        """Run a transaction that writes the manifest and changes its generation. Readers see all changes or none."""
+        self._seal.unlink(missing_ok=True)
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                number = _stored_text(connection, "generation") or "0"
-                _say(connection, "generation", str(int(number) + 1))
+                # A random text, because the generation of a manifest that was made again must differ too.
+                _say(connection, "generation", secrets.token_hex(8))
                 connection.execute("COMMIT")
             except BaseException:
                 connection.rollback()
                 raise
+
+    def seal(self) -> None:
+        """Store a checksum of the whole manifest, unless it is stored. The next write deletes the checksum.
+
+        Call this and ``sealed`` while no other process writes.
+        """
+        if not self._seal.exists():
+            temporary = self._seal.with_suffix(".tmp")
+            temporary.write_text(self._checksum())
+            temporary.replace(self._seal)
+
+    def sealed(self) -> bool | None:
+        """Return whether the manifest has its stored checksum; ``None`` if a killed process has stored none."""
+        return self._seal.read_text() == self._checksum() if self._seal.exists() else None
+
+    def _checksum(self) -> str:
+        with self._connection() as connection:
+            return f"{zlib.crc32(connection.serialize()):08x}"
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
@@ -182,11 +210,14 @@ class Catalog:
                 connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(new))
 
     def drop_part(self, part: Part) -> None:
-        """Remove a damaged part and the files whose points it holds, so that the files are read again."""
+        """Remove a part that no run refers to, because its files were read again."""
         with self._writing() as connection:
-            paths = [path for (path,) in connection.execute("SELECT path FROM run WHERE part = ?", (part.name,))]
-            _forget(connection, paths)
             connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
+
+    def report(self, problem: Problem) -> None:
+        """Store a problem of the cache itself. It is listed until the cache is deleted."""
+        with self._writing() as connection:
+            connection.execute("INSERT INTO problem VALUES (?, ?, ?, ?, ?)", (problem.path, *astuple(problem)))
 
     def set_history(self, state: str, commits: Iterable[tuple[str, str]]) -> None:
         """Store the commits (hash and subject) in their order, and the state from which the order was computed."""
@@ -230,9 +261,12 @@ class Reading:
         return [RunRow(*row) for row in self._connection.execute(f"SELECT {columns} FROM run ORDER BY path")]
 
     def next_run(self) -> int:
-        """Return a number that is greater than the number of every run that ever existed."""
+        """Return a number that is greater than the number of every run that ever existed.
+
+        The first number is random, so that runs of a cache that was made again have other numbers than before.
+        """
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run'").fetchone()
-        return (row[0] if row else 0) + 1
+        return (row[0] if row else secrets.randbelow(2**30)) + 1
 
     def commits(self) -> dict[str, int]:
         """Return the date of every commit, in ms since 1970, by hash. If files disagree, the earliest date counts."""
@@ -270,6 +304,11 @@ class Reading:
     def history(self) -> list[tuple[str, str]]:
         """Return the hash and subject of every commit, oldest first."""
         return list(self._connection.execute('SELECT "commit", subject FROM history ORDER BY place'))
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Return whether an error means that the manifest is damaged, so that it must be made again."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NOT_DAMAGE
 
 
 _RUN_FIELDS = tuple(field.name for field in fields(RunRow))

@@ -15,6 +15,7 @@ import numpy as np
 
 from lockstep.history.cache_catalog import Part
 from lockstep.history.columns import COLUMNS
+from lockstep.history.part_checks import DAMAGED, checksum
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +32,9 @@ _MERGED_AT_ONCE = 500_000
 
 #: Seconds after which an unused part is deleted. Until then another process may still read the part.
 _GRACE = 600.0
+
+#: Seconds after which a damaged part is deleted. Until then people may look at it.
+_KEPT = 7 * 86_400.0
 
 # Columns that are stored with a dictionary of their values. Other columns have nearly as many different values as rows.
 _DICTIONARY = [name for name, kind in COLUMNS.items() if kind in ("text", "key", "count", "time", "code")]
@@ -95,7 +99,8 @@ def sweep(parts: Path, counting: Iterable[Part]) -> None:
     current_names = {part.name for part in counting}
     for path in parts.iterdir():
         try:
-            if path.name not in current_names and time.time() - path.stat().st_mtime > _GRACE:
+            kept = _KEPT if path.suffix == DAMAGED else _GRACE
+            if path.name not in current_names and time.time() - path.stat().st_mtime > kept:
                 path.unlink()
         except FileNotFoundError:  # another process has just deleted the part
             continue
@@ -137,8 +142,7 @@ class _Writer:
     def __init__(self, parts: Path, folder: str) -> None:
         # The part's name contains a digest of the folder's name, which may contain any character.
         mark = blake2b(folder.encode(), digest_size=6).hexdigest()
-        self._path = parts / f"{mark}-{uuid.uuid4().hex}.parquet"
-        self._temporary = self._path.with_suffix(".tmp")
+        self._temporary = parts / f"{mark}-{uuid.uuid4().hex}.tmp"
         self._folder = folder
         self._rows = 0
         self._writer: pq.ParquetWriter | None = None
@@ -158,14 +162,14 @@ class _Writer:
         self._writer.write_table(table, row_group_size=_GROUP)
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        self.part = Part("", self._folder, 0, 0)
+        if self._writer is None:
+            return
+        self._writer.close()
+        if kind is None and self._rows:
             size = self._temporary.stat().st_size
-            if kind is None and self._rows:
-                self._temporary.replace(self._path)
-            else:
-                self._temporary.unlink()
-                size = 0
+            path = self._temporary.with_name(f"{self._temporary.stem}-{checksum(self._temporary)}.parquet")
+            self._temporary.replace(path)
+            self.part = Part(path.name, self._folder, self._rows, size)
         else:
-            size = 0
-        self.part = Part(self._path.name, self._folder, self._rows, size)
+            self._temporary.unlink()

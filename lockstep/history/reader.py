@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lockstep.history.columns import BLANKS, COLUMNS, DTYPES, Kind
 from lockstep.history.model import STATES, Floats, Ints
+from lockstep.history.part_checks import PartChecks, StoreError
 from lockstep.history.repeats import averaged
 from lockstep.timing.intervals import standard_error
 
@@ -110,18 +111,16 @@ class Numbers:
 Rows = dict[str, NDArray[Any]]
 
 
-class StoreError(Exception):
-    """The store's cache cannot be used. The message says where the cache is and what to do."""
-
-
 class Reader:
     """Runs queries on the cache's parquet files. Threads do not wait for one another: each query has its own cursor.
 
     Args:
         spill: folder for intermediate data that does not fit in memory.
+        checks: verifies each part before a query reads it.
     """
 
-    def __init__(self, spill: Path) -> None:
+    def __init__(self, spill: Path, checks: PartChecks) -> None:
+        self._checks = checks
         self._settings = _SETTINGS | {"temp_directory": str(spill)}
         self._lock = threading.Lock()
         self._process = 0
@@ -149,7 +148,7 @@ class Reader:
     def all_numbers(self, source: Source) -> Numbers:
         """Return all points of a source at once, with the baselines of their ratios. Use it for a few runs only."""
         sql = f"SELECT {_NUMBERS}, baseline FROM read_parquet(?) WHERE run IN ({_listed(source.ids.tolist())})"
-        columns = self._ask(sql, [_paths(source)]).fetchnumpy()
+        columns = self._ask(sql, source)
         return _in_order({name: _filled(values, COLUMNS[name]) for name, values in columns.items()}, source)
 
     def rows(
@@ -168,7 +167,7 @@ class Reader:
         """
         condition = f"series {_among(series)}" if series else f"run IN ({_listed(runs)})"
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {condition}"
-        stored = self._ask(sql, [_paths(source)]).fetchnumpy()
+        stored = self._ask(sql, source)
         # Convert one column at a time, so that memory never holds two copies of all columns.
         columns = {name: _filled(stored.pop(name), COLUMNS[name]) for name in tuple(stored)}
         order = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
@@ -190,8 +189,7 @@ class Reader:
             FROM read_parquet(?) JOIN (SELECT unnest(?::INTEGER[]) AS run, unnest(?::INTEGER[]) AS place) USING (run)
             GROUP BY series
         """
-        parameters = [_paths(source), source.ids.tolist(), source.commits.tolist()]
-        last = self._ask(sql, parameters).fetchnumpy()
+        last = self._ask(sql, source, source.ids.tolist(), source.commits.tolist())
         series, places = last.values()
         parts = []
         for place in np.unique(places).tolist():
@@ -202,21 +200,23 @@ class Reader:
             return parts[0]
         return {name: np.concatenate([part.pop(name) for part in parts]) for name in names} if parts else {}
 
-    def _ask(self, sql: str, parameters: list[Any]) -> duckdb.DuckDBPyConnection:
+    def _ask(self, sql: str, source: Source, *parameters: list[int]) -> dict[str, Any]:
+        """Return the columns that a query selects. Its first parameter is the list of the source's parts."""
+        for part in source.parts:
+            self._checks.verify(part)
         try:
-            return self._cursor().execute(sql, parameters)
+            return self._cursor().execute(sql, [list(map(str, source.parts)), *parameters]).fetchnumpy()
         except duckdb.Error as error:
-            cache = Path(parameters[0][0]).parents[1]
-            raise StoreError(
-                f"the cache {cache} is damaged ({error}): delete that folder, and Lockstep makes it again"
-            ) from error
+            for part in source.parts:  # perhaps a part was deleted or damaged meanwhile
+                self._checks.verify(part)
+            raise StoreError(f"DuckDB cannot query the cache {source.parts[0].parents[1]}: {error}") from error
 
     def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
         condition = _among(series) if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
         if len(source.ids) <= _FEW:
             condition += f" AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {condition}"
-        columns = self._ask(sql, [_paths(source)]).fetchnumpy()
+        columns = self._ask(sql, source)
         return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in columns.items()}
 
 
@@ -288,10 +288,6 @@ def lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.
     """Return the index of each value in the ascending array ``rising``, and whether the array contains the value."""
     place = np.searchsorted(rising, values).clip(max=len(rising) - 1)
     return place, rising[place] == values
-
-
-def _paths(source: Source) -> list[str]:
-    return [str(path) for path in source.parts]
 
 
 def _among(series: Sequence[int]) -> str:

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from lockstep.history.benchmarks_file import as_text, read_benchmarks
-from lockstep.history.cache_catalog import MADE_BY, Catalog
+from lockstep.history.cache_catalog import MADE_BY, Catalog, Part, is_damage
+from lockstep.history.cache_folder import default_cache, only_one, sweep_caches
 from lockstep.history.code_digest import code_digest
 from lockstep.history.commit_order import order_commits, repository_state
 from lockstep.history.ingest import batches, read_all
 from lockstep.history.parquet import merge_parts, mergeable, sweep
+from lockstep.history.part_checks import DAMAGED, DamagedPart, PartChecks, Stamp, StoreError, move_aside, stamp_of
 from lockstep.history.problems import Problem, Refreshed
-from lockstep.history.reader import Reader, StoreError
+from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, probably_unchanged, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load
 from lockstep.history.validation import Unreadable
 
 __all__ = ["Store", "StoreError", "default_cache"]
-
-#: Seconds after which a cache in use is marked as used again, and seconds without use after which it is deleted.
-_USED, _UNUSED = 86_400.0, 7 * 86_400.0
 
 #: Age in seconds up to which a snapshot may be returned while another thread makes a new one.
 _OLD = 60.0
@@ -55,7 +47,9 @@ class Store:
         self._repo = repo
         self._patience = patience
         self._parts = cache / "parts"
-        self._reader = Reader(cache / "spill")
+        self._manifest = cache / "manifest.sqlite"
+        self._checks = PartChecks()
+        self._reader = Reader(cache / "spill", self._checks)
         self._lock = threading.Lock()
         self._looked = 0.0
         #: The last scan whose files were all read, and the time of that scan.
@@ -64,6 +58,9 @@ class Store:
         self._strays: tuple[Problem, ...] = ()
         self._snapshot: Results | None = None
         self._loaded_state: tuple[str, tuple[Problem, ...]] | None = None
+        self._loaded_parts: tuple[Path, ...] = ()
+        #: Stamps of the manifest and of its checksum when the checksum was last verified or stored.
+        self._sealed: tuple[Stamp | None, ...] = ()
 
     @classmethod
     def open(cls, results: Path, repo: Path | None = None, cache: Path | None = None, patience: float = 2.0) -> Store:
@@ -104,20 +101,22 @@ class Store:
     def current(self) -> Results:
         """Return a snapshot of the results that is at most ``patience`` seconds old.
 
-        While one thread refreshes the cache, other threads get the previous snapshot.
+        While one thread refreshes the cache, other threads get the previous snapshot. If parts of that snapshot are
+        damaged or missing, they wait until the parts are made again.
 
         Raises:
             StoreError: see ``refresh``.
         """
         snapshot, age = self._snapshot, time.monotonic() - self._looked
-        if snapshot is not None and age < self._patience:
+        if snapshot is not None and age < self._patience and not self._checks.failed:
             return snapshot
         # Do not return an old snapshot, because parts that it needs may have been deleted.
-        old = snapshot is None or age > _OLD
+        old = snapshot is None or age > _OLD or self._checks.failed
         if not self._lock.acquire(blocking=old) and snapshot is not None:
             return snapshot
         try:
-            if self._snapshot is None or time.monotonic() - self._looked >= self._patience:
+            looked = self._snapshot is not None and time.monotonic() - self._looked < self._patience
+            if not looked or self._checks.failed:
                 self._refresh(wait=self._snapshot is None, glance=True)
             assert self._snapshot is not None
             return self._snapshot
@@ -126,20 +125,26 @@ class Store:
 
     def _refresh(self, wait: bool, glance: bool = False) -> Refreshed:
         began = time.perf_counter()
-        settled = self._settled() if glance else None
+        if not self._whole():
+            self._checks.failed = True
+        # While parts are missing, do not use what another process has made again so far: it would look as if results
+        # had been deleted.
+        wait = wait or self._checks.failed
+        settled = self._settled() if glance and not self._checks.failed else None
         current = settled or self._scan()
         changed, gone, points = 0, 0, 0
         try:
-            if settled is None:
-                changed, gone, points = self._update(current, wait)
-            self._load()
+            try:
+                if settled is None:
+                    changed, gone, points = self._update(current, wait)
+                self._load()
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                changed, gone, points = self._update(current, wait=True, damage=error)
+                self._load()
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise StoreError(f"the cache {self.cache} cannot be used ({error}): choose another folder") from error
-            # A damaged manifest may be deleted: everything in it is derived from the files.
-            shutil.rmtree(self.cache, ignore_errors=True)
-            changed, gone, points = self._update(current, wait)
-            self._load()
+            raise StoreError(f"the cache {self.cache} cannot be used ({error}): choose another folder") from error
         except OSError as error:
             raise StoreError(f"the cache {self.cache} cannot be written ({error}): choose another folder") from error
         except BrokenProcessPool as error:
@@ -147,13 +152,21 @@ class Store:
                 "a process that read result files was killed, perhaps for lack of memory: free memory and try again"
             ) from error
         self._looked = time.monotonic()
-        self._sweep_caches()
+        self._checks.failed = not self._whole()
+        sweep_caches(self.cache)
         assert self._snapshot is not None
         problems, notes = len(self._snapshot.problems), len(self._snapshot.notes)
         return Refreshed(len(current.files), changed, gone, points, problems, notes, time.perf_counter() - began)
 
+    def _whole(self) -> bool:
+        """Return whether the manifest and the parts of the present snapshot still exist and were not written again."""
+        loaded = self._snapshot is not None
+        return not loaded or (self._manifest.exists() and not self._checks.changed(self._loaded_parts))
+
     def _settled(self) -> Scan | None:
         """Return the last scan if it is recent, found many files, and is still valid by ``probably_unchanged``."""
+        if self._sealed != self._seal_stamps():  # somebody has written the manifest
+            return None
         previous, young = self._seen, time.monotonic() - self._scanned < _OLD
         large = previous is not None and len(previous.files) > _MANY
         return previous if previous and large and young and probably_unchanged(self.root, previous) else None
@@ -164,19 +177,23 @@ class Store:
         self._strays = current.problems
         return current
 
-    def _update(self, current: Scan, wait: bool) -> tuple[int, int, int]:
+    def _update(self, current: Scan, wait: bool, damage: sqlite3.DatabaseError | None = None) -> tuple[int, int, int]:
         """Read the files that changed since the last refresh, and remove deleted files from the cache.
 
-        Return the numbers of changed files, of deleted files and of points read.
+        ``damage`` is the error of a damaged manifest. Return the numbers of changed files, of deleted files and of
+        points read.
         """
         self._parts.mkdir(parents=True, exist_ok=True)
-        catalog = Catalog(self.cache / "manifest.sqlite")
-        with _only_one(self.cache / "lock", wait) as alone:
+        with only_one(self.cache / "lock", wait) as alone:
             if not alone:
                 return 0, 0, 0
-            self._mend(catalog)
+            catalog = self._verified_catalog(damage)
             with catalog.reading() as reading:
                 known, first_run, table = reading.files(), reading.next_run(), reading.stored_text("table")
+                lost = [part for part in reading.parts() if self._is_lost(part)]
+                lost_names = {part.name for part in lost}
+                for path in [run.path for run in reading.runs() if run.part in lost_names] if lost else []:
+                    known[path] = _LOST
             changed = {path: stamp for path, stamp in current.files.items() if known.get(path) != stamp}
             gone = known.keys() - current.files.keys()
             if table != str(current.table):
@@ -187,22 +204,61 @@ class Store:
             for intake in read_all(batches(self.root, self._parts, changed, first_run)):
                 catalog.take(intake)
                 points += sum(run.points for run in intake.runs)
+            # Only now, so that other processes do not take the files of these parts for deleted.
+            for part in lost:
+                catalog.drop_part(part)
+                if (self._parts / part.name).with_suffix(DAMAGED).exists():
+                    catalog.report(_damaged(part.name))
             self._merge(catalog)
             self._order(catalog)
             with catalog.reading() as reading:
                 counting = reading.parts()
             sweep(self._parts, counting)
+            catalog.seal()
+            self._sealed = self._seal_stamps()
             self._seen = current
             return len(changed), len(gone), points
 
-    def _mend(self, catalog: Catalog) -> None:
-        """Remove missing and damaged parts from the manifest, so that their result files are read again."""
-        with catalog.reading() as reading:
-            parts = reading.parts()
-        for part in parts:
-            path = self._parts / part.name
-            if not path.exists() or path.stat().st_size != part.size:
-                catalog.drop_part(part)
+    def _verified_catalog(self, damage: sqlite3.DatabaseError | None) -> Catalog:
+        """Return the manifest, or a new one if it is damaged. Call this while no other process writes.
+
+        ``damage`` is an error that reading the manifest gave. Another process may have made a new manifest since then.
+        """
+        reason = str(damage or "its checksum is wrong")
+        try:
+            catalog = Catalog(self._manifest)
+            if damage is None and self._sealed == self._seal_stamps():
+                return catalog
+            sealed = catalog.sealed()
+            if sealed or (sealed is None and damage is None):
+                return catalog
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            reason = str(error)
+        move_aside(self._manifest, reason)
+        for path in self.cache.glob("manifest.sqlite-*"):
+            path.unlink()
+        catalog = Catalog(self._manifest)
+        catalog.report(_damaged(self._manifest.name))
+        return catalog
+
+    def _seal_stamps(self) -> tuple[Stamp | None, ...]:
+        return stamp_of(self._manifest), stamp_of(self._manifest.with_suffix(".crc32"))
+
+    def _is_lost(self, part: Part) -> bool:
+        """Return whether a part is missing or damaged. A content that nothing has written to since is not read."""
+        path = self._parts / part.name
+        stamp = stamp_of(path)
+        if stamp is not None and stamp[1] != part.size:
+            move_aside(path, f"it has {stamp[1]} bytes instead of {part.size}")
+            return True
+        try:
+            if self._checks.changed([path]):
+                self._checks.verify(path)
+        except DamagedPart:
+            return True
+        return False
 
     def _read_table(self, catalog: Catalog, current: Scan) -> None:
         texts = {"table": str(current.table), "benchmarks": "", "table_problem": ""}
@@ -218,6 +274,11 @@ class Store:
             chosen = mergeable(reading.parts(), reading.live_rows())
             runs = reading.runs() if chosen else []
         for merged_parts in chosen:
+            try:
+                for part in merged_parts:
+                    self._checks.verify(self._parts / part.name)
+            except DamagedPart:
+                continue  # The next refresh makes the part again.
             names = {part.name for part in merged_parts}
             catalog.merge(
                 merged_parts, merge_parts(self._parts, merged_parts, (run.id for run in runs if run.part in names))
@@ -232,40 +293,24 @@ class Store:
         if state != before:
             catalog.set_history(state, ((commit.hash, commit.subject) for commit in order_commits(dates, self._repo)))
 
-    def _sweep_caches(self) -> None:
-        """Mark this cache as used, and delete caches of other code versions that were not used for a long time."""
-        with suppress(OSError):
-            if time.time() - self.cache.stat().st_mtime > _USED:
-                os.utime(self.cache)
-            for folder in self.cache.parent.glob("layout-*"):
-                if folder != self.cache and time.time() - folder.stat().st_mtime > _UNUSED:
-                    shutil.rmtree(folder, ignore_errors=True)
-
     def _load(self) -> None:
-        catalog = Catalog(self.cache / "manifest.sqlite")
-        with catalog.reading() as reading:
+        with Catalog(self._manifest).reading() as reading:
             state = (reading.stored_text("generation"), self._strays)
-            if state != self._loaded_state:
-                self._snapshot = Results(load(self.root, self._parts, reading, self._strays), self._reader)
+            # A manifest that another process is making again has no order of commits yet. It holds too few results.
+            complete = self._snapshot is None or reading.stored_text("history")
+            if state != self._loaded_state and complete:
+                contents = load(self.root, self._parts, reading, self._strays)
+                self._snapshot = Results(contents, self._reader)
+                self._loaded_parts = tuple(path for paths in contents.parts.values() for path in paths)
                 self._loaded_state = state
 
 
-def default_cache(root: Path) -> Path:
-    """Return the default location of a results folder's cache."""
-    digest = blake2b(str(root.resolve()).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return user_cache_path("lockstep") / f"results-{digest}"
+#: Stamp of a file whose points are lost. No file has it, so the file is read again.
+_LOST = (-1, -1, -1, -1)
 
 
-@contextmanager
-def _only_one(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a lock on a file during a block. Yield whether this process got the lock.
-
-    Only one process at a time can hold the lock. If the process is killed, the system releases the lock.
-    """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+def _damaged(name: str) -> Problem:
+    what = (
+        "this file of the cache was damaged and made again from the result files: if it happens again, check the disk"
+    )
+    return Problem(name, what, weight="note")

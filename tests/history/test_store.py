@@ -20,6 +20,7 @@ from bench.make_tree import write_many
 from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
 
 from lockstep.history import parquet as parts
+from lockstep.history.part_checks import PartChecks
 from lockstep.history.reader import Reader
 from lockstep.history.store import Store, StoreError, default_cache
 from lockstep.record.model import Estimate
@@ -161,37 +162,6 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"file.*choose another folder"):
         open_store(tmp_path / "results", cache=tmp_path / "file").refresh()
-
-
-@pytest.mark.parametrize("damage", ["part lost", "part cut", "manifest cut", "manifest text", "all lost"])
-def test_a_damaged_cache_is_made_anew(tmp_path, damage):
-    root = tmp_path / "results"
-    write_commits(root, 4)
-    before = numbers(open_store(root))
-    cache = open_store(root).cache
-    [part] = (cache / "parts").iterdir()
-    manifest = cache / "manifest.sqlite"
-    if damage == "part lost":
-        part.unlink()
-    elif damage == "part cut":
-        part.write_bytes(part.read_bytes()[:-100])
-    elif damage == "manifest cut":
-        manifest.write_bytes(manifest.read_bytes()[:5000])
-    elif damage == "manifest text":
-        manifest.write_text("no database" * 1000)
-    else:
-        shutil.rmtree(cache)
-    assert numbers(open_store(root)) == before
-
-
-def test_a_damaged_part_is_told_with_what_to_do(tmp_path):
-    write_measurement(tmp_path / "results", [record()])
-    store = open_store(tmp_path / "results")
-    results = store.current()
-    [part] = (store.cache / "parts").iterdir()
-    part.write_bytes(b"\0" * part.stat().st_size)
-    with pytest.raises(StoreError, match="delete that folder"):
-        results.at(COMMIT)
 
 
 def test_threads_share_a_store(tmp_path):
@@ -382,5 +352,5 @@ def test_a_large_file_is_read_by_another_process(tmp_path):
 
 
 def test_queries_share_the_footers_of_parts(tmp_path):
-    setting = Reader(tmp_path)._cursor().execute("SELECT current_setting('parquet_metadata_cache')")
+    setting = Reader(tmp_path, PartChecks())._cursor().execute("SELECT current_setting('parquet_metadata_cache')")
     assert setting.fetchone() == (True,)

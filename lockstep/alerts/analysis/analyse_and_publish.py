@@ -11,6 +11,7 @@ from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange, analys
 from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of, write_whole
 from lockstep.alerts.analysis.findings_files import Finding, write_changes
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.history.part_checks import DamagedPart
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -21,10 +22,21 @@ def analyse_store(
 ) -> tuple[Results, AnalysisResult]:
     """Analyse all new results in a store, and write the findings for the dashboard's pages.
 
+    If a part of the store is damaged, it is made again and the analysis starts again, once.
+
     Args:
         repo: a folder in the git repository whose commits are measured.
         packages: folders of the packages under test, relative to the repository's root.
     """
+    try:
+        return _analyse_store(store, thresholds, repo, packages)
+    except DamagedPart:
+        return _analyse_store(store, thresholds, repo, packages)
+
+
+def _analyse_store(
+    store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str]
+) -> tuple[Results, AnalysisResult]:
     results, cache = store.current(), AnalysisCache(store.cache)
     now = datetime.datetime.now(datetime.UTC)
     result = analyse_results(results, thresholds, Ranges(repo, packages), now, cache)

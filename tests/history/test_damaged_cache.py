@@ -1,0 +1,209 @@
+"""A damaged or deleted cache never gives wrong points, and is made again from the result files by itself."""
+
+import fcntl
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pytest
+from trees import DATE, MACHINE, open_store, record, write_measurement
+
+from dashboard.server.app import create_app
+from lockstep.history import store as store_module
+from lockstep.history.cache_catalog import Catalog
+from lockstep.history.part_checks import DamagedPart
+from lockstep.record.model import Estimate
+
+COMMITS = 30
+
+
+def write_commits(root):
+    for number in range(COMMITS):
+        rows = [
+            record(variant=f"v{variant}", latency=Estimate((1 + number + variant / 7) * 1e-6, 1e-9, 1.0))
+            for variant in range(30)
+        ]
+        commit = f"{number:08x}" + "0" * 32
+        write_measurement(root, rows, machine=MACHINE, commit=commit, date=DATE + number, proof=False)
+
+
+def points(store):
+    """Every value, by commit and series."""
+    results = store.current()
+    commits = [commit.hash for commit in results.commits(MACHINE)]
+    return {
+        (commits[commit], trend.series.text, trend.series.benchmark): value
+        for trend in results.trends()
+        for commit, value in zip(trend.commit.tolist(), trend.value.tolist(), strict=True)
+    }
+
+
+def points_at_the_second_try(store):
+    """Every value; a query that meets damage may say so, once."""
+    try:
+        return points(store)
+    except DamagedPart:
+        return points(store)
+
+
+def flip(path, bits, seed=0):
+    content, draw = bytearray(path.read_bytes()), random.Random(seed)
+    for place in draw.sample(range(8 * len(content)), bits):
+        content[place // 8] ^= 1 << place % 8
+    path.write_bytes(content)
+
+
+def zero(path, start):
+    content = bytearray(path.read_bytes())
+    content[start : start + 4096] = bytes(len(content[start : start + 4096]))
+    path.write_bytes(content)
+
+
+def cut(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+
+
+DAMAGES = {
+    "part: zeros": lambda cache, part, manifest: zero(part, 4096),
+    "part: zeros at its end": lambda cache, part, manifest: zero(part, part.stat().st_size - 4096),
+    "part: bits": lambda cache, part, manifest: flip(part, 200),
+    "part: one bit": lambda cache, part, manifest: flip(part, 1),
+    "part: cut": lambda cache, part, manifest: cut(part, -100),
+    "part: lost": lambda cache, part, manifest: part.unlink(),
+    "parts: lost": lambda cache, part, manifest: shutil.rmtree(part.parent),
+    "manifest: header": lambda cache, part, manifest: zero(manifest, 0),
+    "manifest: bits": lambda cache, part, manifest: flip(manifest, 40),
+    "manifest: other bits": lambda cache, part, manifest: flip(manifest, 40, seed=1),
+    "manifest: one bit": lambda cache, part, manifest: flip(manifest, 1, seed=2),
+    "manifest: cut": lambda cache, part, manifest: cut(manifest, 5000),
+    "manifest: text": lambda cache, part, manifest: manifest.write_text("no database" * 1000),
+    "manifest: empty": lambda cache, part, manifest: manifest.write_bytes(b""),
+    "manifest: lost": lambda cache, part, manifest: manifest.unlink(),
+    "all lost": lambda cache, part, manifest: shutil.rmtree(cache),
+}
+
+
+def damage(cache, name):
+    [part] = (cache / "parts").iterdir()
+    DAMAGES[name](cache, part, cache / "manifest.sqlite")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("damaged") / "results"
+    write_commits(root)
+    return root
+
+
+@pytest.fixture
+def cache(results, tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_process_that_meets_a_damaged_cache_makes_it_again(results, cache, name):
+    store = open_store(results, cache=cache)
+    before = points(store)
+    damage(store.cache, name)
+    assert points_at_the_second_try(open_store(results, cache=cache)) == before
+    assert points(open_store(results, cache=cache)) == before
+
+
+@pytest.mark.parametrize("many", [0, 10**6], ids=["glanced at", "scanned"])
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_running_process_makes_a_damaged_cache_again(results, cache, name, many, monkeypatch):
+    monkeypatch.setattr(store_module, "_MANY", many)
+    store = open_store(results, cache=cache)
+    before = points(store)
+    assert points(store) == before
+    damage(store.cache, name)
+    assert points_at_the_second_try(store) == before
+    assert points(store) == before
+    assert points(open_store(results, cache=cache)) == before
+
+
+def test_no_damage_gives_wrong_points(results, cache):
+    store = open_store(results, cache=cache)
+    before = points(store)
+    for seed in range(20):
+        damaged = next((store.cache / "parts").glob("*.parquet"))
+        flip(damaged, 1 + seed, seed)
+        assert points_at_the_second_try(open_store(results, cache=cache)) == before
+        flip(store.cache / "manifest.sqlite", 1 + seed, seed)
+        assert points_at_the_second_try(open_store(results, cache=cache)) == before
+
+
+def test_a_damaged_part_is_kept_aside_and_told(results, cache, caplog):
+    store = open_store(results, cache=cache)
+    snapshot = store.current()
+    damage(store.cache, "part: bits")
+    with pytest.raises(DamagedPart, match="made again from the result files: try again"):
+        snapshot.latest(MACHINE)
+    assert "check the disk" in caplog.text
+    [aside] = (store.cache / "parts").glob("*.damaged")
+    [note] = [note for note in store.current().notes if note.path.startswith(aside.stem)]
+    assert "was damaged and made again" in note.what
+    assert note in open_store(results, cache=cache).current().notes
+
+
+def test_a_part_that_was_damaged_before_a_merge_does_not_enter_another_part(tmp_path, monkeypatch):
+    root = tmp_path / "results"
+    write_commits(root)
+    store = open_store(root)
+    store.current()
+    damage(store.cache, "part: zeros")
+    monkeypatch.setattr(store_module, "mergeable", lambda parts, live: [parts])
+    store = open_store(root)
+    store.refresh()
+    monkeypatch.undo()
+    assert points(store) == points(open_store(root, cache=tmp_path / "other"))
+
+
+@pytest.mark.parametrize("name", ["part: lost", "all lost"])
+def test_a_process_waits_while_another_makes_lost_points_again(results, cache, name):
+    store = open_store(results, cache=cache)
+    before = points(store)
+    damage(store.cache, name)
+    store.cache.mkdir(exist_ok=True)
+    with ThreadPoolExecutor(1) as pool, (store.cache / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        asked = pool.submit(points, store)
+        assert not wait([asked], timeout=0.2).done
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert asked.result() == before
+
+
+def test_an_unfinished_manifest_is_not_read_while_there_is_a_snapshot(results, cache):
+    store = open_store(results, cache=cache)
+    before = points(store)
+    with (store.cache / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        damage(store.cache, "manifest: lost")
+        Catalog(store.cache / "manifest.sqlite").say({"something": "written"})
+        assert points(store) == before
+    assert points(store) == before
+
+
+@pytest.mark.parametrize("name", ["all lost", "manifest: header", "part: zeros"])
+def test_pages_and_the_health_check_agree_while_the_dashboard_runs(results, cache, name):
+    store = open_store(results, cache=cache)
+    client = create_app(store).server.test_client()
+    address = f"/api/v1/points/{MACHINE}/{'0' * 40}"
+    before = client.get(address)
+    assert before.status_code == 200
+    damage(store.cache, name)
+    first = client.get(address)
+    assert first.status_code == 503 or first.json == before.json
+    assert client.get("/healthz").status_code == 200
+    assert client.get(address).json == before.json
+
+
+def test_the_health_check_fails_while_the_cache_cannot_be_made_again(results, cache):
+    store = open_store(results, cache=cache)
+    client = create_app(store).server.test_client()
+    assert client.get("/healthz").status_code == 200
+    shutil.rmtree(cache)
+    cache.write_text("a file")
+    assert client.get("/healthz").status_code == 503
+    cache.unlink()
+    assert client.get("/healthz").status_code == 200
