@@ -1,4 +1,4 @@
-"""A dashboard with everything on: planted results, their alerts, two people who may act; for tests of pages."""
+"""A dashboard with everything on: planted results, their findings and alerts, two people who may act."""
 
 import datetime
 import json
@@ -12,11 +12,14 @@ from pathlib import Path
 from history import Here, commits_of, write_history
 from werkzeug.serving import make_server
 
+from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress
 from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.analyse_and_publish import publish
+from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
@@ -30,17 +33,33 @@ NEW_TORCH = {"torch": "2.13.0"}
 
 @dataclass
 class Place:
-    """The tree, its store and alerts, and the application that shows them."""
+    """The tree, its store, findings and alerts, and the application that shows them."""
 
     root: Path
     commits: list[str]
     store: Store
     service: AlertService
+    findings: Findings
     app: object
 
     @property
     def client(self):
         return self.app.server.test_client()
+
+    @property
+    def pages(self):
+        """The address of a page of each kind, by the name of its module in ``dashboard/pages``."""
+        [one] = self.service.alerts.alerts(machine="h200", family="linear")
+        return {
+            "overview": "/?machine=h200&since=all",
+            "family": FamilyAddress("h200", "linear", ("M=8,K=64",), "cold").link(),
+            "series": SeriesAddress("h200", "linear", "triton", "M=8,K=64", "cold").link(),
+            "commit": CommitAddress(self.commits[12], "h200").link(),
+            "compare": f"/compare?bc={self.commits[11]}&hc={self.commits[12]}",
+            "alerts": "/alerts",
+            "alert": f"/alert/{one.id}",
+            "machines": "/machines",
+        }
 
 
 def place(folder: Path, access: Access | None = None, commits: int = 16) -> Place:
@@ -58,12 +77,13 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     store = Store.open(root, cache=folder / "cache", patience=0.0)
     service = AlertService(AlertStore(Database(folder / "alerts.sqlite")), site="https://bench.example.org")
     now = datetime.datetime.fromtimestamp(store.current().machines["h200"].last_date / 1000, datetime.UTC)
-    kept = AnalysisCache(store.cache)
-    service.alerts.sync(
-        analyse_results(store.current(), Thresholds(), Ranges(root, ("kernels",)), now, kept).current_alerts
-    )
+    results, kept, packages = store.current(), AnalysisCache(store.cache), ("kernels",)
+    found = analyse_results(results, Thresholds(), Ranges(root, packages), now, kept)
+    service.alerts.sync(found.current_alerts)
+    publish(found, results, kept, key_of(results, Thresholds(), root, packages))
+    findings = Findings(store.cache, root, packages)
     given = access or Access(tokens={TOKEN: NAME})
-    return Place(root, hashes, store, service, create_app(store, service, given))
+    return Place(root, hashes, store, service, findings, create_app(store, service, given, findings))
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import ACTIONS, do, form
-from dashboard.pages.alerts import POLL
-from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
+from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting
 from dashboard.pages.reproduce import alert_commands
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, returned
@@ -51,9 +50,7 @@ def layout(service: AlertService | None, security: RequestSecurity, number: str)
         [
             html.Div(crumbs, className="crumbs"),
             dcc.Store(id="alert-number", data=tracked.id),
-            dcc.Store(id="alert-version"),
-            dcc.Interval(id="alert-tick", interval=1000 * POLL),
-            html.Div(id="alert-body"),
+            html.Div(waiting(), id="alert-body"),
             html.H2("Act", hidden=not security.who),
             form(security),
             html.Div(id="alert-log"),
@@ -67,21 +64,17 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
     @app.callback(
         Output("alert-body", "children"),
         Output("alert-log", "children"),
-        Output("alert-version", "data"),
         *[Output(f"alert-{name}", "disabled") for name in ACTIONS],
-        Input("alert-tick", "n_intervals"),
+        Input("version", "data"),
         Input("alert-said", "children"),
         Input("colours", "data"),
         State("alert-number", "data"),
-        State("alert-version", "data"),
     )
-    def fill(_tick: int | None, _message: str, scheme: Scheme | None, number: int, shown_version: str | None) -> Any:
+    def fill(_version: str | None, _message: str, scheme: Scheme | None, number: int) -> Any:
+        if scheme is None:
+            return (no_update,) * (2 + len(ACTIONS))
         results = store.current()
-        service.request_analysis(results)
         tracked, events = service.alerts.alert(number), service.alerts.log(number)
-        version = f"{scheme} {tracked.changed_at} {len(events)} {findings.version(results)}"
-        if scheme is None or version == shown_version:
-            return (no_update,) * (3 + len(ACTIONS))
         can = possible(tracked.state) | ({"intended"} if "resolve" in possible(tracked.state) else set())
         silent = tracked.alert.topic == "silent"
         archived = service.alerts.archived_on(tracked.alert.machine, MOST_SERIES) if silent else []
@@ -89,7 +82,6 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         return (
             body(tracked, results, scheme, archived, levels),
             history(events),
-            version,
             *(name not in can for name in ACTIONS),
         )
 

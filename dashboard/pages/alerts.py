@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
 import dash_mantine_components as dmc
-from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import Dash, Input, Output, State, ctx, dcc, html
 
 from dashboard.address import query_values
-from dashboard.pages.parts import age, change_cell, count, in_browser, labelled, loading, notice, table
+from dashboard.pages.parts import age, change_cell, count, in_browser, labelled, loading, notice, table, waiting
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
@@ -23,9 +22,6 @@ from lockstep.history.store import Store
 
 #: Rows per page.
 MOST = 100
-
-#: Seconds between two polls for changes.
-POLL = 10
 
 KEYS = ("state", "family", "machine", "owner", "search", "sort", "page")
 
@@ -96,11 +92,8 @@ def layout(service: AlertService | None, search: str) -> Any:
                 className="crumbs",
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
-            # The list is read after this version. If alerts change in between, the next poll reads the list again.
-            dcc.Store(id="alerts-version", data=version(service, "")),
-            dcc.Interval(id="alerts-tick", interval=1000 * POLL),
             html.Div(controls, className="controls"),
-            loading(html.Div(id="alerts-list")),
+            loading(html.Div(waiting(), id="alerts-list")),
             html.Div(
                 dmc.Pagination(id="alerts-page", total=1, value=max(page, 1), size="sm", siblings=1),
                 id="alerts-pages",
@@ -111,18 +104,8 @@ def layout(service: AlertService | None, search: str) -> Any:
 
 
 def register(app: Dash, store: Store, service: AlertService) -> None:
-    """Add the callbacks that fill the table of alerts, poll for changes, and write the choices into the address."""
+    """Add the callbacks that fill the table of alerts, and write the choices into the address."""
     chosen = [Input(f"alerts-{name}", "value") for name in KEYS]
-
-    @app.callback(
-        Output("alerts-version", "data"),
-        Input("alerts-tick", "n_intervals"),
-        State("alerts-version", "data"),
-        prevent_initial_call=True,
-    )
-    def poll(_tick: int | None, shown_version: str | None) -> Any:
-        now = version(service, service.request_analysis(store.current()))
-        return no_update if now == shown_version else now
 
     @app.callback(
         Output("alerts-list", "children"),
@@ -130,7 +113,7 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         Output("alerts-page", "value"),
         Output("alerts-pages", "hidden"),
         *chosen,
-        Input("alerts-version", "data"),
+        Input("version", "data"),
     )
     def fill(
         state: str,
@@ -146,7 +129,7 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         order = cast("Order", sort if sort in get_args(Order) else "urgent")
         # Another choice starts at its first page. A change of the address or of the alerts keeps the page.
         moved = {trigger["prop_id"].partition(".")[0] for trigger in ctx.triggered} - {""}
-        chose = len(moved) == 1 and not moved & {"alerts-page", "alerts-version"}
+        chose = len(moved) == 1 and not moved & {"alerts-page", "version"}
         start = 0 if chose else max(at or 1, 1) - 1
         page = service.alerts.page(choice, order, MOST * start, MOST)
         pages = max(-(-page.total // MOST), 1)
@@ -156,16 +139,11 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         everything = page.total or service.alerts.count(Choice())[0]
         message = service.request_analysis(store.current())
         archived = service.alerts.archived()
-        return listed(page, order, state, start, everything, message, now_ms(), archived), pages, start + 1, pages == 1
+        parts = listed(page, order, state, start, everything, message, now_ms(), archived, bool(service.trouble))
+        return parts, pages, start + 1, pages == 1
 
     path = State("alerts-path", "data")
     in_browser(app, "address", Output("alerts-path", "modified_timestamp"), *chosen, path)
-
-
-def version(service: AlertService, message: str) -> str:
-    """Return a text that changes with the alerts or the notice ``message``, so that the page is filled again."""
-    digest = blake2b(message.encode("utf-8", "replace"), digest_size=4).hexdigest() if message else ""
-    return f"{service.alerts.version()}.{digest}"
 
 
 def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "") -> Choice:
@@ -186,6 +164,7 @@ def listed(
     message: str,
     now: int,
     archived: Mapping[str, int] = MappingProxyType({}),
+    failing: bool = False,
 ) -> list[Any]:
     """Return one page of the filtered alerts as a table, below a line that counts them.
 
@@ -198,7 +177,11 @@ def listed(
         message: a notice if the analysis is pending or fails, otherwise "".
         now: the time in ms since 1970, for the ages.
         archived: number of archived alerts by machine.
+        failing: whether ``message`` says that the analysis fails.
     """
+    if message and not everything:
+        # Nothing is known before the first analysis. That is different from knowing that nothing is open.
+        return [html.P(message, className="failure", role="alert")] if failing else [waiting(message)]
     counted = f"{count(page.total, 'alert')}, {page.slower} of them worse" if page.total else ""
     if page.total > MOST:
         counted += f"; number {MOST * start + 1} to {MOST * start + len(page.alerts)}"
@@ -208,13 +191,14 @@ def listed(
     if not page.total:
         outside = f"{count(everything, 'alert')} outside these filters." if everything else ""
         statement = "Nothing is open." if state == "open" else "No alert matches the filters."
-        if message and not everything:
-            statement = "Nothing is known yet."
-        none = "An alert appears when a series has changed. To find a change takes results of three commits."
-        hint = "" if everything or message else none
+        none: list[Any] = [
+            "An alert appears when a series has changed. To find a change takes results of three commits: ",
+            html.Code("lockstep run HEAD~3..HEAD"),
+            " measures them.",
+        ]
         return [
             *parts,
-            html.Div([html.P(statement, className="strong"), html.P(outside or hint)], className="card empty"),
+            html.Div([html.P(statement, className="strong"), html.P(outside or none)], className="card empty"),
         ]
     rows: list[Any] = []
     if order == "family":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages.infinite_rows import Values, block, key_values, percents
-from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
+from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, waiting
 from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import span
@@ -65,7 +65,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
                 "series, above 1× is faster.",
                 className="dim hint",
             ),
-            loading(html.Div(id="commit-families", className="cards")),
+            loading(html.Div(waiting(), id="commit-families", className="cards")),
             html.Div(
                 dmc.TextInput(
                     id="commit-search",

@@ -13,7 +13,7 @@ from dashboard.address import query_values
 from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
-from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, notice, table
+from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
 from lockstep.compare.number_format import whole
@@ -38,9 +38,6 @@ _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
 
 def layout(results: Results, search: str) -> Any:
     """Return the comparison page for the query ``search``, by default for the newest machine's two newest commits."""
-    if not results.machines:
-        run = html.P(["Measure two commits with ", html.Code("lockstep run HEAD~2..HEAD"), " and reload this page."])
-        return notice("Nothing to compare yet", run)
     chosen = query_values(search, *KEYS)
     newest = max(results.machines.values(), key=lambda machine: machine.last_date).name
     machines = {side: chosen[f"{side}m"] if chosen[f"{side}m"] in results.machines else newest for side in "bh"}
@@ -72,7 +69,7 @@ def layout(results: Results, search: str) -> Any:
             dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
             html.Div(controls, className="controls sides"),
             html.Div(filters, className="controls"),
-            loading(html.Div(id="compare-body")),
+            loading(html.Div(waiting(), id="compare-body")),
         ]
     )
 

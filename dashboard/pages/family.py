@@ -20,7 +20,7 @@ from dashboard.charts.trend import trend
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
-from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice
+from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.findings_files import MachineFindings
@@ -130,9 +130,9 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
             html.Div(controls, className="controls"),
             html.H2("Over the commits"),
-            loading(html.Div(id="family-trend", className="charts")),
+            loading(html.Div(waiting(), id="family-trend", className="charts")),
             html.H2("At the newest commit"),
-            loading(html.Div(id="family-latest")),
+            loading(html.Div(waiting(), id="family-latest")),
         ]
     )
 

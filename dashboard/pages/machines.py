@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from dash import Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, html, no_update
 
 from dashboard.charts.theme import Scheme, chart_layout, styles
 from dashboard.charts.trend import Figure
@@ -19,9 +19,9 @@ from dashboard.pages.parts import (
     graph,
     loading,
     mono,
-    notice,
     problem_list,
     table,
+    waiting,
 )
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.compare.match_two_sides import toolchain_text
@@ -36,9 +36,6 @@ SILENT = 7
 
 #: Maximum number of listed changes of a machine's toolchain.
 MOST_TURNS = 20
-
-#: Seconds between two polls for new results.
-POLL = 10
 
 _HEAD = (
     "Machine",
@@ -55,20 +52,12 @@ _HEAD = (
 )
 
 
-def layout(results: Results) -> Any:
-    """Return the machines page, which the callback of ``register`` fills; without machines, a notice on what to do."""
-    if not results.machines:
-        trouble = [problem_list(results.problems)] if results.problems else []
-        run = html.P(["Measure with ", html.Code("lockstep run HEAD"), " and reload this page."])
-        return notice(
-            "No machine has reported yet", html.P(["Looked in ", mono(str(results.root)), "."]), run, *trouble
-        )
+def layout() -> Any:
+    """Return the machines page, which the callback of ``register`` fills."""
     return html.Main(
         [
             html.Div([html.H1("Machines")], className="crumbs"),
-            dcc.Interval(id="machines-tick", interval=1000 * POLL),
-            dcc.Store(id="machines-version"),
-            loading(html.Div(id="machines-body")),
+            loading(html.Div(waiting(), id="machines-body")),
         ]
     )
 
@@ -76,19 +65,9 @@ def layout(results: Results) -> Any:
 def register(app: Dash, store: Store) -> None:
     """Add the callbacks that fill the machines page, and fill the page again when there are new results."""
 
-    @app.callback(
-        Output("machines-body", "children"),
-        Output("machines-version", "data"),
-        Input("colours", "data"),
-        Input("machines-tick", "n_intervals"),
-        State("machines-version", "data"),
-    )
-    def fill(scheme: Scheme | None, _tick: int | None, shown_version: str | None) -> Any:
-        results = store.current()
-        version = f"{scheme} {id(results)}"
-        if scheme is None or version == shown_version:
-            return no_update, no_update
-        return body(results, scheme, now_ms()), version
+    @app.callback(Output("machines-body", "children"), Input("colours", "data"), Input("version", "data"))
+    def fill(scheme: Scheme | None, _version: str | None) -> Any:
+        return no_update if scheme is None else body(store.current(), scheme, now_ms())
 
 
 def body(results: Results, scheme: Scheme, now: int) -> list[Any]:

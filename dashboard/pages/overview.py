@@ -27,8 +27,8 @@ from dashboard.pages.parts import (
     labelled,
     loading,
     mono,
-    notice,
     problem_list,
+    waiting,
 )
 from dashboard.pages.series_grid import connect, grid
 from lockstep.alerts.analysis.findings_files import MachineFindings
@@ -54,8 +54,6 @@ _CONTROLS = ("machine", "l2", "since", "show")
 
 def layout(results: Results, address: OverviewAddress) -> Any:
     """Return the overview page of an address. A choice that the address leaves out gets its default."""
-    if not results.machines:
-        return _nothing(results)
     requested = address.machine in results.machines
     machine = address.machine if requested else opening_machine(results)
     caches = sorted({key.l2 for name in results.machines for key in results.keys(name).keys} - {""})
@@ -111,7 +109,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             title="Download the table as it is filtered",
         ),
     ]
-    heat = graph({"data": [], "layout": {}}, "Families by shapes", id="overview-heat")
+    heat = graph(None, "Families by shapes", id="overview-heat")
     return html.Main(
         [
             html.H1("Overview", className="visually-hidden"),
@@ -119,9 +117,11 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             machine_line(results, machine, requested),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
-            loading(html.Div(id="overview-cards")),
+            loading(html.Div(waiting(), id="overview-cards")),
             html.Figure(
-                [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
+                [html.Figcaption(waiting(), id="overview-heat-said"), heat],
+                className="card heat",
+                id="overview-heat-card",
             ),
             grid("overview-grid", columns(results, machine), _most(results), "No series here.", address.search),
             dcc.Store(id="overview-told"),
@@ -320,12 +320,3 @@ def _loaded(results: Results) -> Any:
         return line
     summary = html.Summary("; ".join(tally(results).sentences()))
     return html.Div([line, html.Details([summary, problem_list(results.problems)], className="trouble")])
-
-
-def _nothing(results: Results) -> Any:
-    folder = html.P(["Looked in ", mono(str(results.root)), "."])
-    if any(problem.what != "the folder does not exist" for problem in results.problems):
-        sentences = [html.P(f"{sentence}.") for sentence in tally(results).sentences()]
-        return notice("None of the results can be read", folder, *sentences, problem_list(results.problems))
-    run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])
-    return notice("Nothing measured yet", run, folder)

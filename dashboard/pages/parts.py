@@ -16,7 +16,9 @@ from lockstep.alerts.text import change
 from lockstep.compare.number_format import whole
 from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit
+from lockstep.history.problem_tally import tally
 from lockstep.history.problems import Problem
+from lockstep.history.snapshot import Results
 
 #: Maximum number of listed problems; further problems are counted.
 MOST_PROBLEMS = 200
@@ -64,6 +66,24 @@ def problem_list(problems: Sequence[Problem]) -> Any:
     if len(problems) > MOST_PROBLEMS:
         shown.append(html.Li(f"and {len(problems) - MOST_PROBLEMS} more"))
     return html.Ul(shown, className="problems")
+
+
+def waiting(what: str = "") -> Any:
+    """Return the text of a part that is not known yet: "Loading", and ``what`` the page waits for.
+
+    A callback replaces it. ``assets/live.js`` hides it if a part fails, and says why.
+    """
+    return html.P(f"Loading … {what}".strip(), className="waiting dim", role="status")
+
+
+def nothing_measured(results: Results) -> Any:
+    """Return the page of a results folder without results: what to run, or which files could not be read."""
+    folder = html.P(["Looked in ", mono(str(results.root)), "."])
+    if any(problem.what != "the folder does not exist" for problem in results.problems):
+        sentences = [html.P(f"{sentence}.") for sentence in tally(results).sentences()]
+        return notice("None of the results can be read", folder, *sentences, problem_list(results.problems))
+    run = html.P(["Measure the last two commits with ", html.Code("lockstep run HEAD~2..HEAD"), "."])
+    return notice("Nothing measured yet", run, folder)
 
 
 def back_link() -> Any:
@@ -118,8 +138,20 @@ def loading(content: Any) -> Any:
     return dcc.Loading(content, delay_show=400, custom_spinner=spinner, overlay_style=faded)
 
 
-def graph(figure: dict[str, Any], label: str, **options: Any) -> Any:
-    """Return a chart that fills its parent. ``options`` are options of ``dcc.Graph``.
+_CLEAR = "rgba(0,0,0,0)"
+
+#: A chart that has no data yet: without axes, because empty axes look like a chart without points.
+_BLANK: dict[str, Any] = {
+    "data": [],
+    "layout": {"paper_bgcolor": _CLEAR, "plot_bgcolor": _CLEAR}
+    | {axis: {"visible": False} for axis in ("xaxis", "yaxis")},
+}
+
+
+def graph(figure: dict[str, Any] | None, label: str, **options: Any) -> Any:
+    """Return a chart that fills its parent; ``figure`` is ``None`` until a callback draws it.
+
+    ``options`` are options of ``dcc.Graph``.
 
     Screen readers say ``label``, and a saved chart has it as its file name. ``assets/charts.js`` saves charts, because
     Plotly's own button has only one format. The script creates its buttons only when the pointer is near, because each
@@ -127,5 +159,6 @@ def graph(figure: dict[str, Any], label: str, **options: Any) -> Any:
     """
     config: Any = GRAPH_CONFIG
     named: Any = {"role": "group", "aria-label": label}
-    chart = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"}, **options)
+    style = {"height": "100%" if figure else "120px"}
+    chart = dcc.Graph(figure=figure or _BLANK, config=config, responsive=True, style=style, **options)
     return html.Div([chart], className="graph", tabIndex=0, **named)

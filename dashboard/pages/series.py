@@ -15,7 +15,7 @@ from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_
 from dashboard.charts.cause_colours import cause_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
-from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice
+from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice, waiting
 from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
@@ -82,7 +82,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 className="controls",
                 hidden=len(choices) < 2,
             ),
-            loading(html.Div(id="series-facts", className="facts")),
+            loading(html.Div(waiting(), id="series-facts", className="facts")),
             html.Figure(
                 [
                     html.Figcaption(
@@ -91,7 +91,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                             html.Span("below, where it is known: clocks (dotted: lowest), temperature, registers"),
                         ]
                     ),
-                    graph({"data": [], "layout": {}}, "The series over the commits", id="series-chart"),
+                    graph(None, "The series over the commits", id="series-chart"),
                 ],
                 className="card series",
             ),

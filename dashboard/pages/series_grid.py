@@ -24,7 +24,7 @@ _SERVED = {"cacheBlockSize": 100, "maxBlocksInCache": 30, "infiniteInitialRowCou
 
 
 def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: str = "") -> Any:
-    """Return a table without rows, which callbacks of the page fill.
+    """Return a table without rows, which callbacks of the page fill. Until then it says that it is loading.
 
     Args:
         columns: the columns, see ``text`` and ``number``.
@@ -33,7 +33,7 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: st
         search: text that rows must contain to be shown.
     """
     served = rows > WHOLE
-    source: dict[str, Any] = {"rowModelType": "infinite"} if served else {"rowData": []}
+    source: dict[str, Any] = {"rowModelType": "infinite"} if served else {}
     return dag.AgGrid(
         id=name,
         columnDefs=list(columns),
@@ -45,7 +45,7 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: st
             "rowHeight": 30,
             "headerHeight": 34,
             "tooltipShowDelay": 300,
-            "localeText": {"noRowsToShow": empty, "noMatchingRows": "No series match."},
+            "localeText": {"loadingOoo": "Loading …", "noRowsToShow": empty, "noMatchingRows": "No series match."},
             "enableCellTextSelection": True,
             "domLayout": "normal" if rows > FEW_ROWS else "autoHeight",
             **(_SERVED if served else {"quickFilterText": search}),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from flask import Response, redirect, send_file
 
 from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
@@ -15,7 +15,8 @@ from dashboard.auth.credentials import Access
 from dashboard.auth.security import RequestSecurity
 from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
-from dashboard.pages.parts import back_link, notice
+from dashboard.pages.parts import back_link, nothing_measured, notice, waiting
+from dashboard.server.live import add_live, shown_version
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
@@ -35,9 +36,6 @@ PLOTLY = Path(__file__).parents[1] / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
 #: Path at which Dash's charts request the whole of plotly.js.
 _PLOTLY_PATH = "_dash-component-suites/plotly/package_data/plotly.min.js"
-
-#: Milliseconds between two polls for new results, and between two polls for a pending analysis.
-_TICK_MS, _SOON_MS = 15_000, 1_000
 
 
 def _plotly() -> Response:
@@ -65,6 +63,7 @@ def create_app(
         suppress_callback_exceptions=True,
         add_log_handler=False,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+        hooks={"callback_resolved": "window.lockstepAnswered"},
     )
     # Set the colour scheme before anything is drawn. Otherwise a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
@@ -72,6 +71,7 @@ def create_app(
     security = RequestSecurity(app, access or Access())
     app.server.register_blueprint(create_api(store, service, security.limiter, findings))
     app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_PATH}", view_func=_plotly)
+    add_live(app, store, findings, service)
     prefix = app.config.requests_pathname_prefix
     alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
     app.server.add_url_rule(alert_path, "alert_of_list", lambda number: redirect(f"{prefix}alert/{number}"))
@@ -80,27 +80,15 @@ def create_app(
         Output("page", "children"),
         Output("title", "data"),
         # Set the version with the page. Otherwise the first poll would compute and send everything again.
-        Output("version", "data", allow_duplicate=True),
+        Output("version", "data"),
         Input("url", "pathname"),
         State("url", "search"),
-        prevent_initial_call="initial_duplicate",
     )
     def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
+        # The page is read after this version. If something changes in between, the next poll fills the page again.
+        version = shown_version(store, findings, service)
         shown, title = page(store, path or "/", search or "", service, security)
-        return shown, title, findings.version(store.current())
-
-    @app.callback(
-        Output("version", "data"),
-        Output("tick", "interval"),
-        Input("tick", "n_intervals"),
-        State("version", "data"),
-        prevent_initial_call=True,
-    )
-    def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
-        results = store.current()
-        findings.request_analysis(results)
-        version = findings.version(results)
-        return no_update if version == shown else version, _SOON_MS if findings.busy(results) else _TICK_MS
+        return shown, title, version
 
     clientside: Any = app.clientside_callback
     clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
@@ -111,6 +99,7 @@ def create_app(
         State("colours", "data"),
     )
     clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
+    clientside(ClientsideFunction("live", "shown"), Input("version", "data"))
     overview.register(app, store, findings, service)
     family.register(app, store, findings)
     series.register(app, store, findings)
@@ -127,15 +116,17 @@ def page(
     store: Store, path: str, search: str, service: AlertService | None = None, security: RequestSecurity | None = None
 ) -> tuple[Any, str]:
     """Return the page of an address, and its title."""
-    if path == "/compare":
-        return compare.layout(store.current(), search), "Compare · Lockstep"
-    if path == "/machines":
-        return machines.layout(store.current()), "Machines · Lockstep"
     if path == "/alerts":
         return alerts.layout(service, search), "Alerts · Lockstep"
     if path.startswith("/alert/") and security is not None:
         number = path.removeprefix("/alert/")
         return alert.layout(service, security, number), f"Alert {number} · Lockstep"
+    if not store.current().machines:
+        return nothing_measured(store.current()), "Lockstep"
+    if path == "/compare":
+        return compare.layout(store.current(), search), "Compare · Lockstep"
+    if path == "/machines":
+        return machines.layout(), "Machines · Lockstep"
     if path == "/":
         return overview.layout(store.current(), parse_overview(search)), "Lockstep"
     measured = parse_commit(path, search)
@@ -171,9 +162,9 @@ def _shell() -> Any:
         dcc.Store(id="colours"),
         dcc.Store(id="visit"),
         dcc.Store(id="version"),
-        dcc.Interval(id="tick", interval=_SOON_MS),
         header,
-        html.Div(id="page"),
+        html.P(id="failed", className="failure", role="alert", hidden=True),
+        html.Div(waiting(), id="page"),
         _help(),
     ]
     return dmc.MantineProvider(content, theme=MANTINE, defaultColorScheme="auto")

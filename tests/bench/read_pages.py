@@ -159,15 +159,12 @@ class Reader:
         return self.timed(name, "page.children", {"url.pathname": f"/{name}", "url.search": ""})
 
     def alerts(self) -> None:
-        """The alerts page, a search, another page, and its polls."""
+        """The alerts page, a search, another page, and a poll."""
         self.page("alerts")
         for chosen in ({}, {"search": f"v{self.draw.randrange(9)}"}, {"page": 3}, {"sort": "largest"}):
             values = {f"alerts-{name}.value": value for name, value in ({"state": "open"} | chosen).items()}
             self.timed("alerts list", "alerts-list.children", values)
-        tick = {"alerts-tick.n_intervals": 1}
-        told = self.ask("alerts-version.data", tick)
-        seen = told["response"]["alerts-version"]["data"] if told else None
-        self.timed("alerts poll", "alerts-version.data", {**tick, "alerts-version.data": seen})
+        self.clocked("poll", lambda: self.get("/_live"))
 
 
 @contextmanager

@@ -115,19 +115,6 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         values = {f"alerts-{name}.value": one for name, one in ({"state": "open"} | told).items()}
         return reader.ask("alerts-list.children", values)
 
-    def poll(output: str, tick: str, version: str) -> Callable[[], object]:
-        """A poll that finds nothing new, after the store's patience."""
-        seen: list[object] = [None]
-
-        def ask() -> object:
-            told = reader.ask(output, {tick: 1, version: seen[0]})
-            news = (told or {}).get("response", {}).get(version.split(".")[0], {})
-            seen[0] = news.get("data", seen[0])
-            return told
-
-        ask()
-        return ask
-
     def compared() -> object:
         two = [draw.choice(commits).hash for _ in range(2)]
         sides = dict(zip(("compare-bc.value", "compare-hc.value"), two, strict=True)) | {
@@ -188,8 +175,7 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         "alerts": alerts,
         "alerts, searched": lambda: alerts(search=f"v{draw.randrange(9)} suite"),
         "alerts, sorted": lambda: alerts(sort="largest", state="all", page=draw.randrange(1, 9)),
-        "alerts, poll": poll("alerts-version.data", "alerts-tick.n_intervals", "alerts-version.data"),
-        "results, poll": poll("tick.interval", "tick.n_intervals", "version.data"),
+        "poll": lambda: reader.get("/_live"),
         "API, alerts": lambda: reader.get("/api/v1/alerts"),
         "API, points": lambda: reader.get(f"/api/v1/points/{quote(machine)}/{draw.choice(commits).hash}"),
         "API, compare": lambda: reader.get(api_compare()),

@@ -4,10 +4,6 @@ import pytest
 from playwright.sync_api import expect
 from served import place, serving
 
-from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress
-
-FAMILY = FamilyAddress("h200", "linear", ("M=8,K=64",), "cold")
-
 #: Of what a reader waits for on each page.
 READY = {
     "overview": ".grid .ag-row",
@@ -55,19 +51,7 @@ LOOKS = """() => { window.lookOf = (one) => {
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
     there = place(tmp_path_factory.mktemp("access"))
-    [one] = there.service.alerts.alerts(machine="h200", family="linear")
-    paths = {
-        "overview": "/?machine=h200&since=all",
-        "family": FAMILY.link(),
-        "series": SeriesAddress("h200", "linear", "triton", "M=8,K=64", "cold").link(),
-        "commit": CommitAddress(there.commits[12], "h200").link(),
-        "compare": f"/compare?bc={there.commits[11]}&hc={there.commits[12]}",
-        "alerts": "/alerts",
-        "alert": f"/alert/{one.id}",
-        "machines": "/machines",
-        "sign-in": "/sign-in",
-        "nothing": "/nothing/here",
-    }
+    paths = there.pages | {"sign-in": "/sign-in", "nothing": "/nothing/here"}
     with serving(there.app) as address:
         yield {name: f"{address}{path}" for name, path in paths.items()}
 

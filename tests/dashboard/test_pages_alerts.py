@@ -74,16 +74,13 @@ def test_an_empty_list_says_why():
     assert "three commits" in text
 
 
-def test_the_list_is_asked_for_again_only_when_something_changed(tmp_path):
+def test_a_poll_tells_of_an_act_and_is_small(tmp_path):
     here = place(tmp_path)
-    first = call(here.client, "alerts-version.data", [1], ("",)).json["response"]
-    version = first["alerts-version"]["data"]
-    again = call(here.client, "alerts-version.data", [2], (version,))
-    assert again.json["response"] == {}
-    assert again.request.content_length < 500
+    first, again = (here.client.get("/_live") for _ in range(2))
+    assert first.json == again.json
     assert len(again.data) < 100
     here.service.alerts.act(1, Act("ack", NAME))
-    assert call(here.client, "alerts-version.data", [3], (version,)).json["response"]["alerts-version"] != version
+    assert here.client.get("/_live").json["version"] != first.json["version"]
 
 
 def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slower):

@@ -196,10 +196,6 @@ def test_an_address_that_makes_no_sense_gets_a_page(here, search):
     assert "no results" in words(page.body(here.store.current(), chosen, "light", RULES))
 
 
-def test_nothing_measured_says_what_to_run(tmp_path):
-    assert "lockstep run" in words(page.layout(open_store(tmp_path / "results").current(), ""))
-
-
 def test_a_machine_brings_its_commits(here):
     answer = call(here.client, "compare-bc.data", ["b200", None, None], (here.commits[1],)).json["response"]
     assert [one["value"] for one in answer["compare-bc"]["data"]] == here.commits[14::-2]

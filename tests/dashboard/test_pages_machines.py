@@ -102,10 +102,6 @@ def test_problems_of_files_are_listed(tmp_path):
     assert "deadbeef-existing.json" in text
 
 
-def test_nothing_measured_says_what_to_run(tmp_path):
-    assert "lockstep run HEAD" in words(machines.layout(open_store(tmp_path / "results").current()))
-
-
 def test_nothing_is_worked_out_twice_of_one_picture(here):
     asked = []
     results = here.store.current()
