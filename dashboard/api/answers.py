@@ -17,7 +17,7 @@ from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.match_two_sides import Quantity, Side, compare
-from lockstep.history.model import STATES, Commit, Point, Series
+from lockstep.history.model import STATES, Commit, Point, Series, Trend
 from lockstep.history.problem_tally import problem_json
 from lockstep.history.snapshot import Results
 from lockstep.notify.feed import alerts_json
@@ -26,8 +26,8 @@ from lockstep.suite.thresholds import Thresholds
 #: Maximum number of series in one answer about trends.
 MOST_SERIES = 100
 
-#: Default number of alerts in one answer; an alert takes about 2 kB.
-MOST_ALERTS = 100
+#: Default and maximum number of alerts in one answer. An alert takes about 2 kB and 0.2 ms of CPU.
+USUAL_ALERTS, MOST_ALERTS = 100, 1000
 
 
 class NotFound(ValueError):
@@ -74,14 +74,19 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
     if benchmark not in results.benchmarks:
         raise NotFound(f"unknown benchmark {benchmark}: /api/v1/series/{machine} lists the benchmarks")
     series = results.series(machine=machine, benchmark=benchmark, axes=request.args.to_dict())
-    entries = []
-    for trend in results.trends(series[:MOST_SERIES]):
-        numbers = {name: getattr(trend, name).tolist() for name in ("value", "low", "high", "error")}
-        numbers |= {"commit": trend.commit.tolist(), "state": [STATES[state] for state in trend.state.tolist()]}
-        numbers |= {"version": [results.versions[version] for version in trend.version.tolist()]}
-        entries.append({**_named(results, trend.series), **numbers})
     hashes = [commit.hash for commit in results.commits(machine)]
+    entries = (_trend(results, trend) for trend in results.trends(series[:MOST_SERIES]))
     return {"commits": hashes, "series": entries, "left_out": max(len(series) - MOST_SERIES, 0)}
+
+
+def _trend(results: Results, trend: Trend) -> dict[str, Any]:
+    numbers: dict[str, Any] = {}
+    for name in ("value", "low", "high", "error"):
+        values = getattr(trend, name).tolist()
+        numbers[name] = [value if math.isfinite(value) else None for value in values]
+    numbers |= {"commit": trend.commit.tolist(), "state": [STATES[state] for state in trend.state.tolist()]}
+    numbers |= {"version": [results.versions[version] for version in trend.version.tolist()]}
+    return {**_named(results, trend.series), **numbers}
 
 
 def points(results: Results, machine: str, commit: str) -> Part:
@@ -135,7 +140,9 @@ def alerts(service: AlertService | None) -> Part:
     """Return alerts, newest first; ``?state=new&state=muted&machine=…&family=…&owner=…&search=…`` filters them."""
     states = frozenset(cast("State", state) for state in request.args.getlist("state")) or None
     named = (request.args.get(name, "") for name in ("family", "machine", "owner", "search"))
-    limit, cursor = limit_and_cursor(MOST_ALERTS)
+    asked, cursor = limit_and_cursor(USUAL_ALERTS)
+    # Version 1 of the API takes larger limits. Who asks for more follows the link to the next alerts.
+    limit = min(asked, MOST_ALERTS)
     if service is None:
         return Part([])
     tracked_alerts = service.alerts.part(Choice(states, *named), limit + 1, cursor)

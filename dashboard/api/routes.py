@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, request
+from flask import Blueprint, Response, current_app, jsonify, request
 from flask_limiter import Limiter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
@@ -47,8 +47,8 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         def view(**names: Any) -> Response:
             content = content_of(**names)
             if not isinstance(content, Part):
-                return jsonify(_plain(content))
-            response = jsonify(_plain(content.items))
+                return _json(content)
+            response = _json(content.items)
             if content.next:
                 response.headers["Link"] = f'<{content.address}>; rel="next"'
             return response
@@ -116,6 +116,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         return _svg(badge(f"{suite} {variant}", value, kind))
 
     @api.route("/healthz")
+    @limiter.exempt
     def healthz() -> tuple[Response, int]:
         try:
             current = store.current()
@@ -134,6 +135,28 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         return Response(generate_latest(health), content_type=CONTENT_TYPE_LATEST)
 
     return api
+
+
+def _json(content: dict[str, Any] | list[Any]) -> Response:
+    """Return the answer with ``content`` as JSON. An iterator in it is written as a list.
+
+    Each item of a list is written by a call of its own: while one call writes JSON, no other thread answers a request.
+    """
+    if isinstance(content, dict):
+        text = ",".join(f"{_text(key)}:{_listed(value)}" for key, value in sorted(content.items()))
+        return Response(f"{{{text}}}\n", mimetype="application/json")
+    return Response(f"{_listed(content)}\n", mimetype="application/json")
+
+
+def _listed(value: Any) -> str:
+    return f"[{','.join(map(_text, value))}]" if isinstance(value, list | Iterator) else _text(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        return current_app.json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError):
+        return current_app.json.dumps(_plain(value), separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:

@@ -89,7 +89,7 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
     if access.proxies and not access.writable:
         print(f"Nobody can change alerts, because --proxy states addresses alone; {NAME_PEOPLE}", flush=True)
-    serve(app, listener, args.workers, access.proxies)
+    serve(app, listener, args.workers, access)
 
 
 def open_service(args: argparse.Namespace, cache: Path) -> AlertService:

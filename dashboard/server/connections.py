@@ -3,7 +3,8 @@
 gunicorn 27's threaded worker gives a connection to a thread when the connection's first byte arrives. The thread reads
 the rest without a time limit, so sixteen half-open requests stop a server of sixteen threads. Here the main loop, which
 also holds idle connections, collects a whole request before handing it to a thread. Slow requests are cut off. One
-client gets only some of the connections and threads.
+client gets only some of the connections and threads. Clients behind a proxy differ by the address that the proxy
+forwards.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import ipaddress
 import re
 import selectors
 import socket
@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from dashboard.auth.credentials import Network
+from dashboard.auth.credentials import Access
 from dashboard.auth.security import MOST_BODY
 
 #: Seconds for which a connection may be idle. Common proxies reuse their connections for 60 s (nginx, AWS ALB) or 75 s.
@@ -35,8 +35,11 @@ HEADERS_S, BODY_S = 5.0, 10.0
 #: Maximum seconds that one write of an answer may wait for a slow client.
 WRITE_S = 60.0
 
-#: Maximum connections of one address to one worker, and its requests in threads at once. Trusted proxies have no limit.
-MOST_CONNECTIONS, MOST_REQUESTS = 64, 4
+#: Maximum connections of one address to one worker. Trusted proxies have no limit.
+MOST_CONNECTIONS = 64
+
+#: Maximum requests of one client in threads at once. Answers of the API are large, so programs wait for each other.
+MOST_REQUESTS = {"page": 4, "api": 1}
 
 #: Maximum bytes of headers, more than ordinary clients send.
 _MOST_HEADERS = 1 << 16
@@ -45,11 +48,14 @@ _MOST_HEADERS = 1 << 16
 _MOST_DRAINED = 16
 
 _END = b"\r\n\r\n"
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
+_FORWARDED = re.compile(rb"\r\nx-forwarded-for:([^\r\n]*)", re.IGNORECASE)
+_PATH = re.compile(rb"[A-Z]+ (?:https?://[^/ ]*)?(/[^ ?]*)")
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
 
 _PHRASES = {
+    400: "Bad Request",
     408: "Request Timeout",
     411: "Length Required",
     413: "Content Too Large",
@@ -73,6 +79,8 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         # From here on the old object does not own the file descriptor.
         super().__init__(worker.cfg, _Socket(fileno=client.detach()), address, server)
         self.host = worker.limited(address)
+        self.address = str(address[0]) if isinstance(address, tuple) else ""
+        self.queue = ("", "")
         self.received = bytearray()
         self.due = 0.0
         self.has_headers = False
@@ -105,26 +113,22 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     """A gunicorn worker whose main loop collects whole requests before a thread answers them.
 
-    Connections from the networks in ``trusted`` have no limit, see ``worker_for``.
+    See ``worker_for`` for ``access``.
     """
 
-    trusted: ClassVar[tuple[Network, ...]] = ()
+    access: ClassVar[Access] = Access()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._reading: set[_Connection] = set()
         self._connections: Counter[str] = Counter()
-        self._requests: Counter[str] = Counter()
-        self._waiting: defaultdict[str, deque[_Connection]] = defaultdict(deque)
+        self._requests: Counter[tuple[str, str]] = Counter()
+        self._waiting: defaultdict[tuple[str, str], deque[_Connection]] = defaultdict(deque)
 
     def limited(self, address: Any) -> str:
         """Return the host under which connections of an address are counted; "" for a proxy, which has no limit."""
         host = str(address[0]) if isinstance(address, tuple) else ""
-        try:
-            client = ipaddress.ip_address(host)
-        except ValueError:
-            return ""
-        return "" if any(client in network for network in self.trusted) else host
+        return "" if self.access.is_proxy(host) else host
 
     def forget(self, connection: _Connection) -> None:
         """Subtract a connection that closes from the count of its host's connections."""
@@ -154,12 +158,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def finish_request(self, conn: _Connection, fs: Any) -> None:
         """After an answer, start a request of the same client that waited for a thread, and expect the next request."""
-        self._requests -= Counter([conn.host])
-        waiting = self._waiting.get(conn.host)
+        self._requests -= Counter([conn.queue])
+        waiting = self._waiting.get(conn.queue)
         if waiting:
             self._start(waiting.popleft())
         elif waiting is not None:
-            del self._waiting[conn.host]
+            del self._waiting[conn.queue]
         ahead = conn.parser.unreader.take_buffered() if conn.parser is not None else b""
         if ahead and not fs.cancelled() and not fs.exception() and fs.result():
             # Part of the next request has arrived. gunicorn would let a thread wait for the rest.
@@ -236,6 +240,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 received[:] = _EXPECT.sub(b"", received, count=1)
                 end = received.find(_END)
         length = _LENGTH.search(received, 0, end + 2)
+        # The thread that parses the request waits for a body as long as a number of any form says.
+        if length and not (length[1].isdigit() and len(length[1]) < 18):
+            self._refuse(connection, 400)
+            return
         size = int(length[1]) if length else 0
         if size > MOST_BODY or _CHUNKED.search(received, 0, end + 2):
             self._refuse(connection, 413 if size > MOST_BODY else 411)
@@ -243,27 +251,42 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if len(received) < end + len(_END) + size:
             return
         self._release(connection)
+        connection.queue = self._queue(connection, bytes(received[: end + 2]))
         connection.init()
         connection.parser.unreader.unread(bytes(received))
         received.clear()
         connection.data_ready = True
         self.enqueue_req(connection)
 
+    def _queue(self, connection: _Connection, head: bytes) -> tuple[str, str]:
+        """Return client and kind of a request. Requests of one client and kind take turns."""
+        path = _PATH.match(head)
+        name = path[1] if path else b""
+        # What watches the server must learn of its health however busy it is.
+        if name.endswith(b"/healthz"):
+            return "", "health"
+        forwarded = b",".join(_FORWARDED.findall(head)).decode("latin-1")
+        client = self.access.client(connection.address, {"X-Forwarded-For": forwarded})
+        return client, "api" if b"/api/" in name else "page"
+
     def enqueue_req(self, conn: _Connection) -> None:
         """Give a request to a thread, or queue the request while its client occupies enough threads."""
-        if conn.host and self._requests[conn.host] >= MOST_REQUESTS:
-            self._waiting[conn.host].append(conn)
+        client, kind = conn.queue
+        # A proxy that forwards no address sends many people's pages.
+        many_people = kind == "page" and self.access.is_proxy(client)
+        if kind in MOST_REQUESTS and not many_people and self._requests[conn.queue] >= MOST_REQUESTS[kind]:
+            self._waiting[conn.queue].append(conn)
         else:
             self._start(conn)
 
     def _start(self, connection: _Connection) -> None:
-        self._requests[connection.host] += 1
+        self._requests[connection.queue] += 1
         super().enqueue_req(connection)
 
 
-def worker_for(trusted: tuple[Network, ...]) -> Callable[..., Worker]:
-    """Return a class of workers that does not limit connections from these networks of proxies.
+def worker_for(access: Access) -> Callable[..., Worker]:
+    """Return a class of workers that does not limit connections from the proxies of ``access``.
 
-    A proxy sends the requests of many people from one address.
+    A proxy sends the requests of many people from one address, and states each person's address in a header.
     """
-    return type("Worker", (Worker,), {"trusted": trusted})
+    return type("Worker", (Worker,), {"access": access})

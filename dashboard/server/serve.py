@@ -13,7 +13,7 @@ from typing import Any
 from dash import Dash
 from gunicorn.app.base import BaseApplication
 
-from dashboard.auth.credentials import Network
+from dashboard.auth.credentials import Access
 from dashboard.server.connections import KEEP_ALIVE_S, worker_for
 from lockstep.processes.end_with_parent import end_with_parent
 
@@ -32,9 +32,9 @@ _SETTINGS: dict[str, Any] = {
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    def __init__(self, app: Dash, listener: socket.socket, workers: int, trusted: tuple[Network, ...]) -> None:
+    def __init__(self, app: Dash, listener: socket.socket, workers: int, access: Access) -> None:
         self._app = app
-        self._trusted = trusted
+        self._access = access
         self._descriptor = listener.detach()  # gunicorn closes the descriptor
         self._workers = workers
         super().__init__()
@@ -42,7 +42,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def load_config(self) -> None:
         for name, value in _SETTINGS.items():
             self.cfg.set(name, value)
-        self.cfg.set("worker_class", worker_for(self._trusted))
+        self.cfg.set("worker_class", worker_for(self._access))
         self.cfg.set("workers", self._workers)
         # gunicorn's workers look once a second whether their parent has ended, but not while a thread holds the GIL.
         self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
@@ -53,18 +53,18 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         return self._app.server
 
 
-def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[Network, ...] = ()) -> None:
+def serve(app: Dash, listener: socket.socket, workers: int, access: Access) -> None:
     """Serve ``app`` until interrupted.
 
     Args:
         listener: a listening socket; gunicorn takes it over and closes it.
         workers: number of processes.
-        trusted: networks of proxies, whose connections are not limited because they carry many people's requests.
+        access: states the proxies, whose connections are not limited because they carry many people's requests.
     """
     warm(app)
     collect_seldom()
     share_arenas()
-    _Server(app, listener, workers, trusted).run()
+    _Server(app, listener, workers, access).run()
 
 
 def end_at_once(worker: Any) -> None:

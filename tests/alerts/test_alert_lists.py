@@ -191,6 +191,13 @@ def test_the_api_pages_all_alerts(client, store):
     assert rows_read(lambda: client.get("/api/v1/alerts?limit=5"))[1] <= 6
 
 
+def test_a_large_limit_is_answered_in_parts_that_cost_little(client, store, monkeypatch):
+    monkeypatch.setattr("dashboard.api.answers.MOST_ALERTS", 20)
+    answer = client.get("/api/v1/alerts?limit=10000")
+    assert len(answer.json) == 20
+    assert answer.headers["Link"].startswith("</api/v1/alerts?limit=10000&cursor=")
+
+
 @pytest.mark.parametrize("query", ["limit=0", "limit=1000000", "limit=x", "limit=-1", "cursor=x", "limit=%C2%B2"])
 def test_a_wrong_limit_is_refused(client, query):
     answer = client.get(f"/api/v1/alerts?{query}")

@@ -13,7 +13,7 @@ import time
 import urllib.request
 
 import pytest
-from trees import record, write_measurement
+from trees import MACHINE, record, write_measurement
 
 from dashboard.server.connections import BODY_S, HEADERS_S, KEEP_ALIVE_S, MOST_CONNECTIONS
 
@@ -21,12 +21,12 @@ HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow:"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def started(folder, workers):
+def started(folder, workers, *more, cases=1):
     """Process and port of ``lockstep dashboard`` over one measurement, once it answers."""
-    write_measurement(folder / "results", [record()])
+    write_measurement(folder / "results", [record(case=f"M={rows}") for rows in range(1, cases + 1)])
     main = [sys.executable, "-c", "from lockstep.commands.cli import main; main()"]
     options = ["--results", "results", "--cache", "cache", "--state", "alerts.sqlite"]
-    command = [*main, "dashboard", "--port", "0", "--workers", str(workers), *options]
+    command = [*main, "dashboard", "--port", "0", "--workers", str(workers), *options, *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
     asked(port)
@@ -131,7 +131,18 @@ def test_slow_headers_and_bodies_are_cut_off_however_steadily_they_come(server):
             slow = {other: its for other, its in slow.items() if other is not connection}
 
 
-@pytest.mark.parametrize(("header", "status"), [("Transfer-Encoding: chunked", 411), ("Content-Length: 1048577", 413)])
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Transfer-Encoding: chunked", 411),
+        ("Content-Length: 1048577", 413),
+        ("Content-Length: 000000000000000000100", 400),
+        ("Content-Length: 100000000000000000000", 400),
+        ("Content-Length: +9", 400),
+        ("Content-Length: 9, 9", 400),
+        ("Content-Length : 9", 400),
+    ],
+)
 def test_a_body_without_a_length_or_too_long_is_refused_at_once(server, header, status):
     with clients(server, 1, f"POST /sign-in HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode()) as [one]:
         assert received(one).startswith(f"HTTP/1.1 {status} ".encode())
@@ -211,3 +222,32 @@ def test_a_worker_ends_with_its_master(tmp_path):
     while is_open(port):
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+#: A request whose answer, of 7,000 points, is larger than what a socket holds: its thread waits until somebody reads.
+HEAVY = f"GET /api/v1/points/{MACHINE}/latest HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: %s\r\n\r\n"
+
+
+def test_programs_of_one_client_behind_a_proxy_leave_threads_to_everybody_else(tmp_path):
+    process, port = started(tmp_path, 1, "--proxy", "127.0.0.1", cases=3500)
+    try:
+        assert len(answer_to(port, HEAVY % "192.0.2.1")) > 5 << 20
+        with clients(port, 24, (HEAVY % "192.0.2.7").encode()):
+            asked(port)
+            for path in ("/healthz", "/metrics", "/", "/api/v1/machines"):
+                for client in ("192.0.2.7", "192.0.2.8"):
+                    if (path, client) != ("/api/v1/machines", "192.0.2.7"):
+                        assert answer_to(port, HEALTH.decode().replace("/healthz", path), client), (path, client)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        process.stdout.close()
+
+
+def answer_to(port, request, client=""):
+    """Return the content of the answer to a request that a proxy sends for a client."""
+    forwarded = f"\r\nX-Forwarded-For: {client}\r\n\r\n" if client else "\r\n\r\n"
+    with clients(port, 1, request.replace("\r\n\r\n", forwarded).encode()) as [one]:
+        status, content = one_answer(one)
+    assert status == 200
+    return content

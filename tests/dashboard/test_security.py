@@ -125,6 +125,7 @@ def test_too_many_requests_get_a_retry_after(tmp_path):
     assert answers[most].status_code == 429
     assert 1 <= int(answers[most].headers["Retry-After"]) <= 61
     assert "Too many requests" in answers[most].json["error"]
+    assert client.get("/healthz").status_code == 200
 
 
 def test_one_can_sign_out(here, number):
