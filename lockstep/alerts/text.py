@@ -21,7 +21,7 @@ _TOPICS: dict[Topic, str] = {
     "stopped": "stopped reporting",
     "silent": "silent",
     "vanished": "vanished",
-    "renamed": "renamed",
+    "renamed": "perhaps renamed",
     "version": "measured differently",
 }
 
@@ -71,7 +71,8 @@ def headline(alert: Alert) -> str:
     if alert.topic == "silent":
         return alert.text
     if not alert.members:
-        return f"{location(alert)} {_TOPICS[alert.topic]}: {alert.text}"
+        several = "" if alert.family else "several benchmarks on "
+        return f"{several}{location(alert)} {_TOPICS[alert.topic]}: {alert.text}"
     worst = alert.members[0]
     members = [member for member in alert.members if (member.size > 0) == (alert.topic == "slower")]
     others_note = f" and {len(members) - 1} more" if len(members) > 1 else ""

@@ -1,10 +1,14 @@
 """A series that is no longer measured is reported, one that was not selected is not."""
 
+from dataclasses import replace
+
 import pytest
 from alerting import series
 
-from lockstep.alerts.analysis.freshness import MachineReports, Reports, dead_machines, freshness, is_old
-from lockstep.alerts.text import culprits
+from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
+from lockstep.alerts.analysis.reports import MachineReports, Reports
+from lockstep.alerts.text import culprits, headline
+from lockstep.record.series_name import SeriesName
 
 DAY = 86_400_000
 START = 1_790_000_000_000
@@ -19,8 +23,10 @@ def report(commits, states="number", versions="v1", **name):
     return Reports(series(**name), commits, states, versions)
 
 
-def alerts_of(*series, now=NOW, commits=COMMITS):
-    found = freshness(MachineReports("h200", commits, commits[-1][1], series), now)
+def alerts_of(*series, now=NOW, commits=COMMITS, numbers=None):
+    """The alerts of a machine with these series; ``numbers`` is their number, 1.0 unless it is named here."""
+    level = lambda names: [(name, 2 * ((numbers or {}).get(name, 1.0),)) for name in names]  # noqa: E731
+    found = freshness(MachineReports("h200", commits, commits[-1][1], series), now, level)
     return [(one.topic, one.family, one.after, one.text) for one in found]
 
 
@@ -31,9 +37,9 @@ def test_series_that_report_give_no_alert():
     assert alerts_of(STEADY, report(range(60))) == []
 
 
-def test_a_stopped_case_is_reported_after_three_commits():
+def test_a_case_that_is_missing_is_reported_after_three_commits():
     assert alerts_of(STEADY, report(range(60)), report(range(57), case="M=1")) == [
-        ("stopped", "linear", COMMITS[57][0], "since 39393939 1 series reports nothing: linear.triton M=1 cold")
+        ("vanished", "linear", COMMITS[57][0], "since 39393939 there is no linear.triton M=1 cold")
     ]
     assert alerts_of(STEADY, report(range(60)), report(range(58), case="M=1")) == []
 
@@ -75,13 +81,112 @@ def test_a_benchmark_that_vanished_blames_no_commit():
 
 def test_a_benchmark_that_was_renamed():
     [(topic, _, after, text)] = alerts_of(STEADY, report(range(50)), report(range(50, 60), variant="fast"))
-    assert (topic, after, text) == ("renamed", COMMITS[50][0], "linear.triton is now recorded as linear.fast")
+    assert (topic, after) == ("renamed", COMMITS[50][0])
+    assert text.startswith("since 32323232 linear.triton is perhaps linear.fast, which began there; [[same]] in ")
     # Other cases: not the same thing under another name.
-    assert alerts_of(STEADY, report(range(50)), report(range(50, 60), variant="fast", case="M=1"))[0][0] == "vanished"
+    other = report(range(50, 60), variant="fast", case="M=1")
+    assert alerts_of(STEADY, report(range(50)), other, numbers={other.series: 1.2})[0][0] == "vanished"
 
 
-def test_a_family_that_was_not_asked_for_is_not_missed():
-    assert alerts_of(STEADY, report(range(20), family="kda")) == []
+SUITE = ("linear", "kda", "hgemm", "grouped", "w4a16")
+
+
+def suite(ends, *, only=()):
+    """The reports of several families that are measured at each commit up to ``ends``, and ``only`` afterwards."""
+    return [report(range(60 if family in only else ends), family=family) for family in SUITE]
+
+
+def test_families_that_were_not_asked_for_are_not_missed():
+    assert alerts_of(*suite(52, only=("linear",))) == []
+    assert alerts_of(*suite(52, only=("linear", "kda"))) == []
+
+
+def test_families_that_nobody_measures_any_more_are_missed_after_ten_commits():
+    [(topic, family, after, text)] = alerts_of(*suite(50, only=("linear",)))
+    assert (topic, family, after) == ("vanished", "", COMMITS[50][0])
+    assert text == "since 32323232 there is no grouped.triton, hgemm.triton, kda.triton, w4a16.triton"
+
+
+def asv(name, commits, case="", unit="seconds", states="number"):
+    """The report of another project's benchmark."""
+    suite, _, function = name.rpartition(".")
+    one = report(commits, states)
+    return replace(one, series=SeriesName("h200", suite, suite, function, case, "", unit))
+
+
+KEPT = [asv("io.Read.time_csv", range(60)), asv("ops.Join.time_inner", range(60))]
+
+
+def test_a_class_of_which_nothing_is_left_is_one_alert():
+    gone = [asv(f"ops.Sort.time_{size}", range(50)) for size in ("small", "large")]
+    assert alerts_of(*KEPT, *gone) == [
+        ("vanished", "ops.Sort", COMMITS[50][0], "since 32323232 there is no ops.Sort (2 benchmarks)")
+    ]
+
+
+def test_a_module_and_a_parameter_that_go_with_one_commit_are_one_alert():
+    gone = [asv(f"old.{room}.time_{name}", range(50)) for room in "AB" for name in "xy"]
+    values = [asv("io.Read.time_json", range(60), "n=1"), asv("io.Read.time_json", range(50), "n=2")]
+    [(topic, family, after, text)] = alerts_of(*KEPT, *gone, *values)
+    assert (topic, family, after) == ("vanished", "", COMMITS[50][0])
+    assert text == "since 32323232 there is no io.Read.time_json n=2, old (4 benchmarks)"
+
+
+def test_what_goes_at_two_commits_is_two_alerts():
+    found = alerts_of(*KEPT, asv("a.A.time_x", range(40)), asv("b.B.time_x", range(50)))
+    assert [(topic, after) for topic, _, after, _ in found] == [
+        ("vanished", COMMITS[40][0]),
+        ("vanished", COMMITS[50][0]),
+    ]
+
+
+def test_a_class_that_goes_on_under_another_name_is_renamed():
+    names = ("small", "large")
+    old = [asv(f"ops.Sort.time_{name}", range(50)) for name in names]
+    new = [asv(f"ops.Sorter.time_{name}", range(50, 60)) for name in names]
+    [(topic, family, _, text)] = alerts_of(*KEPT, *old, *new)
+    assert (topic, family) == ("renamed", "ops.Sort")
+    assert "ops.Sort (2 benchmarks) is perhaps ops.Sorter, which began there" in text
+    # Another unit, twice the number, another count of cases, or begun before: not the same under another name.
+    others = [
+        [asv(f"ops.Sorter.track_{name}", range(50, 60), unit="bytes") for name in names],
+        [asv(f"ops.Sorter.time_{name}", range(50, 60), "n=1") for name in names],
+        [asv(f"ops.Sorter.time_{name}", range(40, 60)) for name in names],
+    ]
+    others[1] += [asv(f"ops.Sorter.time_{name}", range(50, 60), "n=2") for name in names]
+    for other in others:
+        assert alerts_of(*KEPT, *old, *other)[0][0] == "vanished"
+    doubled = {one.series: 2.0 for one in new}
+    assert alerts_of(*KEPT, *old, *new, numbers=doubled)[0][0] == "vanished"
+
+
+def test_a_candidate_with_another_name_has_the_same_numbers():
+    old, new = asv("ops.Sort.time_small", range(50)), asv("tables.Order.time_it", range(50, 60))
+    assert alerts_of(*KEPT, old, new, numbers={new.series: 1.05})[0][0] == "renamed"
+    assert alerts_of(*KEPT, old, new, numbers={new.series: 1.2})[0][0] == "vanished"
+    # Equal numbers without a unit mean nothing.
+    pair = [asv("ops.Sort.track_n", range(50), unit="value"), asv("tables.Order.track_it", range(50, 60), unit="value")]
+    assert alerts_of(*KEPT, *pair)[0][0] == "vanished"
+    assert headline(freshness(MachineReports("h200", COMMITS, NOW, [*KEPT, *suite(50)]), NOW)[0]).startswith(
+        "several benchmarks on h200 vanished: since 32323232 there is no "
+    )
+
+
+def test_a_parameter_value_that_is_written_differently_is_renamed():
+    old = [asv("f.F.time_x", range(50), f"norm={{'a': {n}.26}}") for n in range(3)]
+    new = [asv("f.F.time_x", range(50, 60), f"norm={{'a': {n}.31}}") for n in range(3)]
+    [(topic, _, _, text)] = alerts_of(*KEPT, *old, *new)
+    assert topic == "renamed"
+    assert "f.F.time_x norm={'a': 1.26} is perhaps f.F.time_x norm={'a': 1.31}" in text
+
+
+def test_of_what_goes_with_one_commit_each_has_its_own_candidate():
+    old = [asv(f"m.A.time_{name}", range(50)) for name in ("read", "write", "sort")]
+    new = [asv(f"m.A.time_{name}", range(50, 60)) for name in ("reads", "writes")]
+    [(topic, _, _, text)] = alerts_of(asv("m.A.time_x", range(60)), *KEPT, *old, *new)
+    assert topic == "vanished"
+    assert text.startswith("since 32323232 there is no m.A.time_sort; m.A.time_read is perhaps m.A.time_reads, ")
+    assert "m.A.time_write is perhaps m.A.time_writes" in text
 
 
 def test_a_machine_that_is_silent():
@@ -115,7 +220,7 @@ def test_an_unknown_version_is_not_a_new_version(versions):
 def test_five_are_named_and_the_others_counted():
     gone = [report(range(57), case=f"M={m}") for m in range(1, 8)]
     [(_, _, _, text)] = alerts_of(STEADY, report(range(60)), *gone)
-    assert text.startswith("since 39393939 7 series report nothing: linear.triton M=1 cold, ")
+    assert text.startswith("since 39393939 there is no linear.triton M=1 cold, ")
     assert text.endswith("linear.triton M=5 cold and 2 more")
 
 

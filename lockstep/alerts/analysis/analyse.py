@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from lockstep.alerts.analysis.analyse_machine import ChangedSeries, MachineChanges, analyse_machine
 from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.followed_series import name_of, series_by_name
 from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
 from lockstep.alerts.analysis.grouping import ReportedStep, group
 from lockstep.alerts.cause.attribution import Cause, Kind, attribute
@@ -20,6 +24,7 @@ from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.model import Alert, Suppressed, Waiver
 from lockstep.history.snapshot import Results
 from lockstep.processes.end_with_parent import pool
+from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Threshold, Thresholds
 
 #: Number of points from which a second process is worth its start. Half a second suffices for this many points.
@@ -110,7 +115,7 @@ def analyse_results(
     chosen = list(results.machines) if machines is None else machines
     for machine in _analyse_machines(results, chosen, ranges, cache):
         changes += _found_changes(machine.changed, thresholds)
-        stale += freshness(machine.reports, int(now.timestamp() * 1000))
+        stale += freshness(machine.reports, int(now.timestamp() * 1000), partial(_ends, results, machine.machine))
         commits[machine.machine] = tuple(commit for commit, _ in machine.reports.commits)
         names = (report.series for report in machine.reports.series if report.last_number is not None)
         series.update((name.machine, name.family, name.suite) for name in names)
@@ -121,6 +126,18 @@ def analyse_results(
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
     return AnalysisResult(tuple(changes), (*group(reported, order), *stale), commits, series, dead_machines(newest))
+
+
+def _ends(
+    results: Results, machine: str, names: Collection[SeriesName]
+) -> Iterator[tuple[SeriesName, tuple[float, float]]]:
+    """Yield the median of the first three and of the last three numbers of each series that has numbers."""
+    known = series_by_name(results, machine)
+    for trend in results.trends([known[name] for name in names if name in known]):
+        numbers = trend.value[np.isfinite(trend.value)]
+        if len(numbers):
+            ends = float(np.median(numbers[:3])), float(np.median(numbers[-3:]))
+            yield name_of(trend.series, trend.benchmark), ends
 
 
 def _analyse_machines(

@@ -17,8 +17,8 @@ from lockstep.alerts.analysis.change_cache import CachedAnalysis, SeriesSteps, p
 from lockstep.alerts.analysis.detector_state import MonitoredSeries, analyse, extend, is_current
 from lockstep.alerts.analysis.followed_checks import Checks, continued, follow_checks
 from lockstep.alerts.analysis.followed_series import Followed, common_baselines, followed, name_in, newest_baselines
-from lockstep.alerts.analysis.freshness import MachineReports
 from lockstep.alerts.analysis.reported_points import SeriesReports
+from lockstep.alerts.analysis.reports import MachineReports
 from lockstep.alerts.analysis.step_facts import WINDOW, StepBuilder, sized
 from lockstep.alerts.cause.change_facts import Step
 from lockstep.alerts.cause.commit_ranges import Ranges

@@ -27,6 +27,9 @@ from lockstep.record.series_name import SeriesName
 
 Mask = NDArray[np.bool_]
 
+#: ``SeriesName.quantity`` of another project's benchmark without a unit.
+NO_UNIT = "value"
+
 
 @dataclass(frozen=True, eq=False)
 class Followed:
@@ -80,7 +83,7 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
     if benchmark.of_suite:
         variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
         return SeriesName(series.machine, family, suite, variant, case, l2, benchmark.quantity)
-    return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
+    return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or NO_UNIT)
 
 
 def series_by_name(results: Results, machine: str) -> dict[SeriesName, Series]:

@@ -1,8 +1,9 @@
 """Find series that stopped, silent machines, and benchmarks that vanished, were renamed or changed their version.
 
 These events raise alerts too, because nobody sees a regression of a series that is not measured. Many runs measure
-only one family, and the other families have not stopped for that reason. So a commit counts only for the families that
-were measured at it.
+only one family, and the other families have not stopped for that reason. So a commit counts for the families that were
+measured at it. It counts for a family that ended if it measured at least half as many families as the last commits of
+that family; if no such commit follows, ten commits of any kind count.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import datetime
 import itertools
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
+from lockstep.alerts.analysis.renamed import Numbers, Subject, in_few_words, pairs_in_few_words, renames
+from lockstep.alerts.analysis.reports import MachineReports, Reports
 from lockstep.alerts.cause.attribution import Cause
 from lockstep.alerts.model import Alert, Topic
 from lockstep.record.series_name import SeriesName
@@ -26,6 +28,9 @@ THIRD_PERSON = {"fail": "fails", "report nothing": "reports nothing"}
 #: at its first failure.
 PATIENCE = 3
 
+#: Number of commits of any kind after which a family counts as gone, even if they measured few families.
+_PARTIAL_PATIENCE = 10
+
 #: Days without a result after which a machine counts as silent.
 SILENT_DAYS = 7
 
@@ -35,59 +40,14 @@ _DAY_MS = 86_400_000
 _MOST_NAMES = 5
 
 
-#: What a series reports at a commit.
-ReportState = Literal["number", "failed", "na"]
+def freshness(reports: MachineReports, now: int, numbers: Numbers = lambda names: ()) -> list[Alert]:
+    """Return the freshness alerts of one machine.
 
-
-@dataclass(frozen=True)
-class Reports:
-    """What a series reported at each commit, oldest first: a number, a failure, or that it does not apply.
-
-    Attributes:
-        series: the name of the series.
-        commits: positions, among the machine's commits, at which the series has an entry.
-        states: "number", "failed" or "na" at each of ``commits``.
-        versions: the benchmark version at each of ``commits``; "" if unknown.
+    Args:
+        now: the current time, in ms since 1970.
+        numbers: reads the first and the last numbers of series, which show whether a benchmark was renamed.
     """
-
-    series: SeriesName
-    commits: Sequence[int]
-    states: Sequence[ReportState]
-    versions: Sequence[str]
-
-    @property
-    def last_number(self) -> int | None:
-        """Position of the newest commit with a number; ``None`` if the series never had a number."""
-        return next((c for c, s in zip(self.commits[::-1], self.states[::-1], strict=True) if s == "number"), None)
-
-    @property
-    def benchmark(self) -> tuple[str, str]:
-        """Suite and variant, which identify the benchmark. All of its series vanish or are renamed together."""
-        return self.series.suite, self.series.variant
-
-
-@dataclass(frozen=True)
-class MachineReports:
-    """What all series of a machine reported, and when.
-
-    Attributes:
-        commits: hash and date (ms since 1970) of the machine's commits, oldest first.
-        measured_at: time of the newest measurement, ms since 1970.
-        measured: ascending positions of the commits at which a series of the family was measured, by family. A series
-            may leave out a report that equals both the previous and the next one, because ``measured`` lists its
-            commit.
-    """
-
-    machine: str
-    commits: Sequence[tuple[str, int]]
-    measured_at: int
-    series: Sequence[Reports]
-    measured: Mapping[str, Sequence[int]] = field(default_factory=dict)
-
-
-def freshness(reports: MachineReports, now: int) -> list[Alert]:
-    """Return the freshness alerts of one machine; ``now`` is in ms since 1970."""
-    checks = _FreshnessChecks(reports)
+    checks = _FreshnessChecks(reports, numbers)
     alerts = [*checks.stopped(), *checks.vanished(), *checks.versions()]
     silence = (now - reports.measured_at) // _DAY_MS
     if reports.commits and reports.measured_at and silence >= SILENT_DAYS:
@@ -113,8 +73,9 @@ def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
 class _FreshnessChecks:
     """Searches the reports of one machine for freshness alerts."""
 
-    def __init__(self, reports: MachineReports) -> None:
+    def __init__(self, reports: MachineReports, numbers: Numbers) -> None:
         self.reports = reports
+        self.numbers = numbers
         self.by_benchmark: dict[tuple[str, str], list[Reports]] = defaultdict(list)
         measured: dict[str, set[int]] = defaultdict(set)
         for report in reports.series:
@@ -122,6 +83,12 @@ class _FreshnessChecks:
             measured[report.series.family].update(report.commits)
         self.measured: Mapping[str, Sequence[int]] = reports.measured or {
             family: sorted(positions) for family, positions in measured.items()
+        }
+        families = Counter(position for positions in self.measured.values() for position in positions)
+        #: By family, the commits that count for it.
+        self.counting = {
+            family: [*positions, *_after_the_end(positions, families, len(reports.commits))]
+            for family, positions in self.measured.items()
         }
         ended = {
             name: max(report.commits[-1] for report in members)
@@ -133,6 +100,24 @@ class _FreshnessChecks:
             for name, last in ended.items()
             if self._later(self.by_benchmark[name][0].series.family, last) >= PATIENCE
         }
+        self.missing = self._missing()
+
+    def _missing(self) -> dict[SeriesName, Reports]:
+        """Return the series without entries, of benchmarks that go on.
+
+        Series of a family are left out if others of it fail since the same commit, which then did both.
+        """
+        going_on = [
+            report for name, members in self.by_benchmark.items() if name not in self.gone for report in members
+        ]
+        broken = {(report.series.family, report.last_number) for report in going_on if report.states[-1] == "failed"}
+        return {
+            report.series: report
+            for report in going_on
+            if report.states[-1] == "number"
+            and self._later(report.series.family, report.commits[-1]) >= PATIENCE
+            and (report.series.family, report.commits[-1]) not in broken
+        }
 
     def stopped(self) -> Iterable[Alert]:
         """Yield an alert for each family and commit at which series stopped while their benchmark continued."""
@@ -140,7 +125,7 @@ class _FreshnessChecks:
         for name, members in self.by_benchmark.items():
             for report in members if name not in self.gone else ():
                 last = report.last_number
-                if last is None:
+                if last is None or report.series in self.missing:
                     continue
                 if report.states[-1] == "failed":
                     groups[report.series.family, last]["fail"].append(report)
@@ -156,20 +141,38 @@ class _FreshnessChecks:
             yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(reasons)}")
 
     def vanished(self) -> Iterable[Alert]:
-        """Yield alerts for benchmarks that ended. The topic is "renamed" if another benchmark continues the same cases,
-        else "vanished".
+        """Yield one alert for everything that is missing since the same commit: benchmarks, and series of others.
+
+        The topic is "renamed" if all of it has a candidate, else "vanished".
         """
-        groups: dict[tuple[str, int, Topic], list[str]] = defaultdict(list)
-        for name, last in sorted(self.gone.items()):
-            members = self.by_benchmark[name]
-            heir = self._heir(members, last)
-            label = ".".join(part for part in name if part)
-            entry = f"{label} is now recorded as {'.'.join(part for part in heir if part)}" if heir else label
-            groups[members[0].series.family, last, "renamed" if heir else "vanished"].append(entry)
-        for (family, last, topic), names in sorted(groups.items()):
-            first = self._next(family, last)
-            text = f"since {self._hash(first)[:8]} there is no {_names(names)}"
-            yield self._alert(topic, family, last, first, text if topic == "vanished" else _names(names))
+        ended_subjects = [(last, _benchmark(name, self.by_benchmark[name])) for name, last in self.gone.items()]
+        ended_subjects += [(report.commits[-1], _single(report.benchmark, report)) for report in self.missing.values()]
+        groups: dict[int, list[tuple[int, Subject]]] = defaultdict(list)
+        for last, subject in ended_subjects:
+            groups[self._next(subject.series[0].family, last)].append((last, subject))
+        for first, ended in sorted(groups.items()):
+            yield self._missing_since(first, max(last for last, _ in ended), [subject for _, subject in ended])
+
+    def _missing_since(self, first: int, last: int, subjects: Sequence[Subject]) -> Alert:
+        subjects = sorted(subjects, key=lambda subject: subject.label)
+        begun = [
+            subject
+            for name, members in self.by_benchmark.items()
+            for subject in _begun(name, members, range(last + 1, first + 1))
+        ]
+        candidates = renames(subjects, begun, self.numbers)
+        gone = [subject for subject in subjects if subject not in candidates]
+        alive = (
+            _label(name) for name, members in self.by_benchmark.items() if any(r.commits[-1] >= first for r in members)
+        )
+        said = [f"there is no {_names(in_few_words(gone, alive))}"] if gone else []
+        if candidates:
+            said.append(
+                f"{_names(pairs_in_few_words(candidates))}, which began there; [[same]] in thresholds.toml joins them"
+            )
+        families = sorted({name.family for subject in subjects for name in subject.series})
+        text = f"since {self._hash(first)[:8]} {'; '.join(said)}"
+        return self._alert("vanished" if gone else "renamed", _shared_room(families), last, first, text)
 
     def versions(self) -> Iterable[Alert]:
         """Yield alerts for the newest change of each benchmark's version, at which a new series starts."""
@@ -185,33 +188,15 @@ class _FreshnessChecks:
             alert = self._alert("version", family, before, after, text)
             yield replace(alert, cause=Cause("protocol", text))
 
-    def _heir(self, members: Sequence[Reports], last: int) -> tuple[str, str] | None:
-        """Return the benchmark that continues an ended benchmark under another name; ``None`` if there is none.
-
-        It has the same family and cases, and begins at the next commit at which the family was measured.
-
-        Args:
-            members: the reports of the ended benchmark.
-            last: the position of its last commit.
-        """
-        family = members[0].series.family
-        cases = {(report.series.case, report.series.l2) for report in members}
-        for name, candidates in sorted(self.by_benchmark.items()):
-            begins = min(report.commits[0] for report in candidates)
-            same = cases == {(report.series.case, report.series.l2) for report in candidates}
-            if same and begins == self._next(family, last) and candidates[0].series.family == family:
-                return name
-        return None
-
     def _later(self, family: str, position: int) -> int:
-        """Return at how many commits after ``position`` the family was measured."""
-        measured = self.measured[family]
-        return len(measured) - bisect_right(measured, position)
+        """Return how many commits after ``position`` count for the family."""
+        counting = self.counting[family]
+        return len(counting) - bisect_right(counting, position)
 
     def _next(self, family: str, position: int) -> int:
-        measured = self.measured[family]
-        place = bisect_right(measured, position)
-        return measured[place] if place < len(measured) else position
+        counting = self.counting[family]
+        place = bisect_right(counting, position)
+        return counting[place] if place < len(counting) else position
 
     def _hash(self, position: int) -> str:
         return self.reports.commits[position][0]
@@ -229,6 +214,47 @@ class _FreshnessChecks:
             old=is_old(first, self.reports.commits),
             text=text,
         )
+
+
+def _after_the_end(positions: Sequence[int], families: Mapping[int, int], commits: int) -> Sequence[int]:
+    """Return the commits that count for a family although they did not measure it: those after its last commit.
+
+    Args:
+        positions: the commits that measured the family.
+        families: the number of families that each commit measured.
+        commits: the number of commits.
+    """
+    later = range(positions[-1] + 1, commits)
+    usual = max(families[position] for position in positions[-PATIENCE:])
+    full = [position for position in later if 2 * families[position] >= usual]
+    return later if len(full) < PATIENCE and len(later) >= _PARTIAL_PATIENCE else full
+
+
+def _label(benchmark: tuple[str, str]) -> str:
+    return ".".join(part for part in benchmark if part)
+
+
+def _benchmark(name: tuple[str, str], members: Sequence[Reports]) -> Subject:
+    return Subject(_label(name), "", tuple(report.series for report in members))
+
+
+def _single(name: tuple[str, str], report: Reports) -> Subject:
+    return Subject(report.series.label, _label(name), (report.series,))
+
+
+def _begun(name: tuple[str, str], members: Sequence[Reports], at: range) -> Iterable[Subject]:
+    """Yield the benchmark if it began within a range of commits, else those of its series that did."""
+    begun = [report for report in members if report.commits[0] in at]
+    if len(begun) == len(members):
+        yield _benchmark(name, members)
+    else:
+        yield from (_single(name, report) for report in begun)
+
+
+def _shared_room(families: Sequence[str]) -> str:
+    """Return the family, or the class or module that several families share; "" if they share none."""
+    parts = [family.split(".") for family in families]
+    return ".".join(same[0] for same in itertools.takewhile(lambda at: len(set(at)) == 1, zip(*parts, strict=False)))
 
 
 #: A change that is older than both limits is recorded without a report, because it is history when it is found.

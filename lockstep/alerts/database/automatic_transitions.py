@@ -17,7 +17,7 @@ FILE = "thresholds.toml"
 LATER_COMMITS = 3
 
 #: Topics that are recorded and need no action.
-_RECORDED = ("faster", "version", "renamed")
+_RECORDED = ("faster", "version")
 
 #: Endings that later data do not undo.
 FINAL_ENDINGS = ("intended", "recorded")
