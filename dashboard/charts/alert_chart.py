@@ -14,7 +14,7 @@ from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
 from dashboard.charts.trend import Figure
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.member_levels import MemberLevel
-from lockstep.alerts.analysis.step_facts import worse_log
+from lockstep.alerts.analysis.step_facts import worse_numbers
 from lockstep.alerts.model import Alert
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
@@ -37,7 +37,9 @@ def member_chart(
 ) -> Figure | None:
     """Return a chart of the alert's worst series; ``None`` if the results have no point of these series.
 
-    Each series is drawn as the change of its time from its level before the alert, in per cent. Upwards is slower.
+    Each series is drawn as the change of its number from its level before the alert, in per cent. The speedup of a
+    Lockstep suite stands for a time. If the change of the worst series is a difference, so is the chart, and series
+    with ratios are left out.
 
     Args:
         levels: the level of each series before the change. If a drawn series lacks a level, all series are drawn
@@ -48,21 +50,26 @@ def member_chart(
     measured = [place[commit] for commit in alert.commits if commit in place]
     if not alert.members or not measured:
         return None
-    names = [member.series for member in alert.members[:_MOST]]
+    measure = alert.members[0].measure
+    members = {member.series: member for member in alert.members[:_MOST] if member.measure == measure}
+    names = list(members)
     trends = _trends(results, alert.machine, names)
-    starts = [int(trend.commit[np.isfinite(worse_log(trend))].min(initial=len(commits) - 1)) for _, trend in trends]
+    starts = [int(trend.commit[np.isfinite(trend.value)].min(initial=len(commits) - 1)) for _, trend in trends]
     begin = max(measured[0] - _BEFORE, min(starts, default=0))
+    unit = " %" if measure == "ratio" else ""
     known = all(name in levels for name in names)
     style_of = styles([name.label for name in names], set())
     data: list[Figure] = []
     for name, trend in trends:
-        log = worse_log(trend)
-        before = log[(trend.commit < measured[0]) & np.isfinite(log)][-_LEVEL:]
-        shown = (trend.commit >= begin) & np.isfinite(log)
+        numbers = worse_numbers(trend, members[name].better, measure)
+        before = numbers[(trend.commit < measured[0]) & np.isfinite(numbers)][-_LEVEL:]
+        shown = (trend.commit >= begin) & np.isfinite(numbers)
         if not (known or len(before)) or not shown.any():
             continue
         style = style_of[name.label]
-        percent = 100 * np.expm1(log[shown] - (levels[name].before if known else float(np.median(before))))
+        moved = numbers[shown] - (levels[name].before if known else float(np.median(before)))
+        moved *= members[name].of_number(1.0)
+        drawn = 100 * np.expm1(moved) if measure == "ratio" else moved
         drawn_commits = [commits[at] for at in trend.commit[shown].tolist()]
         hover = [f"{commit.short}<br>{escape(commit.subject[:80])}" for commit in drawn_commits]
         colour = style.colour(scheme)
@@ -72,9 +79,9 @@ def member_chart(
                 "mode": "lines+markers",
                 "name": escape(name.label),
                 "x": trend.commit[shown].tolist(),
-                "y": [round(value, 3) for value in percent.tolist()],
+                "y": [float(f"{value:.6g}") for value in drawn.tolist()],
                 "text": hover,
-                "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}} %<br>%{{text}}<extra></extra>",
+                "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}}{unit}<br>%{{text}}<extra></extra>",
                 "line": {"color": colour, "width": 1.75, "dash": style.dash},
                 "marker": {"color": colour, "size": 5, "symbol": style.marker},
             }
@@ -91,7 +98,7 @@ def member_chart(
         "showgrid": False,
         "range": [begin - 0.5, last + max(0.5, 0.035 * (last - begin))],
     }
-    layout["yaxis"] |= {"ticksuffix": " %", "nticks": 6}
+    layout["yaxis"] |= {"ticksuffix": unit, "nticks": 6}
     layout["showlegend"] = True
     layout["legend"] = {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0}
     fill = {"fillcolor": neutral(scheme), "opacity": 0.13, "line": {"width": 0}, "layer": "below"}

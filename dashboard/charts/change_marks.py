@@ -25,7 +25,7 @@ def marks(
     gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, finding in changes:
         if finding.commit in positions:
-            gathered[positions[finding.commit], sign(finding.size)].append((variant, finding))
+            gathered[positions[finding.commit], sign(finding.sense)].append((variant, finding))
     chart_marks = []
     for (at, glyph), labelled in sorted(gathered.items()):
         lines = [

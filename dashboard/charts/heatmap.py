@@ -43,6 +43,7 @@ _LEAST_WIDE = 12
 _LOUDEST: tuple[Verdict, ...] = (
     "failed",
     "slower",
+    "changed",
     "faster",
     "unsure",
     "same",
@@ -159,7 +160,9 @@ def _number(status: Status, show: str) -> float | None:
 def _colour(status: Status, show: str) -> float | None:
     """Return a cell's value on the colour scale; 0, drawn without colour, for a change or speedup within the noise."""
     if show == "change":
-        return 0.0 if status.worse is None or not status.beyond_noise else -status.worse / math.log(2)
+        if status.worse is None or not status.beyond_noise or status.verdict == "changed":
+            return 0.0
+        return -status.worse / math.log(2)
     measured = status.row.measured(show)
     if measured is None:
         return None
@@ -183,7 +186,7 @@ def _text(status: Status, show: str, wide: int) -> str:
 
 
 def _percent(status: Status) -> str:
-    return f"{100 * math.expm1(status.worse or 0.0):+z.0f} %".replace("-", "−")
+    return f"{100 * math.expm1(status.moved or 0.0):+z.0f} %".replace("-", "−")
 
 
 def _hover(status: Status, show: str) -> str:
@@ -191,7 +194,7 @@ def _hover(status: Status, show: str) -> str:
     lines = [f"<b>{escape(row.suite)}</b> {escape(row.variant)}", escape(" ".join((row.case, row.l2)).strip())]
     if show == "change":
         number = (
-            "no number to compare" if status.worse is None else change(status.worse) + ("" if row.value else " time")
+            "no number to compare" if status.moved is None else change(status.moved) + ("" if row.value else " time")
         )
         lines.append(f"<b>{number}</b> · {word(status.verdict, status.row.unit)}{_uncertainty(status)}")
     else:

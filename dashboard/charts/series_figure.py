@@ -230,7 +230,7 @@ def _changes(changes: Sequence[Finding], commits: Sequence[Commit], scheme: Sche
         at = place.get(change.commit)
         if at is not None:
             source = escape(commits[at].subject[:48]) if change.exact else change.range
-            size = f"{sign(change.size)} {amount(change)}"
+            size = f"{sign(change.sense)} {amount(change)}"
             text = " · ".join(part for part in (size, change.kind, source) if part)
             marks.append(_mark(at - 0.5, text, cause_colour(change.kind, scheme), "solid"))
     return marks

@@ -23,7 +23,7 @@ from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import LifecycleError, possible
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.text import change, culprits, headline, numbers, span, status
+from lockstep.alerts.text import amount, by, culprits, headline, interval, left, status
 from lockstep.compare.series_status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
@@ -134,7 +134,7 @@ def body(
     figure = member_chart(results, alert, scheme, levels)
     if figure:
         caption_texts = (
-            f"Time against {zero(alert, levels)}, % (up is slower)",
+            _drawn(alert, zero(alert, levels)),
             "the worst series; the range is shaded",
         )
         caption = html.Figcaption([html.Span(text) for text in caption_texts])
@@ -206,6 +206,14 @@ def _range(alert: Alert) -> list[Any]:
     return parts
 
 
+def _drawn(alert: Alert, level: str) -> str:
+    """Return what the chart of an alert shows, for its caption. ``level`` names the level that is drawn as zero."""
+    worst = alert.members[0]
+    if worst.series.timed:
+        return f"Time against {level}, % (up is slower)"
+    return f"{worst.series.quantity} against {level}{', %' if worst.measure == 'ratio' else ''}"
+
+
 def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey | None:
     """Return the key of the page that shows a series; the error of a check is on the page of the latency."""
     return keys.get(replace(name, quantity="latency") if name.checked else name)
@@ -224,10 +232,10 @@ def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Se
     cause = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
         html.Td(label, className="shape"),
-        html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size, numbers(member)),
-        html.Td(span(member.low, member.high) if member.old is None else "exact", className="number dim"),
-        html.Td("–" if member.old == 0 else change(member.left), className="number"),
-        html.Td(change(level.newest) if level else "–", className="number"),
+        html.Td("unsettled", className="number") if member.unsettled else change_cell(member.sense, amount(member)),
+        html.Td(interval(member), className="number dim"),
+        html.Td(left(member), className="number"),
+        html.Td(by(member, level.newest) if level else "–", className="number"),
         html.Td(_sure(member.confidence), className="number dim"),
         html.Td(cause or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),

@@ -17,7 +17,7 @@ from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.states_and_actions import State as Life
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.text import archive, headline, location, numbers, status
+from lockstep.alerts.text import amount, archive, headline, location, status
 from lockstep.history.store import Store
 
 #: Rows per page.
@@ -221,7 +221,7 @@ def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
     cells = [
         html.Td(str(tracked.id), className="number dim"),
         html.Td(link, className="what"),
-        change_cell(worst.size, numbers(worst)) if worst else html.Td("–", className="number dim"),
+        change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(str(len(alert.members) or "–"), className="number"),
         html.Td(alert.range if alert.after else "–", className="mono"),
         html.Td(alert.cause.kind if alert.members else "–"),

@@ -183,7 +183,7 @@ def _cells(compared: Compared) -> dict[str, Any]:
     def percent(log: float | None) -> float | None:
         return None if log is None else 100 * math.expm1(log)
 
-    low, high, times = difference.low, difference.high, difference.times
+    (low, high), times = difference.interval or (None, None), difference.times
     return {
         # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
         "id": "\n".join((*row.key[1:], difference.verdict)),
@@ -237,7 +237,7 @@ def _of_cells(name: str) -> Callable[[CommitComparison], list[Any]]:
 VALUES: Values[CommitComparison] = {
     **key_values(),
     **{name: _of_cells(name) for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change")},
-    "change": lambda comparison: percents(comparison.differences.worse),
+    "change": lambda comparison: percents(comparison.differences.of_number(comparison.differences.worse)),
     "verdict": lambda comparison: [
         word(LOUDEST[code], unit)
         for code, unit in zip(comparison.differences.verdict.tolist(), comparison.rows.units, strict=True)

@@ -14,7 +14,7 @@ from lockstep.alerts.text import change, span
 from lockstep.compare.match_two_sides import Pair, Side
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.shown_quantities import SHOWN_AS
-from lockstep.compare.verdict import SIGNS, word
+from lockstep.compare.verdict import CHANGED, OF_SENSE, SIGNS, word
 from lockstep.record.quantity import EXACT, QUANTITIES
 
 #: Units of exact quantities that count something.
@@ -36,13 +36,13 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
     if pair.base_variant != pair.head_variant:
         variant = f"{pair.base_variant} → {pair.head_variant}"
     address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
-    interval = span(pair.low, pair.high) if math.isfinite(pair.error) else "–"
+    interval = span(pair.low, pair.high) if math.isfinite(pair.error + pair.log) else "–"
     verdict: list[Any] = [
         f"{SIGNS[pair.verdict]} {word(pair.verdict, pair.unit)}" + (f": {pair.why}" if pair.why else "")
     ]
     if pair.verdict == "baseline moved" and pair.times:
         verdict.append(html.Div(pair.times.text, className="behind"))
-    loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
+    loud = pair.verdict if pair.verdict in (*CHANGED, "failed") else "dim"
     unit = SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0]
     behind = f" {unit}" if with_unit else ""
     numbers = [
@@ -71,6 +71,6 @@ def _number(value: float, unit: str) -> str:
 
 
 def _change(pair: Pair) -> Any:
-    if pair.verdict in ("slower", "faster") and math.isfinite(pair.log):
-        return change_cell(pair.log)
-    return html.Td(change(pair.log) if math.isfinite(pair.log) else "–", className="number dim")
+    size = change(pair.log) if math.isfinite(pair.log) else "–"
+    sense = next((sense for sense, verdict in OF_SENSE.items() if verdict == pair.verdict), None)
+    return html.Td(size, className="number dim") if sense is None else change_cell(sense, size)

@@ -19,7 +19,7 @@ from lockstep.alerts.text import change, headline
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_status import Statuses
-from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
+from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
 from lockstep.history.snapshot import Results
 
 #: Maximum number of alerts listed below the cards.
@@ -46,6 +46,7 @@ def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
     stale_note = ", ".join(part for part in (late, f"{ended} not measured since" if ended else "") if part)
     return [
         _changed(statuses, "slower", findings),
+        *([_changed(statuses, "changed", findings)] if statuses.are("changed").any() else []),
         _changed(statuses, "faster", findings),
         _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
         _card("Stale", str(stale), stale_note, "stale"),
@@ -75,7 +76,7 @@ def _line(results: Results, listed: Tracked) -> Any:
     # If several commits may have caused the change, the headline names the range.
     named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
     commit = next((commit for commit in results.commits(alert.machine) if commit.hash == named), None)
-    sign = html.Span(f"{SIGNS['slower']} " if alert.topic == "slower" else "◌ ", className="slower")
+    sign = html.Span(f"{SIGNS[alert.topic] if alert.topic in CHANGED else '◌'} ", className="slower")
     text = dcc.Link(headline(alert), href=f"/alert/{listed.id}", className="link plain-link")
     words: list[Any] = [sign, html.Span(text, className="dim" if listed.state == "acknowledged" else "strong")]
     if listed.state == "acknowledged":
@@ -96,9 +97,10 @@ def _changed(statuses: Statuses, verdict: Verdict, findings: MachineFindings | N
     if len(places):
         # A change from or to zero has no size.
         largest = statuses[int(places[np.argmax(np.nan_to_num(np.abs(statuses.worse[places])))])]
-        row, size = largest.row, largest.worse
+        row, size = largest.row, largest.moved
         if size is not None:
-            notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
+            kind = {"slower": "worst", "faster": "best"}.get(verdict, "largest")
+            notes.append(f"{kind} {change(size)} {row.suite} {row.variant}".strip())
     if unconfirmed:
         notes.append(f"{unconfirmed}{' more' if len(places) else ''} beyond the noise, not confirmed")
     note = "; ".join(notes) if notes and findings else _nothing(statuses, findings)

@@ -40,7 +40,9 @@ FILE_COLUMNS = (
 _SHOWN = (*(name for name in QUANTITIES if name != "error"), VALUE)
 
 #: Order of the verdicts that come first, and of the states within a shape.
-_LOUD: dict[Verdict, int] = {"slower": 1, "faster": 2, "failed": 3}
+_LOUD: dict[Verdict, int] = {"slower": 1, "changed": 2, "faster": 3, "failed": 4}
+#: The place of all other verdicts in this order.
+_QUIET = 5
 _FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
@@ -64,10 +66,10 @@ def in_order(statuses: Statuses) -> Statuses:
     measurable, known = (np.zeros(int(shape.max(initial=-1)) + 1, dtype=bool) for _ in range(2))
     measurable[shape[rows.columns["state"] != STATES.index("na")]] = True
     known[shape[~np.isnan(statuses.worse)]] = True
-    bare = np.where(statuses.beyond_noise, _LOUDNESS[statuses.differences.verdict], 4)
-    loud = np.where(statuses.news, 0, np.minimum(_LOUDNESS[statuses.verdict], 4))
-    loud = np.where(loud == 4, 3 + bare, loud)
-    first = loud < 7
+    bare = np.where(statuses.beyond_noise, _LOUDNESS[statuses.differences.verdict], _QUIET)
+    loud = np.where(statuses.news, 0, _LOUDNESS[statuses.verdict])
+    loud = np.where(loud == _QUIET, _QUIET - 1 + bare, loud)
+    first = loud < 2 * _QUIET - 1
     size = np.where(np.isnan(statuses.worse), 0.0, np.abs(statuses.worse))
     latency = rows.column("latency")
     order = np.lexsort(
@@ -84,7 +86,7 @@ def in_order(statuses: Statuses) -> Statuses:
     return statuses.select(order)
 
 
-_LOUDNESS = np.array([_LOUD.get(verdict, 4) for verdict in LOUDEST])
+_LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
 _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
@@ -130,7 +132,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
             numbers[f"{quantity}_low"] = measured.low if measured else None
             numbers[f"{quantity}_high"] = measured.high if measured else None
     difference = status.difference
-    ends = (None, None) if status.changes else (difference.low, difference.high)
+    ends = (None, None) if status.changes else difference.interval or (None, None)
     behind: dict[str, float] = {}
     times = difference.times
     if times:
@@ -150,7 +152,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
         **numbers,
         "unit": row.unit,
         "bound": row.bound,
-        "change": None if status.worse is None else 100 * math.expm1(status.worse),
+        "change": None if status.moved is None else 100 * math.expm1(status.moved),
         "change_low": None if ends[0] is None else 100 * math.expm1(ends[0]),
         "change_high": None if ends[1] is None else 100 * math.expm1(ends[1]),
         "verdict": status.verdict,
@@ -228,7 +230,7 @@ VALUES: Values[Statuses] = {
     **key_values(),
     **{name: _measured(name) for name in _SHOWN},
     "unit": lambda statuses: statuses.rows.units,
-    "change": lambda statuses: percents(statuses.worse),
+    "change": lambda statuses: percents(statuses.moved),
     "mde": lambda statuses: or_none(100 * statuses.rows.columns["mde"]),
     "commit": lambda statuses: statuses.rows.short_commits,
     "verdict": lambda statuses: [LOUDEST[code] for code in statuses.verdict.tolist()],

@@ -12,9 +12,9 @@ from dash import ClientsideFunction, Dash, dcc, html
 
 from dashboard.address import CommitAddress
 from dashboard.charts.theme import GRAPH_CONFIG
-from lockstep.alerts.text import change
 from lockstep.compare.number_format import whole
-from lockstep.compare.verdict import sign
+from lockstep.compare.verdict import OF_SENSE, sign
+from lockstep.detect.findings import Sense
 from lockstep.history.model import Commit
 from lockstep.history.problem_tally import tally
 from lockstep.history.problems import Problem
@@ -96,11 +96,10 @@ def minus(number: str) -> str:
     return number.replace("-", "−")
 
 
-def change_cell(log: float, text: str = "") -> Any:
-    """Return a table cell for a change by the factor exp(``log``): its direction, and ``text`` or the percentage."""
-    kind = "slower" if log > 0 else "faster"
-    glyph = html.Span(f"{sign(log)} ", className="glyph")
-    return html.Td([glyph, text or change(log)], className=f"number {kind}")
+def change_cell(sense: Sense, text: str) -> Any:
+    """Return a table cell for a change: the sign of its sense, and its size as text."""
+    glyph = html.Span(f"{sign(sense)} ", className="glyph")
+    return html.Td([glyph, text], className=f"number {OF_SENSE[sense]}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:

@@ -22,7 +22,7 @@ from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quant
 from dashboard.pages.series_table import commit_table
 from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.text import amount, span
+from lockstep.alerts.text import amount, interval
 from lockstep.compare.number_format import significant
 from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit, Point, SeriesKey
@@ -238,13 +238,13 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
     named = {commit.hash: commit for commit in results.commits(address.machine)}
     lines = []
     for finding in reversed(shown.changes):
-        size = f"{sign(finding.size)} {amount(finding)}"
-        interval = "" if finding.unsettled else f" ({span(finding.low, finding.high)})"
+        size = f"{sign(finding.sense)} {amount(finding)}"
+        ends = "" if finding.unsettled else f" ({interval(finding)})"
         lines.append(
             html.Li(
                 [
                     html.Span(size, style={"color": cause_text(finding.kind)}),
-                    html.Span(f"{interval} ", className="dim"),
+                    html.Span(f"{ends} ", className="dim"),
                     *_place(finding, named, address.machine),
                     html.Span(f" · {finding.kind}: {finding.sentence}"),
                 ]

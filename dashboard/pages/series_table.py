@@ -15,6 +15,7 @@ from lockstep.compare.number_format import significant, whole
 from lockstep.compare.row import STATE_LABELS
 from lockstep.compare.shown_quantities import Quantity
 from lockstep.history.model import Commit, Point
+from lockstep.record.quantity import SUITE_BENCHMARK
 
 #: Maximum number of listed commits. The chart shows all commits, and its zoom selects the listed ones.
 MOST_ROWS = 50
@@ -25,7 +26,7 @@ def commit_table(
 ) -> list[Any]:
     """Return a table of the newest visible commits: number, change since the commit before, clock, state, subject.
 
-    A positive change is worse.
+    The change is that of the number itself; for a speedup, and rates of a Lockstep suite, that of the time.
     """
     visible = [place for place, (point, _) in enumerate(points) if in_zoom(point.commit, zoom)]
     listed = visible[-MOST_ROWS:][::-1]
@@ -67,8 +68,9 @@ def _table_cells(
     commit = commits[point.commit]
     moved = ""
     if number and last and before and before.version == point.version and min(number.value, last.value) > 0:
-        # As on every page, more is worse: if 1.5 × become 1.4 ×, the time grows by 7 %.
-        old, new = (number.value, last.value) if quantity.higher_is_better else (last.value, number.value)
+        # As on every page, a speedup stands for a time: if 1.5 × become 1.4 ×, the time grows by 7 %.
+        inverse = quantity.better == "higher" and SUITE_BENCHMARK.fullmatch(point.series.benchmark)
+        old, new = (number.value, last.value) if inverse else (last.value, number.value)
         moved = minus(f"{100 * (new / old - 1):+z.2f}")
     conditions = changed_conditions(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")

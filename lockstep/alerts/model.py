@@ -8,34 +8,39 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.cause.change_size import ChangeSize
 from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.detect.findings import Measure
+from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
 
 #: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
 #: "noise": the machine code did not change, or the change is no larger than changes of unchanged code. "": reported.
 Suppressed = Literal["", "small", "unsure", "noise"]
 
-#: What an alert reports. Alerts with one of the last five topics do not report changes of a number. They are called
-#: freshness alerts, see ``lockstep.alerts.analysis.freshness``.
-Topic = Literal["slower", "faster", "stopped", "silent", "vanished", "renamed", "version"]
+#: What an alert reports. "changed": a number changed, and nobody has stated which direction is better. Alerts with one
+#: of the last five topics do not report changes of a number. They are called freshness alerts, see
+#: ``lockstep.alerts.analysis.freshness``.
+Topic = Literal["slower", "changed", "faster", "stopped", "silent", "vanished", "renamed", "version"]
+
+#: Topics of changes that may be bad news, so that they open an alert that someone has to close.
+URGENT: tuple[Topic, ...] = ("slower", "changed")
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(ChangeSize):
     """A series in an alert, with its change.
 
     Attributes:
-        series: the name of the series.
+        series, size, better, measure, old, new: see ``ChangeSize``.
         reported_at: commit at which the change was first reported. Series and commit together identify the change.
-        size: natural log of the factor by which the series became worse.
         low, high: interval of ``size``.
         confidence: the detector's confidence in the change, 0 … 1.
         cause: the cause of the change of this series.
-        left: log of the factor by which the series' newest level is still worse than the level before the change.
+        left: by how much the series' newest level is still worse than the level before the change.
         before, after: the measured commits between which the change came; "" if an older version of Lockstep stored the
             alert without them.
         unsettled: whether the later points scatter too much to give one level, see ``Step``.
-        old, new: the numbers of an exact quantity, see ``Step``.
     """
 
     series: SeriesName
@@ -51,6 +56,8 @@ class Member:
     unsettled: bool = False
     old: float | None = None
     new: float | None = None
+    better: Better = "lower"
+    measure: Measure = "ratio"
 
     @property
     def key(self) -> str:
@@ -77,7 +84,8 @@ class Alert:
     """An alert as the newest analysis reports it.
 
     Attributes:
-        topic: "slower" if a series became worse, else "faster"; or the topic of a freshness alert.
+        topic: "slower" if a series became worse; else "changed" if a series without a better direction changed; else
+            "faster". Or the topic of a freshness alert.
         machine: the machine's name.
         family: the family's name; "" if the alert concerns the whole machine.
         before: newest commit that is known to be good; "" if unknown.
@@ -91,7 +99,8 @@ class Alert:
         owner: the owner that ``thresholds.toml`` names; "" if nobody owns the series.
         gone: whether the series are back at their old level.
         old: whether the change is too old to be reported.
-        waiver: the waiver that covers every slowdown of the alert; ``None`` if a slowdown has no waiver.
+        waiver: the waiver that covers every slowdown and every change without a direction; ``None`` if one has no
+            waiver.
         text: the text of a freshness alert; "" for a change, which its numbers describe.
     """
 

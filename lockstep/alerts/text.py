@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,12 @@ from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.model import Alert, Member, Topic
 
 if TYPE_CHECKING:
-    from lockstep.alerts.analysis.findings_files import Finding
-    from lockstep.alerts.cause.change_facts import Step
-
+    from lockstep.alerts.cause.change_size import ChangeSize
+    from lockstep.detect.findings import Sense
 
 _TOPICS: dict[Topic, str] = {
     "slower": "slower",
+    "changed": "changed",
     "faster": "faster",
     "stopped": "stopped reporting",
     "silent": "silent",
@@ -36,25 +37,63 @@ def span(low: float, high: float) -> str:
     return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
-def amount(sized: Step | Member | Finding) -> str:
+def amount(sized: ChangeSize) -> str:
     """Format the size of a change: ``+5.1 %``.
 
-    An unsettled change gives ``unsettled, between −2.0 % and +30.0 %``, and an exact quantity gives ``numbers``.
+    An unsettled change gives ``unsettled, between −2.0 % and +30.0 %``. An exact quantity, and a change that is a
+    difference, give ``numbers``.
     """
     if sized.unsettled:
-        return f"unsettled, between {change(sized.low)} and {change(sized.high)}"
-    return numbers(sized) or change(sized.size)
+        low, high = sorted((sized.of_number(sized.low), sized.of_number(sized.high)))
+        return f"unsettled, between {_moved(sized, low)} and {_moved(sized, high)}"
+    return numbers(sized) or by(sized, sized.size)
 
 
-def numbers(sized: Step | Member | Finding) -> str:
-    """Format the two numbers of an exact quantity: ``128 → 255 (+99.2 %)``; "" for other quantities.
+def numbers(sized: ChangeSize) -> str:
+    """Format the two numbers of a change: ``128 → 255 (+99.2 %)`` for an exact quantity; "" for a ratio.
 
-    The percentage is left out if a number is zero.
+    A difference is in the unit of the series: ``0 → 5 (+5 bytes)``. The percentage of an exact quantity is left out if
+    a number is zero.
     """
     if sized.old is None or sized.new is None:
         return ""
+    if not sized.counted:
+        return f"{_level(sized.old)} → {_level(sized.new)} ({by(sized, sized.size)})"
     text = f"{_count(sized.old)} → {_count(sized.new)}"
     return f"{text} ({change(math.log(sized.new / sized.old))})" if sized.old and sized.new else text
+
+
+def by(sized: ChangeSize, size: float) -> str:
+    """Format a size that is measured like ``sized.size``, as a change of the number: ``−30.0 %`` or ``+5 bytes``."""
+    return _moved(sized, sized.of_number(size))
+
+
+def interval(sized: ChangeSize) -> str:
+    """Format the interval of a change, as a change of the number; "exact" for an exact quantity."""
+    if sized.counted:
+        return "exact"
+    low, high = sorted((sized.of_number(sized.low), sized.of_number(sized.high)))
+    if sized.measure == "ratio":
+        return span(low, high)
+    return f"{_level(low, '+')} … {_moved(sized, high)}"
+
+
+def left(sized: Member) -> str:
+    """Format what is left of a change at the newest level; "–" where an exact count was zero."""
+    return "–" if sized.counted and sized.old == 0 else by(sized, sized.left)
+
+
+def _moved(sized: ChangeSize, moved: float) -> str:
+    if sized.measure == "ratio":
+        return change(moved)
+    unit = sized.series.quantity
+    return _level(moved, "+") + ("" if unit in ("value", "unit") else f" {unit}")
+
+
+def _level(number: float, sign: str = "") -> str:
+    # Numbers of many digits are written whole, because "1.049e+06 bytes" is hard to read.
+    text = f"{number:{sign},.0f}" if abs(number) >= 1000 or number == int(number) else f"{number:{sign}.4g}"
+    return text.replace("-", "−")
 
 
 def _count(number: float) -> str:
@@ -74,24 +113,25 @@ def headline(alert: Alert) -> str:
         several = "" if alert.family else "several benchmarks on "
         return f"{several}{location(alert)} {_TOPICS[alert.topic]}: {alert.text}"
     worst = alert.members[0]
-    members = [member for member in alert.members if (member.size > 0) == (alert.topic == "slower")]
-    others_note = f" and {len(members) - 1} more" if len(members) > 1 else ""
-    topic, opposite = topics(alert)
-    if opposite_count := len(alert.members) - len(members):
-        others_note += f"; {opposite_count} {opposite} in the same range"
+    counts = Counter(member.sense for member in alert.members)
+    words = sense_words(worst.series.timed)
+    topic, same = words[worst.sense], counts.pop(worst.sense)
+    others_note = f" and {same - 1} more" if same > 1 else ""
+    if counts:
+        others = " and ".join(f"{counts[sense]} {word}" for sense, word in words.items() if sense in counts)
+        others_note += f"; {others} in the same range"
     if worst.old is not None:
         return f"{location(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{others_note}"
-    size = f", {amount(worst)}" if worst.unsettled else " by " + change(worst.size).lstrip("+−")
+    size = by(worst, worst.size) if worst.sense == "changed" else by(worst, worst.size).lstrip("+−")
+    size = f", {amount(worst)}" if worst.unsettled else f" by {size}"
     return f"{location(alert)} {topic}{size} in {alert.range}: {worst.series.label}{others_note}"
 
 
-def topics(alert: Alert) -> tuple[str, str]:
-    """Return the word for an alert's direction and its opposite, such as "slower" and "faster".
-
-    If the worst series is not a time, the words are "worse" and "better".
-    """
-    words = ("slower", "faster") if alert.members[0].series.timed else ("worse", "better")
-    return words if alert.topic == "slower" else (words[1], words[0])
+def sense_words(timed: bool) -> Mapping[Sense, str]:
+    """Return the words for the senses of changes: "slower" and "faster" for times, otherwise "worse" and "better"."""
+    if timed:
+        return {"worse": "slower", "better": "faster", "changed": "changed"}
+    return {"worse": "worse", "better": "better", "changed": "changed"}
 
 
 def archive(tracked: Tracked, archived: Mapping[str, int]) -> str:
@@ -161,7 +201,7 @@ def search_command(tracked: Tracked) -> str:
         return ""
     if tracked.alert.members[0].series.checked or tracked.alert.members[0].series.cost:
         return f"lockstep run {tracked.alert.before[:12]}..{tracked.alert.after[:12]} --bench {tracked.alert.family}"
-    if tracked.alert.members[0].old is not None:
+    if tracked.alert.members[0].counted:
         return f"lockstep code history {tracked.alert.before[:12]}..{tracked.alert.after[:12]}"
     return f"lockstep bisect {tracked.id}" if tracked.alert.members[0].series.ours else asv_find_command(tracked.alert)
 
@@ -169,7 +209,7 @@ def search_command(tracked: Tracked) -> str:
 def asv_find_command(alert: Alert) -> str:
     """Return asv's command that searches the alert's range for the change of its worst series."""
     worst = alert.members[0]
-    invert = "" if worst.size > 0 else "--invert "  # asv searches for an increase by default
+    invert = "" if worst.of_number(worst.size) > 0 else "--invert "  # asv searches for an increase by default
     return f"asv find {invert}{alert.before[:12]}..{alert.after[:12]} {worst.series.suite}.{worst.series.variant}"
 
 
@@ -185,7 +225,7 @@ def lines(alert: Alert, limit: int = 10) -> Iterator[str]:
     for member in alert.members[:limit]:
         note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
         settled = not member.unsettled and member.old is None
-        size = f"{change(member.size):>9} ({span(member.low, member.high)})" if settled else amount(member)
+        size = f"{by(member, member.size):>9} ({interval(member)})" if settled else amount(member)
         yield f"{size}  {member.series.label}{note}"
     if len(alert.members) > limit:
         yield f"and {len(alert.members) - limit} more series"

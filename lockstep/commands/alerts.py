@@ -108,6 +108,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.states_and_actions import OPEN
+    from lockstep.alerts.model import URGENT
 
     results = None
     if not args.no_analysis:
@@ -127,7 +128,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(alerts_json(alerts, _site())))
     else:
         _print(alerts, store.archived())
-    if any(alert.open and alert.alert.topic == "slower" for alert in alerts):
+    if any(alert.open and alert.alert.topic in URGENT for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():
         log.error(f"{results.root} holds no results: `lockstep run` makes them")

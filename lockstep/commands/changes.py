@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import re
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
     from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange
     from lockstep.alerts.analysis.noisy_series import Scatter
+    from lockstep.alerts.cause.change_facts import Step
     from lockstep.detect import Noise
+    from lockstep.detect.findings import Sense
     from lockstep.history.snapshot import Results
 
 
@@ -37,8 +40,8 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
             "changes",
             help="List what became slower or faster, and why",
             description="Analyse the history and list what became slower or faster, the newest first, with the cause. "
-            "Exit status: 0 no listed slowdown remains, 1 at least one remains, 3 there is nothing to analyse, "
-            "4 wrong usage.",
+            "Exit status: 0 no listed slowdown, and no change without a known better direction, remains, 1 one does, "
+            "3 there is nothing to analyse, 4 wrong usage.",
         )
         parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at or after this day or commit")
         add_names(parser)
@@ -74,7 +77,9 @@ def _run(args: argparse.Namespace) -> int:
         and args.family in (None, change.step.series.family, change.step.series.suite)
         and dates[change.step.after.commit] >= begin
     ]
-    changes.sort(key=lambda change: (-dates[change.step.after.commit], -change.step.size))
+    changes.sort(
+        key=lambda change: (-dates[change.step.after.commit], _ORDER[change.step.sense], -abs(change.step.weight))
+    )
     noisy = _noisy(results, args)
     if args.json:
         scatter = {
@@ -89,10 +94,17 @@ def _run(args: argparse.Namespace) -> int:
             print(scatter_of_machine.sentence(machine))
         for sentence in tally(results).sentences():
             print(sentence)
-    unrecovered = any(
-        not change.suppressed and change.step.size > 0 and change.step.left > change.step.size / 5 for change in changes
-    )
-    return BAD_NEWS if unrecovered else OK
+    return BAD_NEWS if any(not change.suppressed and _is_open(change.step) for change in changes) else OK
+
+
+#: The order in which the changes of a commit are listed.
+_ORDER: Mapping[Sense, int] = {"worse": 0, "changed": 1, "better": 2}
+
+
+def _is_open(step: Step) -> bool:
+    """Return whether a change is worse, or has no better direction, and more than a fifth of it is left."""
+    left = abs(step.left) if step.sense == "changed" else step.left
+    return step.sense != "better" and left > abs(step.size) / 5
 
 
 def _since(text: str | None, results: Results) -> int:
@@ -171,7 +183,10 @@ def _json(changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[st
         "changes": [
             {
                 **asdict(change.step.series),
-                "log_size": change.step.size,
+                "size": change.step.size,
+                "measure": change.step.measure,
+                "better": change.step.better,
+                "sense": change.step.sense,
                 "low": change.step.low,
                 "high": change.step.high,
                 "confidence": change.step.confidence,
@@ -198,7 +213,7 @@ def _json(changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[st
 
 def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.text import amount, span
+    from lockstep.alerts.text import amount, interval, sense_words
     from lockstep.detect.settings import RUN
 
     console = wide_console()
@@ -211,7 +226,7 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
         step = change.step
         cells = [
             "unsettled" if step.unsettled else amount(step),
-            span(step.low, step.high) if step.old is None else "exact",
+            interval(step),
             step.series.label,
             step.series.machine,
             step.range or "none",
@@ -220,17 +235,18 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
         table.add_row(*(Text(cell) for cell in [*cells, *([change.suppressed] if args.all else [])]))
     if changes:
         console.print(table)
-    slower = sum(1 for change in changes if change.step.size > 0)
     noun = "change" if len(changes) == 1 else "changes"
     series = sum(
         number
         for (machine, *names), number in now.series.items()
         if args.machine in (None, machine) and args.family in (None, *names)
     )
-    timed = all(change.step.series.timed for change in changes)
-    worse, better = ("slower", "faster") if timed else ("worse", "better")
-    counted = f"{len(changes)} {noun} in {series} series: {slower} {worse}, {len(changes) - slower} {better}"
-    console.print(counted, highlight=False)
+    words = sense_words(all(change.step.series.timed for change in changes))
+    senses = Counter(change.step.sense for change in changes)
+    counted = ", ".join(
+        f"{senses[sense]} {word}" for sense, word in words.items() if senses[sense] or sense != "changed"
+    )
+    console.print(f"{len(changes)} {noun} in {series} series: {counted}", highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)

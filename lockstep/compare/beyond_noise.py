@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from lockstep.compare.difference import Differences
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.verdict import LOUDEST, quantiles
+from lockstep.compare.verdict import CHANGED, LOUDEST, quantiles
 from lockstep.detect.noise_estimate import CAUTION
 from lockstep.history.model import Floats
+from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.suite.thresholds import Thresholds
 
@@ -78,6 +79,7 @@ def _from_usual(
 ) -> dict[int, float]:
     """Return how much worse the newest point is than the nearest earlier level (log), by the index of the row."""
     index = rows.series_keys
+    signs = np.where((differences.quantity == _SPEEDUP) | differences.flipped, -1.0, 1.0)
     series = {}
     for place in np.flatnonzero(exceeds).tolist():
         same_key = index.key_at == rows.columns["key"][place]
@@ -94,8 +96,8 @@ def _from_usual(
         same = measured & (trend.version == trend.version[now][-1])
         since = np.log(trend.value[same & (trend.commit >= first) & (trend.commit < commit)])[-RECENT:]
         before = np.log(trend.value[same & (trend.commit <= first)])[-BEFORE:]
-        sign = -1.0 if trend.benchmark.higher_is_better else 1.0
         newest = math.log(trend.value[now][-1])
+        sign = signs[place]
         grown = [sign * (newest - level) for points in (since, before) for level in _levels(points)]
         if grown:
             # Take the nearest level, because a point that is at any of the levels has not changed.
@@ -103,7 +105,8 @@ def _from_usual(
     return moved
 
 
-_CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
+_CHANGED = [LOUDEST.index(verdict) for verdict in CHANGED]
+_SPEEDUP = PARTS.index("speedup")
 
 
 def _levels(values: NDArray[np.float64]) -> list[float]:

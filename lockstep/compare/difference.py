@@ -1,7 +1,7 @@
 """Compare rows with earlier rows of the same series, for the overview, the commit page, Compare and the API.
 
 Callers choose the rows and how they are compared (``Scope``). This module computes by how much each row became worse,
-and the verdict. In every quantity, a positive change is worse.
+and the verdict. In every quantity, a positive change is worse. Where no direction is better, it is a larger number.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Difference:
         quantity: the quantity that is compared: "speedup" (most certain, because it is paired), "latency" or "value".
         worse: log of the factor by which the series became worse; ``None`` unless both rows have a number.
         low, high: interval of ``worse`` at the threshold's confidence; ``None`` if unknown.
+        flipped: whether ``worse`` has the opposite sign of the change of the number, as for ``GB/s``. The speedup of a
+            Lockstep suite stands for a time, so its change is that of the time.
         verdict: see ``call``. Any change of an exact quantity is "slower" or "faster", which pages call worse and
             better.
         times: for a speedup that changed, the changes of the variant's and the baseline's time; ``None`` if unknown.
@@ -44,11 +46,23 @@ class Difference:
     high: float | None
     verdict: Verdict
     times: Times | None = None
+    flipped: bool = False
 
     @property
     def percent(self) -> float | None:
-        """The change in per cent: positive if the series became worse, negative if it became better."""
-        return None if self.worse is None else 100 * math.expm1(self.worse)
+        """The change of the number in per cent; for a speedup, the change of the time."""
+        return None if self.worse is None else 100 * math.expm1(self.of_number(self.worse))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the change of the number, as logs; ``None`` if unknown."""
+        if self.low is None or self.high is None:
+            return None
+        return (-self.high, -self.low) if self.flipped else (self.low, self.high)
+
+    def of_number(self, worse: float) -> float:
+        """Convert the log of a factor by which the series became worse to that of the change of the number."""
+        return -worse if self.flipped else worse
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +75,7 @@ class Differences(Sequence[Difference]):
         error, half: the standard error of ``worse`` and half the width of its interval; NaN if unknown.
         verdict: the codes of the verdicts, see ``LOUDEST``.
         times: ``Difference.times`` by the row's index, without rows for which it is unknown.
+        flipped: see ``Difference``.
     """
 
     quantity: NDArray[np.uint8]
@@ -69,6 +84,11 @@ class Differences(Sequence[Difference]):
     half: Floats
     verdict: Verdicts
     times: Mapping[int, Times]
+    flipped: NDArray[np.bool_]
+
+    def of_number(self, worse: Floats) -> Floats:
+        """Convert logs of factors by which the series became worse to those of the changes of the numbers."""
+        return np.where(self.flipped, -worse, worse)
 
     def __len__(self) -> int:
         return len(self.worse)
@@ -84,13 +104,14 @@ class Differences(Sequence[Difference]):
             worse + half if bounded else None,
             LOUDEST[self.verdict[index]],
             self.times.get(index),
+            bool(self.flipped[index]),
         )
 
     def select(self, places: Indices) -> Differences:
         """Return the differences at these indices."""
         times = {at: self.times[place] for at, place in enumerate(places.tolist()) if place in self.times}
         worse, error, half = (column[places] for column in (self.worse, self.error, self.half))
-        return Differences(self.quantity[places], worse, error, half, self.verdict[places], times)
+        return Differences(self.quantity[places], worse, error, half, self.verdict[places], times, self.flipped[places])
 
 
 @dataclass(frozen=True)
@@ -132,7 +153,8 @@ def compare_rows(
     old, old_error = _numbers(before, earlier, quantity)
     new, new_error = _numbers(after, np.arange(len(after)), quantity)
     matters, confidence = _limits(after, thresholds)
-    better = (quantity == _SPEEDUP) | ((quantity == _VALUE) & after.higher_is_better)
+    direction = np.where(quantity == _SPEEDUP, -1, after.directions(thresholds))
+    better = direction < 0
     with np.errstate(divide="ignore", invalid="ignore"):
         grown = np.log(new / old)
     worse = np.where((old > 0) & (new > 0), np.where(better, -grown, grown), np.nan)
@@ -145,6 +167,7 @@ def compare_rows(
     for sign, changed in enumerate(_CHANGED):
         verdict[exact & (new != old) & ((new < old) == (better ^ bool(sign)))] = changed
     verdict[exact & (new == old)] = _SAME
+    verdict[(direction == 0) & np.isin(verdict, _CHANGED)] = LOUDEST.index("changed")
     state = after.columns["state"]
     if scope.two_runs:
         verdict[(state == _FAILED) | (_at(before.columns["state"], earlier) == _FAILED)] = LOUDEST.index("failed")
@@ -164,7 +187,7 @@ def compare_rows(
             times[place] = moved
             if moved.baseline_moved(float(worse[place]), float(confidence[place])):
                 verdict[place] = LOUDEST.index("baseline moved")
-    return Differences(quantity, worse, error, half, verdict, times)
+    return Differences(quantity, worse, error, half, verdict, times, better & after.foreign)
 
 
 def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: bool) -> Verdicts:

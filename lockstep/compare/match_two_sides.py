@@ -51,8 +51,8 @@ class Pair:
         suite, case, l2: the suite, the case and the cache state.
         base_variant, head_variant: the variant on each side; they differ only if variants are compared.
         base, head: the number on each side, in ``unit``; ``None`` for a side without a number.
-        log: natural log of head's time divided by base's time; positive is slower; NaN if unknown. For "speedup", both
-            times are relative to the baseline.
+        log: natural log of head's number divided by base's number; NaN if unknown. For "speedup", of the times relative
+            to the baseline.
         error: the standard error of ``log``; NaN if unknown.
         verdict: the verdict by the thresholds of the series.
         why: the reason for a verdict that the numbers do not explain; otherwise "".
@@ -79,12 +79,12 @@ class Pair:
 
     @property
     def low(self) -> float:
-        """Lower end of the 95 % interval of ``log``, the log of head's time divided by base's time."""
+        """Lower end of the 95 % interval of ``log``."""
         return Change(self.log, self.error).interval(0.95)[0]
 
     @property
     def high(self) -> float:
-        """Upper end of the 95 % interval of ``log``, the log of head's time divided by base's time."""
+        """Upper end of the 95 % interval of ``log``."""
         return Change(self.log, self.error).interval(0.95)[1]
 
 
@@ -148,7 +148,7 @@ class Pairs(Sequence[Pair]):
             head_variant=after.variant,
             base=base,
             head=head,
-            log=float(self.differences.worse[index]),
+            log=self.differences[index].of_number(float(self.differences.worse[index])),
             error=float(self.differences.error[index]),
             verdict=verdict,
             why=self._reason(index, verdict),

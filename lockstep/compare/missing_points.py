@@ -72,7 +72,7 @@ def not_new(
     keys = {index.series[rank]: int(index.key_at[rank]) for rank in ranks}
     known_keys = set()
     for trend in results.trends(keys, last=len(results.commits(machine)) - first + _BEFORE):
-        measured_before = (trend.commit < first) & (trend.value > 0)
+        measured_before = (trend.commit < first) & np.isfinite(trend.value)
         if missing_versions[keys[trend.series]] in set(trend.version[measured_before].tolist()):
             known_keys.add(keys[trend.series])
     known = missing[np.isin(key, list(known_keys))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lockstep.compare.number_format import significant
 from lockstep.compare.shown_quantities import QUANTITIES, RELATIVE, VALUE, Quantity
 from lockstep.history.model import SeriesKey, State
-from lockstep.record.quantity import SUITE_BENCHMARK
+from lockstep.record.quantity import SUITE_BENCHMARK, Better
 
 STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "bare": "no provenance"}
 
@@ -55,7 +55,8 @@ class Row:
         reason: why the state is "na" or "failed".
         latency: seconds per call.
         speedup: the baseline's latency divided by this row's latency.
-        value, unit, higher_is_better: the number of a benchmark that does not measure seconds, its unit and direction.
+        value, unit: the number of a benchmark that does not measure seconds, and its unit.
+        better: the better direction of the benchmark of the latency or of the value, without rules of the thresholds.
         baseline: the variant with which the speedup compares this one; "" if unknown.
         flops, bytes: the task's cost in operations and bytes; 0 if unknown.
         floor_s: the seconds that the task would take at the rates of the machine's controls.
@@ -80,7 +81,7 @@ class Row:
     clock_reasons: tuple[str, ...] = ()
     value: Measured | None = None
     unit: str = ""
-    higher_is_better: bool = False
+    better: Better = "lower"
     baseline: str = ""
     check_error: float | None = None
 
@@ -138,10 +139,10 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
     if quantity in QUANTITIES:
         return QUANTITIES[quantity]
     if quantity == RELATIVE:
-        return Quantity(RELATIVE, "Relative to the first", "×", False)
+        return Quantity(RELATIVE, "Relative to the first", "×")
     row = next((row for row in rows if row.value), None)
     suite_match = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
     label = suite_match["quantity"].replace("_", " ").capitalize() if suite_match else "Value"
     # Leave out the unit if it repeats the label ("Registers registers").
     unit = "" if row is None or row.unit == label.lower() else row.unit
-    return Quantity(VALUE, label, unit, row.higher_is_better if row else False)
+    return Quantity(VALUE, label, unit, row.better if row else "neither")

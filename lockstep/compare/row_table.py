@@ -6,21 +6,27 @@ Each page of a machine with 60,000 series needs as many rows. As objects, they w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.compare.row import Measured, Row
 from lockstep.compare.shown_quantities import RELATIVE, SHOWN_AS, VALUE
 from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey
 from lockstep.history.row_keys import KeyIndex
+from lockstep.record.quantity import Better
+from lockstep.suite.thresholds import Thresholds
 
 Indices = NDArray[np.intp] | Ints
 Columns = Mapping[str, NDArray[Any]]
+
+#: Codes of the better directions: the sign of a change of the number that is worse.
+_DIRECTIONS: Mapping[Better, int] = {"lower": 1, "higher": -1, "neither": 0}
 
 TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
 #: Columns that a row takes from its point unchanged.
@@ -200,22 +206,39 @@ class RowTable(Sequence[Row]):
         """Return the index of the row that holds the baseline of a row's speedup; -1 if there is none."""
         return self.find(self.key_at(index).of(self.at("baseline", index)))
 
+    def directions(self, thresholds: Thresholds) -> NDArray[np.int8]:
+        """Return for each row 1 if a lower number is better, -1 if a higher one is, and 0 if neither is.
+
+        It is the direction of the latency for a row with latency and speedup. A rule of the thresholds may state that
+        of another project's benchmark.
+        """
+        series, benchmarks = self._machine.index.series, self._machine.benchmarks
+        code_of = {name: _DIRECTIONS[benchmark.better] for name, benchmark in benchmarks.items()}
+        rows = (code_of[series[rank].benchmark] for rank in self.columns["rank"].tolist())
+        codes = np.fromiter(rows, dtype=np.int8, count=len(self))
+        if any(rule.better for rule in thresholds.rules):
+            for place in np.flatnonzero(self.foreign).tolist():
+                subject = self.subject(place)
+                codes[place] = _DIRECTIONS[thresholds.better(*subject, otherwise=self.benchmark(place).better)]
+        return codes
+
     @property
-    def higher_is_better(self) -> NDArray[np.bool_]:
-        """For each row, whether a higher number in the column "value" is better."""
-        return self._marked("higher_is_better")
+    def foreign(self) -> NDArray[np.bool_]:
+        """For each row, whether its benchmark is another project's."""
+        return self._marked(lambda benchmark: not benchmark.of_suite)
 
     @property
     def exact(self) -> NDArray[np.bool_]:
-        """For each row, whether the column "value" holds an exact quantity."""
-        return self._marked("exact")
+        """For each row, whether its number is an exact quantity."""
+        return self._marked(lambda benchmark: benchmark.exact)
 
-    def _marked(self, attribute: Literal["higher_is_better", "exact"]) -> NDArray[np.bool_]:
-        """Return for each row whether its benchmark has this attribute; False for rows without a "value"."""
-        if "value" not in self.columns:
+    def _marked(self, test: Callable[[Benchmark], bool]) -> NDArray[np.bool_]:
+        """Return for each row whether its benchmark passes a test."""
+        marked = {name for name, benchmark in self._machine.benchmarks.items() if test(benchmark)}
+        if not marked:
             return np.zeros(len(self), dtype=bool)
-        benchmarks = self._machine.benchmarks
-        marks = (key.suite in benchmarks and bool(getattr(benchmarks[key.suite], attribute)) for key in self.keys)
+        series = self._machine.index.series
+        marks = (series[rank].benchmark in marked for rank in self.columns["rank"].tolist())
         return np.fromiter(marks, dtype=bool, count=len(self))
 
     @property
@@ -236,9 +259,8 @@ class RowTable(Sequence[Row]):
 
     def subject(self, index: int) -> tuple[str, str, str, str, str]:
         """Return the suite, variant, case, cache state and quantity of a row, by which its threshold is looked up."""
-        key, benchmark = self.key_at(index), self.benchmark(index)
-        suite = benchmark.suite if benchmark.of_suite else key.suite
-        return suite, key.variant, key.case, key.l2, benchmark.quantity
+        name = name_of(self._machine.index.series[self.at("rank", index)], self.benchmark(index))
+        return name.suite, name.variant, name.case, name.l2, name.quantity
 
     @property
     def short_commits(self) -> list[str]:
@@ -283,7 +305,7 @@ class RowTable(Sequence[Row]):
             clock_reasons=tuple(reasons.split("\n")) if reasons else (),
             value=value.times(_unit(benchmark)[1]) if value else None,
             unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
-            higher_is_better=benchmark.higher_is_better,
+            better=benchmark.better,
             baseline=self.at("baseline", index),
             check_error=self.number("check_error", index),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, overload
 
 import numpy as np
@@ -19,7 +19,7 @@ from lockstep.compare.missing_points import not_measured, not_new
 from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.row import Row
 from lockstep.compare.row_table import RowTable, no_rows
-from lockstep.compare.verdict import LOUDEST, Verdict
+from lockstep.compare.verdict import CHANGED, LOUDEST, OF_SENSE, Verdict
 from lockstep.history.model import STATES, Commit, Floats, SeriesKey
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
@@ -47,7 +47,7 @@ class Status:
         beyond_noise: whether noise does not explain the change, see ``lockstep.compare.beyond_noise``.
         absent: whether the machine can measure the series neither now nor at the earlier commit.
         worse: log of the factor by which the series became worse, by the detector's findings if there are any,
-            otherwise by the difference; ``None`` if unknown.
+            otherwise by the difference; ``None`` if unknown, or if the findings are differences in the unit.
         verdict: the verdict on the change. A time is "slower" or "faster" only if the detector reports it, because some
             of a thousand plain differences are outliers. An exact quantity needs no detector.
     """
@@ -62,6 +62,11 @@ class Status:
     absent: bool
     worse: float | None
     verdict: Verdict
+
+    @property
+    def moved(self) -> float | None:
+        """The log of the factor by which the number itself changed, see ``Difference.flipped``; ``None`` if unknown."""
+        return None if self.worse is None else self.difference.of_number(self.worse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +124,11 @@ class Statuses(Sequence[Status]):
         return Statuses(
             rows=self.rows.select(places), differences=self.differences.select(places), changes=changes, **arrays
         )
+
+    @property
+    def moved(self) -> Floats:
+        """See ``Status.moved``; NaN if unknown."""
+        return self.differences.of_number(self.worse)
 
     def are(self, verdict: Verdict) -> Mask:
         """Return a mask of the series that have this verdict."""
@@ -265,16 +275,19 @@ def _statuses(
     np.maximum.at(newest, suites, rows.columns["commit"])
     known = np.zeros(len(rows), dtype=bool)
     worse = differences.worse.copy()
+    found = bare.copy()
     # An exact quantity needs no detector, because any difference is a change.
-    exact, changed = rows.exact, np.isin(bare, (code["slower"], code["faster"]))
+    exact, changed = rows.exact, np.isin(bare, [code[verdict] for verdict in CHANGED])
     for place, row_changes in changes.items():
         if not exact[place]:
             known[place] = True
-            worse[place] = math.fsum(change.size for change in row_changes)
+            total = replace(row_changes[-1], size=math.fsum(change.size for change in row_changes))
+            worse[place] = total.size if total.measure == "ratio" else math.nan
+            found[place] = code[OF_SENSE[total.sense]]
     lacking = (state == absent) & ~(measured_before & (was != absent))
     moved = bare == code["baseline moved"]
     verdict = np.where(changed & ~exact, code["unsure"], bare)
-    verdict = np.where(known & ~moved, np.where(worse > 0, code["slower"], code["faster"]), verdict)
+    verdict = np.where(known & ~moved, found, verdict)
     return Statuses(
         rows=rows,
         differences=differences,

@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lockstep.history.snapshot import Results
-from lockstep.record.quantity import COST_QUANTITIES, EXACT, benchmark_name
+from lockstep.record.quantity import COST_QUANTITIES, EXACT, Better, benchmark_name
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that a row can show: its name, label and unit, and whether a higher number is better."""
+    """A number that a row can show: its name, label, unit and better direction."""
 
     name: str
     label: str
     unit: str
-    higher_is_better: bool
+    better: Better = "lower"
 
 
 QUANTITIES: dict[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
-        Quantity("latency", "Latency", "µs", False),
-        Quantity("speedup", "Speedup", "×", True),
-        Quantity("floor", "% of floor", "%", True),
-        Quantity("bandwidth", "Bandwidth", "GB/s", True),
-        Quantity("compute", "Compute", "TFLOP/s", True),
-        Quantity("error", "Error", "", False),
+        Quantity("latency", "Latency", "µs"),
+        Quantity("speedup", "Speedup", "×", "higher"),
+        Quantity("floor", "% of floor", "%", "higher"),
+        Quantity("bandwidth", "Bandwidth", "GB/s", "higher"),
+        Quantity("compute", "Compute", "TFLOP/s", "higher"),
+        Quantity("error", "Error", ""),
     )
 }
 

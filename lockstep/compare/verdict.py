@@ -8,6 +8,7 @@ applies the rules to them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -16,16 +17,22 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lockstep.detect.findings import Sense
 from lockstep.history.model import Floats
 
-#: What is said about a series that is compared with an earlier measurement. "baseline moved": the ratio changed, but
-#: the kernel's own time did not. "not measured": the series has no point after the compared commit.
-Verdict = Literal["failed", "slower", "faster", "baseline moved", "unsure", "same", "new", "not measured"]
+#: What is said about a series that is compared with an earlier measurement. "changed": the number changed, and nobody
+#: has stated which direction is better. "baseline moved": the ratio changed, but the kernel's own time did not. "not
+#: measured": the series has no point after the compared commit.
+Verdict = Literal["failed", "slower", "changed", "faster", "baseline moved", "unsure", "same", "new", "not measured"]
+
+#: Verdicts on a change that is certain and matters.
+CHANGED: tuple[Verdict, ...] = ("slower", "changed", "faster")
 
 #: The sign of each verdict, the most urgent verdict first. Pages show ▼ in orange and ▲ in blue.
 SIGNS: dict[Verdict, str] = {
     "failed": "✕",
     "slower": "▼",
+    "changed": "◆",
     "faster": "▲",
     "baseline moved": "◇",
     "unsure": "○",
@@ -103,6 +110,10 @@ def errors_of(before: ArrayLike, after: ArrayLike, noise: ArrayLike = math.nan) 
     return errors
 
 
-def sign(worse: float) -> str:
-    """Return ▼ for slower and ▲ for faster, from the log of the factor by which the number became worse."""
-    return SIGNS["slower" if worse > 0 else "faster"]
+#: The verdict for the sense of a change that the detector found.
+OF_SENSE: Mapping[Sense, Verdict] = {"worse": "slower", "changed": "changed", "better": "faster"}
+
+
+def sign(sense: Sense) -> str:
+    """Return ▼ for worse, ▲ for better, and ◆ for a change without a better direction."""
+    return SIGNS[OF_SENSE[sense]]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: The better direction of a number. "neither": no direction is better, or nobody has stated it.
-Better = Literal["lower", "higher", "neither"]
+from lockstep.record.quantity import Better as Better
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Read the units, kinds and parameter names of benchmarks from asv's table ``benchmarks.json``."""
+"""Read the units, kinds, better directions and parameter names of benchmarks from asv's table ``benchmarks.json``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from lockstep.history.model import Benchmark
+from lockstep.history.unit_direction import better_of
 from lockstep.history.validation import Unreadable, read_json
-from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK, type_of
+from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK, Better, type_of
 
 _OUR_PARAMETERS = {
     **dict.fromkeys(("lockstep", COST_TYPE), ("variant", "case", "l2")),
@@ -20,6 +21,12 @@ _OUR_PARAMETERS = {
 #: Unit by asv's name prefix, for benchmarks without a unit in the table.
 _UNITS = {"time": "seconds", "timeraw": "seconds", "mem": "bytes", "peakmem": "bytes"}
 _KINDS = {"mem": "memory", "peakmem": "peakmemory"}
+
+#: asv's types of benchmarks whose numbers are times or sizes, so that lower is better.
+_LOWER = ("time", "timeraw", "memory", "peakmemory")
+
+#: The attribute of a benchmark that states its better direction: ``track_rate.better = "higher"``.
+_BETTER = "better"
 
 
 def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
@@ -36,11 +43,13 @@ def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    names = entry.get("param_names")
+    names, better = entry.get("param_names"), entry.get(_BETTER)
     texts = {key: entry.get(key) for key in ("unit", "type", "suite", "quantity")}
     valid: dict[str, Any] = {key: text for key, text in texts.items() if isinstance(text, str) and _is_name(text)}
     if isinstance(names, list) and all(isinstance(name, str) and _is_name(name) for name in names):
         valid["param_names"] = names
+    if better in get_args(Better):
+        valid[_BETTER] = better
     return valid
 
 
@@ -64,16 +73,20 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
             tuple(entry.get("param_names", _OUR_PARAMETERS[kind])),
             entry.get("suite", suite),
             entry.get("quantity", suite_match["quantity"]),
+            QUANTITIES[suite_match["quantity"]].better,
         )
     prefix = last.partition("_")[0].lower()
     # Intern the texts, because a table may repeat them for tens of thousands of benchmarks.
+    unit = sys.intern(entry.get("unit", _UNITS.get(prefix, "")))
+    kind = sys.intern(kind or _KINDS.get(prefix, prefix if prefix in ("time", "timeraw", "track") else ""))
     return Benchmark(
         name,
-        sys.intern(entry.get("unit", _UNITS.get(prefix, ""))),
-        sys.intern(kind or _KINDS.get(prefix, prefix if prefix in ("time", "timeraw", "track") else "")),
+        unit,
+        kind,
         tuple(map(sys.intern, entry.get("param_names", ()))),
         sys.intern(name.rpartition(".")[0] or name),
         last,
+        entry.get(_BETTER) or ("lower" if kind in _LOWER else better_of(unit)),
     )
 
 

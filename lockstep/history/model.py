@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.record.quantity import COST_TYPE, EXACT_TYPE
+from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, Better
 
 #: What a point holds: a number ("ok"), a number of asv without a provenance record ("bare"), or no number because the
 #: case is not supported ("na") or because it failed ("failed").
@@ -152,6 +152,7 @@ class Benchmark:
         suite: the Lockstep suite, or the module and class of another project's benchmark.
         quantity: the quantity of a Lockstep suite, see ``lockstep.record.quantity``; otherwise the last part of the
             name.
+        better: the better direction. For other projects' benchmarks, a rule of thresholds.toml may state another one.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Benchmark:
     parameters: tuple[str, ...] = ()
     suite: str = ""
     quantity: str = ""
+    better: Better = "neither"
 
     @property
     def ours(self) -> bool:
@@ -207,11 +209,6 @@ class Benchmark:
     def family(self) -> str:
         """The family of a Lockstep suite (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
         return self.suite.partition(".")[0] if self.of_suite else self.suite
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a higher number is better, as for a speedup or a rate (``GB/s``). For asv itself, lower is better."""
-        return self.quantity == "speedup" or self.unit == "x" or self.unit.lower().endswith(("/s", "per second"))
 
 
 class SeriesKey(NamedTuple):

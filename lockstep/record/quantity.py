@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+#: The better direction of a number. "neither": no direction is better, or nobody has stated it.
+Better = Literal["lower", "higher", "neither"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +19,14 @@ class Quantity:
         name: "registers", for example, which gives the asv benchmark ``linear.registers``.
         unit: the unit in asv's files; pages scale "bytes" and "seconds".
         about: what is counted, in one line.
+        better: the better direction.
         exact: whether every run of the same code gives the same number, so that any difference is a change.
     """
 
     name: str
     unit: str
     about: str
-    higher_is_better: bool = False
+    better: Better = "lower"
     exact: bool = False
 
 
@@ -29,10 +34,10 @@ QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
         Quantity("latency", "seconds", "time of a call"),
-        Quantity("speedup", "x", "the baseline's time over the variant's", higher_is_better=True),
+        Quantity("speedup", "x", "the baseline's time over the variant's", better="higher"),
         Quantity("host", "seconds", "time that the host takes to call and launch, with the GPU busy"),
         Quantity("behind", "seconds", "time of a call behind a fixed kernel, minus the time of that kernel"),
-        Quantity("behind_speedup", "x", "the baseline's `behind` over the variant's", higher_is_better=True),
+        Quantity("behind_speedup", "x", "the baseline's `behind` over the variant's", better="higher"),
         Quantity("energy", "J", "energy that the board takes for a call, idle power included"),
         Quantity("compile", "s", "time to compile the kernels one after another, with an empty cache"),
         Quantity("launches", "launches", "Triton and Gluon launches and torch operator calls, per call", exact=True),

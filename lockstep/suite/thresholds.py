@@ -13,9 +13,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from lockstep.record.quantity import PAIRED
+from lockstep.record.quantity import PAIRED, Better
 
 #: Name of the file, in the folder of asv.conf.json.
 FILE = "thresholds.toml"
@@ -59,12 +59,16 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Rule:
-    """Threshold values for the series that ``match`` selects; ``None`` leaves a value to earlier rules and defaults."""
+    """Threshold values for the series that ``match`` selects; ``None`` leaves a value to earlier rules and defaults.
+
+    ``better`` is the better direction of other projects' numbers.
+    """
 
     match: Pattern
     min_effect: float | None = None
     confidence: float | None = None
     owner: str | None = None
+    better: Better | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,13 @@ class Thresholds:
                 stated = {"min_effect": rule.min_effect, "confidence": rule.confidence, "owner": rule.owner}
                 values |= {key: value for key, value in stated.items() if value is not None}
         return Threshold(**{**vars(self.default), **values})
+
+    def better(self, suite: str, variant: str, case: str, l2: str, quantity: str, otherwise: Better) -> Better:
+        """Return the better direction that the last matching rule states; ``otherwise`` if no rule states one."""
+        for rule in reversed(self.rules):
+            if rule.better and rule.match.matches(suite, variant, case, l2, quantity):
+                return rule.better
+        return otherwise
 
     def muted(
         self, suite: str, variant: str, case: str, l2: str, today: datetime.date, quantity: str = "latency"
@@ -188,10 +199,10 @@ def _time_of(quantity: str) -> str:
 
 
 def _rule(entry: _Entry) -> Rule:
-    entry.only("match", "min_effect", "confidence", "owner")
+    entry.only("match", "min_effect", "confidence", "owner", "better")
     if not set(entry.values) - {"match"}:
-        raise entry.wrong("match", "is the only key: add min_effect, confidence or owner")
-    return Rule(entry.pattern(), **entry.limits())
+        raise entry.wrong("match", "is the only key: add min_effect, confidence, owner or better")
+    return Rule(entry.pattern(), **entry.limits(), better=entry.better("better") if "better" in entry.values else None)
 
 
 def _mute(entry: _Entry) -> Mute:
@@ -211,6 +222,7 @@ _HOW = {
     "slower_by": 'a share: slower_by = "5 %"',
     "confidence": "a number from 0.5 up to 1: confidence = 0.99",
     "owner": 'a text: owner = "team-linear"',
+    "better": 'the better direction: better = "higher", "lower" or "neither"',
     "until": "a day without quotes: until = 2027-01-31",
     "because": 'a reason for whoever reads it next year: because = "…"',
     "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
@@ -279,6 +291,12 @@ class _Entry:
         if not value.strip():
             raise self.wrong(key, f"is empty; write {_HOW[key]}")
         return value.strip()
+
+    def better(self, key: str) -> Better:
+        value: Better = self._given(key, str)
+        if value not in get_args(Better):
+            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
+        return value
 
     def names(self, key: str) -> tuple[str, ...]:
         value = self._given(key, str | list)

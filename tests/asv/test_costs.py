@@ -95,7 +95,7 @@ def test_the_store_has_a_series_of_each(project):
     )
     rows = {row.key[1:]: row for row in newest_rows(results, machine)}
     twice = rows["product.behind_speedup", "twice", CASE, "warm"]
-    assert (twice.unit, twice.higher_is_better, twice.baseline) == ("x", True, "plain")
+    assert (twice.unit, twice.better, twice.baseline) == ("x", "higher", "plain")
     # How fast either is depends on what else the machine does: the page shows what the record says.
     [path] = (project.root / "results").glob(f"*-cpu/{project.git('rev-parse', 'HEAD')[:8]}-*.provenance.jsonl")
     [said] = [one for one in read_records(path)[1] if (one.variant, one.case) == ("twice", CASE)]

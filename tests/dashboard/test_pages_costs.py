@@ -129,7 +129,7 @@ def test_a_row_of_a_cost_has_its_unit_and_direction(shown):
         quantity: rows[HOST._replace(suite=f"linear.{quantity}")].unit for quantity in ("host", "energy", "compile")
     }
     assert units == {"host": "µs", "energy": "mJ", "compile": "s"}
-    assert rows[HOST._replace(suite="linear.behind_speedup")].higher_is_better
+    assert rows[HOST._replace(suite="linear.behind_speedup")].better == "higher"
     assert rows[HOST].value.value == pytest.approx(52.0, rel=0.05), "µs"
     assert rows[HOST].value.error == pytest.approx(0.01 / 3.3, rel=0.01), "an interval of 1 % from five epochs"
 

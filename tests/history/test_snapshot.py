@@ -209,7 +209,7 @@ def test_names_and_units_come_from_the_table_whenever_it_changes(tmp_path):
     assert store.refresh().changed == 0
     results = store.current()
     assert [one.text for one in results.series()] == ["size=1", "size=2"]
-    assert results.benchmarks["a.track_it"].higher_is_better
+    assert results.benchmarks["a.track_it"].better == "higher"
     (tmp_path / "benchmarks.json").write_text("[" * 10)
     assert [problem.path for problem in store.current().problems] == ["benchmarks.json"]
     assert [one.text for one in store.current().series()] == ["param1=1", "param1=2"]

@@ -74,7 +74,7 @@ def test_the_projects_own_file_limits_costs_and_its_examples_are_right(tmp_path)
     path = tmp_path / FILE
     path.write_text(examples)
     shown = read_thresholds(path)
-    assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (2 + len(own.rules), 1, 1)
+    assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (3 + len(own.rules), 1, 1)
 
 
 def test_the_last_rule_that_matches_gives_each_value(full):
@@ -139,6 +139,7 @@ WRONG = {
     "[[rule]]\nmin_effect = 0.1": r"\[\[rule\]\] no. 1: match is missing; write a table of globs",
     "[[rule]]\nmatch = {suite='a'}": "is the only key: add min_effect",
     "[[rule]]\nmatch = {kernel='a'}\nowner = 'me'": "match: kernel is not a key of this table",
+    "[[rule]]\nmatch = {suite='a'}\nbetter = 'more'": "better is 'more'; write the better direction",
     "[[rule]]\nmatch = {suite=3}\nowner = 'me'": "match: suite is 3; write a glob",
     "[[mute]]\nmatch = {suite='a'}\nbecause='noise'": "until is missing; write a day",
     "[[mute]]\nmatch = {suite='a'}\nuntil = 'soon'\nbecause='noise'": "until is 'soon'; write a day",

@@ -17,6 +17,7 @@ from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.analysis.followed_series import name_of, series_by_name
 from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
 from lockstep.alerts.analysis.grouping import ReportedStep, group
+from lockstep.alerts.analysis.step_facts import directed
 from lockstep.alerts.cause.attribution import Cause, Kind, attribute
 from lockstep.alerts.cause.change_facts import Step
 from lockstep.alerts.cause.commit_ranges import Ranges
@@ -85,7 +86,7 @@ class AnalysisResult:
         """By machine, how many changes of series came with unchanged code, and their root mean square size (log)."""
         sizes: dict[str, list[float]] = defaultdict(list)
         for change in self.changes:
-            if change.cause.kind == "noise" and change.step.old is None:
+            if change.cause.kind == "noise" and not change.step.counted:
                 sizes[change.step.series.machine].append(change.step.size)
         return {
             machine: (len(machine_sizes), math.sqrt(sum(size * size for size in machine_sizes) / len(machine_sizes)))
@@ -177,21 +178,26 @@ def _analyse_shared(machine: str) -> MachineChanges:
 def _found_changes(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
     for series in changed:
         causes = [attribute(step) for step in series.steps]
-        name = series.steps[0].series
-        threshold = thresholds.of(name.suite, name.variant, name.case, name.l2, name.quantity)
-        if series.steps[0].old is not None:
+        name, better = series.steps[0].series, series.steps[0].better
+        place = (name.suite, name.variant, name.case, name.l2, name.quantity)
+        threshold = thresholds.of(*place)
+        steps = series.steps
+        if name.foreign:
+            better = thresholds.better(*place, otherwise=better)
+            steps = tuple(directed(step, better) for step in steps)
+        if steps[0].counted:
             threshold = replace(threshold, min_effect=0.0)
         # A change of changed code must be larger than the changes that occur in unchanged code.
-        unchanged = (abs(s.size) for s, c in zip(series.steps, causes, strict=True) if c.kind == "noise")
+        unchanged = (abs(s.size) for s, c in zip(steps, causes, strict=True) if c.kind == "noise")
         largest = max(unchanged, default=0.0)
-        for step, cause in zip(series.steps, causes, strict=True):
+        for step, cause in zip(steps, causes, strict=True):
             yield FoundChange(series.row, step, cause, threshold, _suppression(step, cause, threshold, largest))
 
 
 def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: float) -> Suppressed:
     if cause.kind == "noise" or (abs(step.size) <= unchanged and cause.kind in _CODE):
         return "noise"
-    if abs(math.expm1(step.size)) < threshold.min_effect:
+    if step.share < threshold.min_effect:
         return "small"
     return "unsure" if step.confidence < threshold.confidence else ""
 
@@ -213,8 +219,8 @@ class _Reporter:
         place = (name.suite, name.variant, name.case, name.l2)
         commit_texts = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
         accept = None
-        if step.size > 0:
-            accept = self._thresholds.accepted(*place, math.expm1(step.size), commit_texts, name.quantity)
+        if step.sense != "better":
+            accept = self._thresholds.accepted(*place, step.share, commit_texts, name.quantity)
         mute = self._thresholds.muted(*place, self._today, name.quantity)
         waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
         return ReportedStep(

@@ -79,4 +79,6 @@ def _finding(change: FoundChange) -> Finding:
         unsettled=step.unsettled,
         old=step.old,
         new=step.new,
+        better=step.better,
+        measure=step.measure,
     )

@@ -19,9 +19,12 @@ from lockstep.alerts.analysis.cache_files import write_whole
 from lockstep.alerts.analysis.detector_state import StoredDetector
 from lockstep.alerts.analysis.followed_series import name_in
 from lockstep.alerts.cause.attribution import Kind
+from lockstep.alerts.cause.change_size import ChangeSize
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.model import Suppressed
 from lockstep.detect import Analysis
+from lockstep.detect.findings import Measure
+from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
 
 #: The noise of a series, the smallest change that the detector can find in it, and its levels.
@@ -29,12 +32,11 @@ Behaviour = Analysis
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(ChangeSize):
     """A change of a series, as pages show it.
 
     Attributes:
-        series: the name of the series.
-        size: natural log of the factor by which the series became worse.
+        series, size, better, measure, old, new: see ``lockstep.alerts.cause.change_size.ChangeSize``.
         low, high: interval of ``size``.
         last: position of the first commit that certainly has the change.
         commit: the first commit measured with the change.
@@ -45,7 +47,7 @@ class Finding:
         kind: the kind of the cause.
         sentence: a sentence that states the cause.
         suppressed: why the change is not reported; "" if the change is reported.
-        unsettled, old, new: see ``lockstep.alerts.cause.change_facts.Step``.
+        unsettled: see ``lockstep.alerts.cause.change_facts.Step``.
     """
 
     series: SeriesName
@@ -64,6 +66,8 @@ class Finding:
     unsettled: bool = False
     old: float | None = None
     new: float | None = None
+    better: Better = "lower"
+    measure: Measure = "ratio"
 
     @property
     def exact(self) -> bool:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from lockstep.detect import Trend as Values
 from lockstep.detect.exact_changes import positive
-from lockstep.detect.trend import Better
 from lockstep.history.model import Benchmark, Floats, Series, Trend
 from lockstep.history.snapshot import Results
 from lockstep.record.quantity import CHECKED, PAIRED
@@ -151,7 +150,7 @@ def paired_numbers(points: Trend) -> bool:
 
 def values_of(points: Trend, paired: bool) -> Values:
     """Return the numbers for the detector: the paired ratios with their errors if ``paired``, else the plain values."""
-    better: Better = "higher" if points.benchmark.higher_is_better else "lower"
+    better = points.benchmark.better
     if points.benchmark.exact:
         return Values(positive(points.value), None, better)
     if paired:

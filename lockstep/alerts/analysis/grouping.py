@@ -15,7 +15,9 @@ from lockstep.alerts.cause.attribution import Cause, Kind
 from lockstep.alerts.cause.change_facts import Step
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.model import Alert, Member, Topic, Waiver
+from lockstep.detect.findings import Sense
 from lockstep.record.quantity import APART
+from lockstep.record.series_name import SeriesName
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class ReportedStep:
         cause: the cause of the change.
         owner: the owner of the series.
         since: date of the step's last possible culprit, ms since 1970.
-        small: log of the factor within which a series counts as back at its old level.
+        small: relative change within which a series counts as back at its old level.
         old: whether the step is too old to be reported.
         waiver: why the step needs no action; ``None`` if it has no waiver.
     """
@@ -43,7 +45,13 @@ class ReportedStep:
     @property
     def gone(self) -> bool:
         """Whether the series recovered: at most a fifth of the step is left."""
-        return self.step.left <= max(self.small, self.step.size / 5)
+        left = abs(self.step.left) if self.step.sense == "changed" else self.step.left
+        return left <= max(self.small * self.step.scale, abs(self.step.size) / 5)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the change may be bad news: it is worse, or nobody has stated which direction is better."""
+        return self.step.sense != "better"
 
 
 @dataclass
@@ -92,14 +100,10 @@ def _gather(steps: Iterable[ReportedStep]) -> list[_Group]:
 
 
 def _alert(machine: str, family: str, steps: Sequence[ReportedStep], position: Mapping[str, int]) -> Alert:
-    slower = [reported for reported in steps if reported.step.size > 0]
-    # The largest change in the alert's direction comes first.
-    sign = -1 if slower else 1
-    members = tuple(
-        _member(reported)
-        for reported in sorted(steps, key=lambda reported: (sign * reported.step.size, reported.step.series))
-    )
-    worse = members[: len(slower)]
+    urgent = [reported for reported in steps if reported.urgent]
+    members = tuple(sorted(map(_member, steps), key=_loudest))
+    topic: Topic = _TOPIC[members[0].sense]
+    leading = [member for member in members if member.sense == members[0].sense]
     # An unknown range lists only measured commits, so it must not narrow a known range.
     known = [reported for reported in steps if not reported.step.unknown] or steps
     narrowest = min(known, key=lambda reported: len(reported.step.between))
@@ -107,26 +111,36 @@ def _alert(machine: str, family: str, steps: Sequence[ReportedStep], position: M
     commits = tuple(c for c in narrowest.step.between if c in shared) or narrowest.step.between
     before = _latest_before([reported.step.good for reported in known], commits, position) or narrowest.step.good
     return Alert(
-        topic="slower" if worse else "faster",
+        topic=topic,
         machine=machine,
         family=family,
         before=before,
         commits=commits,
-        cause=_main_cause(worse or members, commits, narrowest.step.unknown),
+        cause=_main_cause(leading, commits, narrowest.step.unknown),
         members=members,
         since=max(reported.since for reported in steps),
         owner=", ".join(sorted({reported.owner for reported in steps if reported.owner})),
-        gone=bool(slower) and all(reported.gone for reported in slower),
+        gone=bool(urgent) and all(reported.gone for reported in urgent),
         old=all(reported.old for reported in steps),
-        waiver=_waiver(slower),
+        waiver=_waiver(urgent),
         unknown=narrowest.step.unknown,
     )
 
 
-def _waiver(slower: Sequence[ReportedStep]) -> Waiver | None:
-    """Return the waiver that covers every slowdown: the mute that ends first, or else the first acceptance."""
-    waivers = [reported.waiver for reported in slower if reported.waiver]
-    if not waivers or len(waivers) < len(slower):
+#: The topic of an alert by the sense of its first series, and the order of the senses.
+_TOPIC: Mapping[Sense, Topic] = {"worse": "slower", "changed": "changed", "better": "faster"}
+_ORDER = tuple(_TOPIC)
+
+
+def _loudest(member: Member) -> tuple[int, float, SeriesName]:
+    """Return the key by which an alert orders its series: by sense, then the largest change first."""
+    return _ORDER.index(member.sense), -abs(member.weight), member.series
+
+
+def _waiver(urgent: Sequence[ReportedStep]) -> Waiver | None:
+    """Return the waiver that covers every urgent change: the mute that ends first, or else the first acceptance."""
+    waivers = [reported.waiver for reported in urgent if reported.waiver]
+    if not waivers or len(waivers) < len(urgent):
         return None
     return min(waivers, key=lambda waiver: (waiver.until is None, waiver.until or datetime.date.max))
 
@@ -147,6 +161,8 @@ def _member(reported: ReportedStep) -> Member:
         unsettled=step.unsettled,
         old=step.old,
         new=step.new,
+        better=step.better,
+        measure=step.measure,
     )
 
 
@@ -154,7 +170,7 @@ def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unkn
     """Return the cause that explains the largest part of the change, with the sentence of its worst series."""
     weight: dict[Kind, float] = defaultdict(float)
     for member in members:
-        weight[member.cause.kind] += abs(member.size)
+        weight[member.cause.kind] += abs(member.weight)
     if not unknown and len(weight) > 1:
         # Another series of the group has a known range, so the alert's range is known.
         weight.pop("unknown range", None)

@@ -22,9 +22,8 @@ class MemberLevel:
     """Where a series of an alert stands today, compared with its level before the change.
 
     Attributes:
-        before: natural log of the level before the change; more is worse
-        (``lockstep.alerts.analysis.step_facts.worse_log``).
-        newest: log of the factor by which the newest point is worse than the level before the change.
+        before: the level before the change, as a number of ``lockstep.alerts.analysis.step_facts.worse_numbers``.
+        newest: by how much the newest point is worse than the level before the change, measured like ``Member.size``.
         returned: number of consecutive newest points that are nearer to the level before the change than to the newest
             level. 0 if the newest level itself has returned to the level before the change.
     """
@@ -60,19 +59,20 @@ def _level(member: Member, trend: Trend, analysis: Analysis, commits: tuple[Comm
         return None
     points = versions[-1]
     values = values_of(points, paired_numbers(points))
-    worse = -1.0 if values.better == "higher" else 1.0
+    worse = -1.0 if member.better == "higher" else 1.0
+    ratio = member.measure == "ratio"
     changes = (
         change
         for change in analysis.changes
         if commits[int(points.commit[change.reported_at])].hash == member.reported_at
     )
     change = next(changes, None)
-    if change is None:
+    if change is None or change.measure != member.measure:
         return None
     level = next(segment for segment in analysis.levels if segment.start <= change.last_before < segment.stop)
-    before = worse * math.log(level.value)
+    before = worse * (math.log(level.value) if ratio else level.value)
     left = worse * change.left
-    distances = worse * np.log(values.values) - before
+    distances = worse * (np.log(values.values) if ratio else values.values) - before
     return MemberLevel(before, float(distances[-1]), _returned(distances[change.index :], left, member.size))
 
 

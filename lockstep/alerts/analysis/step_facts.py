@@ -18,6 +18,7 @@ from lockstep.alerts.cause.change_facts import Facts, Move, Step
 from lockstep.alerts.cause.code_change import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import Change
+from lockstep.detect.findings import Measure
 from lockstep.detect.trend import Better
 from lockstep.history.model import Floats, Point, Run, Series, Trend
 from lockstep.history.snapshot import Results
@@ -72,8 +73,9 @@ class StepBuilder:
             own=_move(followed.own, before, after),
             baseline=_move(followed.baseline, before, after),
             controls=self._controls(followed, before, after),
-            old=float(trend.value[change.last_before]) if followed.exact else None,
+            old=_old_number(followed, change, trend.value[before]),
             new=float(trend.value[change.index]) if followed.exact else None,
+            measure=change.measure,
         )
         return sized(step, followed.values.better, change)
 
@@ -140,22 +142,31 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
     if series not in series_of_name or before not in place or after not in place:
         return math.nan, math.nan
     [trend] = results.trends([series_of_name[series]])
-    log = worse_log(trend)
+    log = worse_numbers(trend, trend.benchmark.better, "ratio")
     sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
     old, new = (side[np.isfinite(side)] for side in sides)
     return tuple(float(np.median(side)) if side.size else math.nan for side in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]
 
 
-def worse_log(trend: Trend) -> Floats:
-    """Return the natural log of each number, negated if a higher number is better. So more is always worse.
+def worse_numbers(trend: Trend, better: Better, measure: Measure) -> Floats:
+    """Return a number for each point, so that more is worse and the difference of two numbers is a size.
 
-    NaN where a point has no number.
+    These are the natural logs if sizes are ratios, otherwise the numbers themselves; negated if a higher number is
+    better. NaN where a point has no number.
     """
     if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
         return -trend.log_ratio
     with np.errstate(divide="ignore", invalid="ignore"):
-        log = np.log(trend.value)
-    return -log if trend.benchmark.higher_is_better else log
+        numbers = np.log(trend.value) if measure == "ratio" else trend.value
+    numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+    return -numbers if better == "higher" else numbers
+
+
+def _old_number(followed: Followed, change: Change, before: Floats) -> float | None:
+    """Return the number before an exact change, or the level before a change that is a difference; else ``None``."""
+    if followed.exact:
+        return float(followed.trend.value[change.last_before])
+    return float(np.median(before)) if change.measure == "difference" else None
 
 
 def sized(step: Step, better: Better, change: Change) -> Step:
@@ -163,9 +174,20 @@ def sized(step: Step, better: Better, change: Change) -> Step:
     worse = -1.0 if better == "higher" else 1.0
     low, high = sorted((worse * change.low, worse * change.high))
     size, left = worse * change.size, worse * change.left
-    moved = {"size": size, "low": low, "high": high, "left": left}
+    moved: dict[str, Any] = {"size": size, "low": low, "high": high, "left": left, "better": better}
     moved |= {"confidence": change.confidence, "unsettled": change.unsettled}
+    if change.measure == "difference" and step.old is not None:
+        moved["new"] = step.old + change.size
     return Step(**(vars(step) | moved))
+
+
+def directed(step: Step, better: Better) -> Step:
+    """Return the step of another project's series under another better direction, which turns the sign of its sizes."""
+    if step.better == better:
+        return step
+    if "higher" not in (step.better, better):
+        return replace(step, better=better)
+    return replace(step, better=better, size=-step.size, low=-step.high, high=-step.low, left=-step.left)
 
 
 def _seconds(run: Run, control: str) -> float:

@@ -164,7 +164,7 @@ def _own(step: Step) -> Cause | None:
 
 
 def _not_recorded(step: Step) -> Iterator[str]:
-    if step.old is not None:
+    if step.counted:
         return  # neither clocks nor controls affect an exact quantity
     before, after = step.before, step.after
     # Every asv result states its Python and its environment, and many results state nothing else.

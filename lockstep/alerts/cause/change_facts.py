@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lockstep.alerts.cause.change_size import ChangeSize
 from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.detect.findings import Measure
+from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
 
 
@@ -48,14 +51,14 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(ChangeSize):
     """A change of one series, with the commits and the data that may explain it.
 
     Attributes:
-        series: the name of the series.
+        series, better, measure, old, new: see ``ChangeSize``.
         before, after: the data of the last point before the change and of the first point after the change.
-        size: natural log of the factor by which the series became *worse*. In every quantity, 0.05 is 5 % slower and
-            −0.05 is 5 % faster.
+        size: by how much the series became *worse*, see ``ChangeSize``. In every quantity, 0.05 is 5 % slower and −0.05
+            is 5 % faster.
         low, high: interval of ``size``.
         confidence: the detector's confidence in the change, 0 … 1.
         first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
@@ -67,10 +70,10 @@ class Step:
         reported_at: commit at which the change was first reported.
         own, baseline: moves of the variant's own time and of the baseline's time; ``None`` if unknown.
         controls: moves of the run's controls ("copy", "matmul", "empty").
-        left: log of the factor by which the newest level is worse than the level before the step; 0 if fully recovered.
+        left: by how much the newest level is worse than the level before the step, measured like ``size``; 0 if fully
+            recovered.
         unsettled: whether the points after the change scatter too much to give one level. Then ``low`` and ``high``
             enclose all of these points, and ``size`` refers to their median.
-        old, new: the numbers before and after a change of an exact quantity; ``None`` for other quantities.
     """
 
     series: SeriesName
@@ -94,6 +97,8 @@ class Step:
     unsettled: bool = False
     old: float | None = None
     new: float | None = None
+    better: Better = "lower"
+    measure: Measure = "ratio"
 
     @property
     def end(self) -> str:

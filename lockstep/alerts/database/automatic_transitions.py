@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lockstep.alerts.database.states_and_actions import State
-from lockstep.alerts.model import Alert
+from lockstep.alerts.model import URGENT, Alert, Topic
 
 #: Actors in the log: the data, and the thresholds file.
 DATA = "lockstep"
@@ -17,7 +17,7 @@ FILE = "thresholds.toml"
 LATER_COMMITS = 3
 
 #: Topics that are recorded and need no action.
-_RECORDED = ("faster", "version")
+RECORDED: tuple[Topic, ...] = ("faster", "version")
 
 #: Endings that later data do not undo.
 FINAL_ENDINGS = ("intended", "recorded")
@@ -25,7 +25,7 @@ FINAL_ENDINGS = ("intended", "recorded")
 
 def merged(parts: Sequence[Alert]) -> Alert:
     """Merge alerts of one analysis into one alert, because their changes belong to the same stored alert."""
-    first, *rest = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
+    first, *rest = sorted(parts, key=lambda part: (_rank(part.topic), -len(part.members), part.commits))
     if not rest:
         return first
     members = tuple(member for part in (first, *rest) for member in part.members)
@@ -33,14 +33,19 @@ def merged(parts: Sequence[Alert]) -> Alert:
     return replace(first, members=members, gone=all_gone, old=all(part.old for part in parts))
 
 
+def _rank(topic: Topic) -> int:
+    """Return the rank of a topic in a merged alert, the most urgent topic first."""
+    return URGENT.index(topic) if topic in URGENT else len(URGENT)
+
+
 def needs_no_action(alert: Alert) -> bool:
-    """Return whether the slowdowns of an alert need no action because they are undone, waived or old."""
+    """Return whether the changes of an alert need no action because they are undone, waived or old."""
     return alert.gone or alert.old or alert.waiver is not None
 
 
 def first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
     """Return the state, ending, actor and note with which a new alert is stored."""
-    if alert.topic in _RECORDED:
+    if alert.topic in RECORDED:
         return "resolved", "recorded", DATA, "recorded; no action needed"
     if alert.old:
         return "resolved", "recorded", DATA, "recorded; the change is too old to be reported"

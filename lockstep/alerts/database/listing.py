@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, case
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.schema import ALERT
 from lockstep.alerts.database.states_and_actions import State
-from lockstep.alerts.model import Alert
+from lockstep.alerts.model import URGENT, Alert
 
 #: "urgent": open alerts first, slowdowns before others, then the newest. "newest": by date of the last possible
 #: culprit.
@@ -86,7 +86,9 @@ class OpenAlerts:
 
 def columns_of(alert: Alert) -> dict[str, Any]:
     """Return the columns of ``ALERT`` that lists use to filter and order."""
-    size = alert.members[0].size if alert.members else 0.0
+    size = alert.members[0].weight if alert.members else 0.0
+    if alert.topic in URGENT:
+        size = abs(size)
     labels = [member.series.label for member in alert.members[:_SEARCHED]]
     texts = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
     return {
@@ -97,8 +99,8 @@ def columns_of(alert: Alert) -> dict[str, Any]:
     }
 
 
-#: Orders slowdowns before other alerts.
-NOT_SLOWER = case((ALERT.c.topic == "slower", 0), else_=1)
+#: Orders slowdowns, and changes without a better direction, before other alerts.
+NOT_SLOWER = case((ALERT.c.topic.in_(URGENT), 0), else_=1)
 _URGENT = case(
     (ALERT.c.state.in_(["new", "reopened"]), 0),
     (ALERT.c.state == "acknowledged", 1),

@@ -22,6 +22,7 @@ from lockstep.alerts.database.automatic_transitions import (
     FILE,
     FINAL_ENDINGS,
     LATER_COMMITS,
+    RECORDED,
     first_state,
     merged,
     needs_no_action,
@@ -31,7 +32,7 @@ from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.matching import owners
 from lockstep.alerts.database.schema import ALERT, MEMBER
 from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
-from lockstep.alerts.model import Alert, Member
+from lockstep.alerts.model import URGENT, Alert, Member
 from lockstep.record.quantity import APART
 
 #: Note in the log of an alert that is archived because its machine is silent.
@@ -217,6 +218,8 @@ class Sync:
         if row.state == "resolved":
             if not self._is_archived(alert):
                 self._live_again(row, alert)
+        elif alert.topic in RECORDED and row.topic in URGENT:
+            self._resolve(row, "recorded", "its series became better, not worse")
         elif alert.gone:
             self._resolve(row, "fixed", "its series are back at their old level")
         elif alert.waiver and alert.waiver.until is None:
@@ -241,8 +244,10 @@ class Sync:
     def _live_again(self, row: Row[Any], alert: Alert) -> None:
         if needs_no_action(alert):
             return
-        if alert.topic == "slower" != row.topic:
-            self._reopen(row, "something became slower as well")
+        if alert.topic in URGENT and row.topic not in URGENT:
+            self._reopen(
+                row, "something became slower as well" if alert.topic == "slower" else "something changed as well"
+            )
         if alert.topic != row.topic or row.ending in FINAL_ENDINGS:
             return
         later = len(self.current.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
@@ -250,9 +255,9 @@ class Sync:
         if row.ending == "archived":
             self._reopen(row, "its machine reports again")
         elif not by_hand:
-            self._reopen(row, "the slowdown is back")
+            self._reopen(row, "the slowdown is back" if alert.topic == "slower" else "the change is back")
         elif later >= LATER_COMMITS:
-            self._reopen(row, f"still slower {later} commits after it was called fixed")
+            self._reopen(row, f"still {alert.topic} {later} commits after it was called fixed")
 
     def _resolve_missing(self, row: Row[Any]) -> None:
         """Resolve an alert that the analysis no longer finds."""

@@ -28,7 +28,7 @@ class QuantityChange:
     @property
     def worse(self) -> bool:
         """Return whether the quantity became worse."""
-        return (self.after > self.before) != QUANTITIES[self.quantity].higher_is_better
+        return (self.after > self.before) != (QUANTITIES[self.quantity].better == "higher")
 
     def __str__(self) -> str:
         unit = QUANTITIES[self.quantity].unit
