@@ -132,12 +132,16 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     base, head = (Side(chosen[f"{side}m"], chosen[f"{side}c"], chosen[f"{side}v"]) for side in "bh")
     base_run, head_run = run_of(results, base), run_of(results, head)
     if base_run is None or head_run is None:
-        missing = base if base_run is None else head
-        return [
-            html.P(
-                f"{missing.machine} has no results of commit {missing.commit[:8] or '(none chosen)'}.", className="dim"
-            )
-        ]
+        side, missing = ("base", base) if base_run is None else ("head", head)
+        toolchain = chosen["bt" if side == "base" else "ht"]
+        if missing.commit or not toolchain:
+            statement = f"{missing.machine} has no results of commit {missing.commit[:8] or '(none chosen)'}."
+            hint = f"Choose another commit of {side}."
+        else:
+            # The choice of a toolchain stays when the machine changes.
+            statement = f"{missing.machine} has no commit with this toolchain: {toolchain}."
+            hint = f"Choose another toolchain of {side}, or clear it to compare any."
+        return [html.Div([html.P(statement, className="strong"), html.P(hint)], className="card empty")]
     quantity = cast("Quantity", chosen["quantity"] if chosen["quantity"] in _QUANTITIES else "speedup")
     comparison = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
     parts: list[Any] = [html.P(_summary(comparison), className="said")]

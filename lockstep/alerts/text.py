@@ -123,8 +123,17 @@ def headline(alert: Alert) -> str:
     if worst.old is not None:
         return f"{location(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{others_note}"
     size = by(worst, worst.size) if worst.sense == "changed" else by(worst, worst.size).lstrip("+−")
-    size = f", {amount(worst)}" if worst.unsettled else f" by {size}"
+    size = f", {amount(worst)}" if worst.unsettled else f" by {size}{left_note(worst)}"
     return f"{location(alert)} {topic}{size} in {alert.range}: {worst.series.label}{others_note}"
+
+
+def left_note(member: Member) -> str:
+    """Return ``, of which +50.0 % is left,`` if a part of a change has been undone; otherwise "".
+
+    Parts below a fifth of the change are not stated: later points move the newest level by as much.
+    """
+    undone = 1 - member.left / member.size if member.size and math.isfinite(member.left) else 0.0
+    return f", of which {by(member, member.left)} is left," if 0.2 <= undone < 1 else ""
 
 
 def sense_words(timed: bool) -> Mapping[Sense, str]:

@@ -461,3 +461,18 @@ def test_alerts_of_anything_else_are_other_alerts():
 def test_an_alert_survives_json():
     [alert] = alerts(step(8, 11, by=0.03), replace(sides("toolchain", *TORCH), before=Facts(COMMITS[9])))
     assert from_json(to_json(alert)) == alert
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (math.log(2.0), "slower by 100.0 % in"),
+        (math.log(1.5), "slower by 100.0 %, of which +50.0 % is left, in"),
+        (math.log(1.95), "slower by 100.0 % in"),
+        (-0.01, "slower by 100.0 % in"),
+    ],
+)
+def test_a_headline_says_what_is_left_of_a_change_that_is_partly_undone(left, told):
+    [alert] = alerts(step(10))
+    worst = replace(alert.members[0], size=math.log(2.0), left=left)
+    assert told in headline(replace(alert, members=(worst,)))

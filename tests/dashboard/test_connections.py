@@ -205,8 +205,10 @@ def test_more_headers_than_anybody_sends_are_refused(server):
         with contextlib.suppress(OSError):
             for _ in range(40):
                 much.sendall(b"X: " + b"x" * 4000 + b"\r\n")
+        # A client that still sends when the server closes may lose the answer.
         with contextlib.suppress(OSError):
-            assert received(much).startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 ", b""))
+            answer = received(much)
+            assert not answer or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
     assert asked(server) < 30
 
 

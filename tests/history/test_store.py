@@ -12,7 +12,6 @@ import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -289,7 +288,6 @@ def test_who_does_not_wait_is_served_what_there_is(tmp_path):
     assert len(numbers(store)) == len(before) + 2
 
 
-@pytest.mark.skipif("code" not in {one.name for one in fields(type(record()))}, reason="records hold no code yet")
 def test_machine_code_facts_are_kept_as_json(tmp_path):
     path = write_measurement(tmp_path, [record()])
     beside = path.with_name(path.name.replace(".json", ".provenance.jsonl"))
