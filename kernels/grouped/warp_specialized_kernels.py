@@ -8,6 +8,7 @@ The functions take the arguments of the functions in ``tma_kernels`` and ``gated
 from __future__ import annotations
 
 from torch import Tensor
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.common.devices import require_wgmma
 from kernels.common.pdl import order_of
@@ -165,6 +166,6 @@ def require(tensor: Tensor, groups: Groups, ragged: bool = False, **widths: tupl
             raise NotImplementedError(f"warp_specialized needs {name} to be a multiple of {block}, got {width}")
 
 
-def _bands(matrix: Tensor, bands: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
+def _bands(matrix: Tensor, bands: int, box: tuple[int, int]) -> TensorDescriptor:
     """Return a TMA descriptor of a matrix [T, columns] as [T / bands, bands · columns]; see ``Groups.bands``."""
     return described(matrix, (len(matrix) // bands, matrix.shape[1] * bands), box)

@@ -11,8 +11,8 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/READM
     ROOT.glob("docs/**/*.md")
 )
 FILE = re.compile(r"\b(?:lockstep|dashboard|kernels|benchmarks|tools|tests|docs)/[\w/.-]+\.(?:py|md|toml|css|js)\b")
-#: The file that a page names without its folder, such as `modes.py`.
-NAME = re.compile(r"`([a-z_]+\.py)`")
+#: The file that a page names without its folder, which is that of the last file named before it.
+NAME = re.compile(r"`([a-z]\w*\.py)`")
 #: What a docstring, a comment or a page names by its dotted name.
 DOTTED = re.compile(r"`((?:lockstep|dashboard|kernels)(?:\.\w+)+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -37,8 +37,10 @@ def test_files_that_a_page_names_are_there(page):
     example = {"benchmarks/rmsnorm.py"}  # docs/adopting.md makes it in another repository
     missing = {name for name in FILE.findall(text) if not (ROOT / name).is_file()} - example
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    everything = {path.name for package in PACKAGES for path in package.rglob("*.py")}
-    missing |= {name for name in NAME.findall(text) if name not in everything}
+    for short in NAME.finditer(text):
+        before = [name for name in FILE.findall(text, 0, short.start()) if name not in example]
+        if not before or not (ROOT / before[-1]).with_name(short[1]).is_file():
+            missing.add(short[1])
     missing |= {link for link in LINK.findall(prose) if not (page.parent / link).exists()}
     assert missing == set()
 
