@@ -14,14 +14,16 @@ from scipy.stats import multivariate_normal
 
 from lockstep.detect import Trend
 from lockstep.record.file import RecordError
-from tools.evaluate.board import between, replay
+from tools.evaluate.board import Board, between, replay
+from tools.evaluate.clear_steps import clear_steps, read_tree, recorded_sample
 from tools.evaluate.ideal import FALSE, follow, ringing, seeing
 from tools.evaluate.plain_shapes import plain_shapes
 from tools.evaluate.recorded import from_recorded, run_noise
 from tools.evaluate.rivals import PEERS, RIVALS, Rival, oracle
-from tools.evaluate.samples import SIZES, Law, Sample, others, planted, standard
+from tools.evaluate.samples import SIZES, Law, Sample, on_scale, others, planted, standard
 from tools.evaluate.scoring import Alarm, Told, judge, total
 from tools.evaluate.shapes import shapes
+from tools.evaluate.trees import missed
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,11 +77,11 @@ class TestScoring:
 
 @pytest.mark.parametrize("rival", dict.fromkeys([*RIVALS, *PEERS]), ids=lambda rival: rival.name)
 def test_rivals_find_a_clear_step_and_nothing_else(rival):
-    y = np.random.default_rng(1).normal(0, 0.01, 80)
-    assert rival.detect(y) == []
-    y[40:] += 0.1
-    assert [place for place in rival.detect(y) if abs(place - 40) <= 1] != []
-    assert all(rival.detect(y[:length]) == [] for length in range(2, 8))
+    values = np.exp(np.random.default_rng(1).normal(0, 0.01, 80))
+    assert rival.detect(values) == []
+    values[40:] *= 1.1
+    assert [place for place in rival.detect(values) if abs(place - 40) <= 1] != []
+    assert all(rival.detect(values[:length]) == [] for length in range(2, 8))
 
 
 def test_a_replay_rings_for_what_vanishes_later():
@@ -138,18 +140,19 @@ def test_shapes_hold_their_steps():
 def test_plain_shapes_hold_their_steps():
     generator = np.random.default_rng(5)
     for sample in plain_shapes(generator, 2):
-        y = np.log(sample.trend.values)
+        y = on_scale(sample.trend.values)
         edges = [0, *sample.steps, y.size]
         assert len(sample.steps) == len(sample.sizes)
         for before, step, after, size in zip(edges, edges[1:], edges[2:], sample.sizes, strict=False):
             assert before + 3 <= step <= after - 3
             if not any(word in sample.kind for word in ("modes", "machines", "yearly", "dip", "bursts")):
                 move = np.median(y[step : step + 12][: after - step]) - np.median(y[max(before, step - 12) : step])
-                assert move == pytest.approx(size, abs=0.05), sample.kind
+                assert move == pytest.approx(size, abs=0.05 if sample.trend.ratio else 1.5), sample.kind
 
 
 def test_sizes_between_places():
-    assert between(np.array([1.0, 1, 1, 3, 3, 2, 2]), [3, 5]) == [Told(3, 2.0), Told(5, -1.0)]
+    assert between(np.array([0.0, 0, 0, 3, 3, 2, 2]), [3, 5]) == [Told(3, 3.0), Told(5, -1.0)]
+    assert between(np.exp([1.0, 1, 3, 3]), [2]) == [Told(2, pytest.approx(2.0))]
     assert between(np.ones(4), []) == []
 
 
@@ -161,6 +164,65 @@ def test_samples_are_what_they_say():
         for step, size in zip(sample.steps, sample.sizes, strict=True):
             after, before = y[step : step + 20], y[max(0, step - 20) : step]
             assert np.nanmedian(after) - np.nanmedian(before) == pytest.approx(size, abs=0.025)
+
+
+def clear_sample() -> Sample:
+    """Return a series with clear steps of 50 % at point 8 and of 33 % back at point 16."""
+    values = 10 + 0.1 * np.arange(24) % 0.3
+    values[8:16] += 5
+    return recorded_sample("tree", '["name"]', Trend(values))
+
+
+class TestClearSteps:
+    def test_five_points_a_side_and_a_gap_of_two_ranges(self):
+        level = np.repeat([10.0, 12.0], 5)
+        assert clear_steps(level) == [5]
+        assert clear_steps(level[1:]) == clear_steps(level[:-1]) == []
+        noisy = level + np.tile([0, 0.66, 0, 0.66, 0], 2)
+        assert clear_steps(noisy) == [5]
+        assert clear_steps(noisy + np.tile([0, 0.02, 0, 0.02, 0], 2)) == []
+        assert clear_steps(np.repeat([100.0, 101.9], 5)) == []
+        assert clear_steps(np.repeat([100.0, 98.0], 5)) == [5]
+
+    def test_neighbouring_splits_are_one_step(self):
+        values = np.repeat([10.0, 20.0], 8) + np.tile([0, 0.1], 8)
+        values[8] = 17.5
+        assert clear_steps(values) == [8]
+        assert clear_steps(np.repeat([10.0, 20.0, 10.0], 8)) == [8, 16]
+
+    def test_zeros_and_negatives(self):
+        assert clear_steps(np.repeat([0.0, 5.0, 0.0, -100.0, -120.0], 5)) == [5, 10, 15, 20]
+        assert recorded_sample("tree", "", Trend(np.repeat([0.0, -5.0], 5))).sizes == (-5.0,)
+
+    def test_a_size_lies_between_the_nearest_and_the_farthest_points(self):
+        sample = recorded_sample("tree", "", Trend(np.exp([0.0, 0.1, 0, 0.1, 0, 1.0, 1.2, 1, 1, 1])))
+        assert (sample.steps, sample.sizes, sample.slacks) == ((5,), pytest.approx((1.05,)), pytest.approx((0.15,)))
+
+    @pytest.mark.parametrize(
+        ("shift", "scale", "near", "signed", "held"),
+        [(0, 1.0, 1, 1, 1), (1, 1.0, 1, 1, 1), (2, 1.0, 0, 1, 1), (3, 1.0, 0, 0, None), (0, -1.0, 1, 0, 0)],
+    )
+    def test_a_perfect_detector_and_worse_ones(self, shift, scale, near, signed, held):
+        sample = clear_sample()
+        assert sample.steps == (8, 16)
+        sizes = [scale * size for size in sample.sizes]
+        changes = [Told(step + shift, size, size, size) for step, size in zip(sample.steps, sizes, strict=True)]
+        score = total([judge("tree", 24, sample.steps, changes, None, sample.sizes, sample.slacks)])
+        assert (score.near, score.signed, score.held) == (near, signed, held)
+
+    def test_missed_steps_are_listed_with_their_values(self):
+        sample = clear_sample()
+        (first,) = missed([sample], Board({}, [told(9, 18)], 0.0))
+        assert (first["index"], first["series"], first["told"], first["first"]) == (16, ["name"], [9, 18], 6)
+        assert first["values"] == sample.trend.values[6:].tolist()
+        assert [line["index"] for line in missed([sample], Board({}, [[]], 0.0))] == [8, 16]
+
+    def test_a_results_folder(self, tmp_path):
+        samples = list(read_tree(ROOT / "results", tmp_path))
+        assert len(samples) > 100
+        assert {sample.kind for sample in samples} == {ROOT.name}
+        for sample in samples:
+            assert sample.steps == tuple(clear_steps(sample.trend.values))
 
 
 class TestRecorded:

@@ -16,7 +16,7 @@ from lockstep.detect import Analysis, analyse_many
 from lockstep.processes.end_with_parent import pool
 from tools.evaluate.ideal import ringing, seeing
 from tools.evaluate.rivals import RIVALS, Rival, oracle
-from tools.evaluate.samples import SIZES, Floats, Sample, label
+from tools.evaluate.samples import SIZES, Floats, Sample, label, on_scale
 from tools.evaluate.scoring import Alarm, Outcome, Score, Told, judge, total
 
 OURS, ORACLE = "lockstep", "oracle"
@@ -40,10 +40,13 @@ _LONG = 200
 class Board:
     """The outcomes of all methods: by method, then by row of the tables (the kind of series).
 
-    ``seconds`` is the CPU time of our detector.
+    Attributes:
+        changes: the final changes of our detector, for each sample.
+        seconds: the CPU time of our detector.
     """
 
     outcomes: dict[str, dict[str, list[Outcome]]]
+    changes: list[list[Told]]
     seconds: float
 
     def score(self, method: str, rows: Iterable[str]) -> Score:
@@ -75,16 +78,22 @@ class Board:
         return entries
 
 
-def fill(samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, processes: int = 1) -> Board:
-    """Run our detector, other methods (``rivals``), the ideal and the oracle on all samples, and score them."""
+def fill(
+    samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, processes: int = 1, online: bool = True
+) -> Board:
+    """Run our detector, other methods (``rivals``), the ideal and the oracle on all samples, and score them.
+
+    Other methods are replayed commit by commit if ``online``.
+    """
     outcomes: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     began = _cpu_seconds()
     analyses = analyse_many([sample.trend for sample in samples], processes=processes)
     seconds = _cpu_seconds() - began
-    for sample, analysis in zip(samples, analyses, strict=True):
-        outcomes[OURS][sample.kind].append(_outcome(sample, told(analysis), alarms(analysis)))
+    changes = [told(analysis) for analysis in analyses]
+    for sample, final, analysis in zip(samples, changes, analyses, strict=True):
+        outcomes[OURS][sample.kind].append(_outcome(sample, final, alarms(analysis)))
     for rival in rivals:
-        jobs = list(_rival_jobs(rival, samples))
+        jobs = list(_rival_jobs(rival, samples, online))
         with pool(processes) as workers:
             work = partial(_run_rival, rival)
             for outcome in workers.map(work, jobs, chunksize=8) if processes > 1 else map(work, jobs):
@@ -92,7 +101,7 @@ def fill(samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, process
     scored = [sample for sample in samples if sample.kind in (SMALLEST, *STANDARD)]
     if scored:
         _add_bounds(outcomes, samples, scored)
-    return Board({method: dict(rows) for method, rows in outcomes.items()}, seconds)
+    return Board({method: dict(rows) for method, rows in outcomes.items()}, changes, seconds)
 
 
 def _add_bounds(
@@ -119,9 +128,9 @@ def told(analysis: Analysis) -> list[Told]:
     return [Told(change.index, change.size, change.low, change.high) for change in analysis.changes]
 
 
-def between(y: Floats, places: Sequence[int]) -> list[Told]:
+def between(values: Floats, places: Sequence[int]) -> list[Told]:
     """Return the changes at ``places``, each with the distance of the medians of its neighbouring segments."""
-    medians = [np.median(part) for part in np.split(y, places)]
+    medians = [np.median(part) for part in np.split(on_scale(values), places)]
     return [
         Told(place, float(after - before))
         for place, (before, after) in zip(places, itertools.pairwise(medians), strict=True)
@@ -136,40 +145,38 @@ def alarms(analysis: Analysis) -> list[Alarm]:
     return [Alarm(index, at) for at, index in sorted(first.items())]
 
 
-def replay(rival: Rival, y: np.ndarray) -> list[Alarm]:
+def replay(rival: Rival, values: Floats) -> list[Alarm]:
     """Run a method again after every commit, and return its alarms. An alarm that later vanishes counts too."""
     raised: list[Alarm] = []
-    for stop in range(2, y.size + 1):
-        for index in rival.detect(y[:stop]):
+    for stop in range(2, values.size + 1):
+        for index in rival.detect(values[:stop]):
             if all(abs(index - alarm.index) > _SAME for alarm in raised):
                 raised.append(Alarm(index, stop - 1))
     return raised
 
 
-def _rival_jobs(rival: Rival, samples: Sequence[Sample]) -> Iterable[tuple[Sample, bool]]:
+def _rival_jobs(rival: Rival, samples: Sequence[Sample], online: bool) -> Iterable[tuple[Sample, bool]]:
     replayed: dict[str, int] = defaultdict(int)
     for sample in samples:
         length = len(sample.trend)
         limit = _BUDGET / rival.milliseconds if rival.milliseconds else np.inf
-        online = replayed[sample.kind] < limit and length <= _LONG
-        replayed[sample.kind] += online
+        here = online and replayed[sample.kind] < limit and length <= _LONG
+        replayed[sample.kind] += here
         # Only the oracle uses the density; other processes do not need it.
-        yield Sample(sample.kind, sample.trend, sample.steps, sample.sizes), online
+        yield replace(sample, density=None), here
 
 
 def _run_rival(rival: Rival, job: tuple[Sample, bool]) -> Outcome:
     sample, online = job
     measured = np.flatnonzero(np.isfinite(sample.trend.values))
-    y = np.log(sample.trend.values[measured])
-    rung = (
-        [Alarm(int(measured[alarm.index]), int(measured[alarm.at])) for alarm in replay(rival, y)] if online else None
-    )
-    changes = [replace(change, index=int(measured[change.index])) for change in between(y, rival.detect(y))]
+    values = sample.trend.values[measured]
+    rung = [Alarm(int(measured[one.index]), int(measured[one.at])) for one in replay(rival, values)] if online else None
+    changes = [replace(change, index=int(measured[change.index])) for change in between(values, rival.detect(values))]
     return _outcome(sample, changes, rung)
 
 
 def _outcome(sample: Sample, changes: Sequence[Told], rung: Sequence[Alarm] | None) -> Outcome:
-    return judge(sample.kind, len(sample.trend), sample.steps, changes, rung, sample.sizes)
+    return judge(sample.kind, len(sample.trend), sample.steps, changes, rung, sample.sizes, sample.slacks)
 
 
 def standard_table(board: Board) -> Table:
@@ -225,26 +232,45 @@ def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
     return table
 
 
+#: Columns of what a method tells of the true steps.
+_TOLD = ("± 2", "± 1", "sign", "size", "interval", "size off by")
+
+
+def _told(score: Score) -> list[str]:
+    error = "" if score.error is None else f"{score.error:.1%}"
+    return [*map(_number, (score.recall, score.near, score.signed, score.sized, score.held)), error]
+
+
 def shape_table(board: Board) -> Table:
     """Return a table of what each method tells of the steps in each kind of series."""
     table = _table("Shares of the true steps: within ± 2 commits, ± 1; with the right sign; size within 10 %, interval")
-    for name in ("series", "method", "± 2", "± 1", "sign", "size", "interval", "size off by", "precision"):
+    for name in ("series", "method", *_TOLD, "precision", "false /1000", "in the end", "delay", "n", "replayed"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
-    for name in ("false /1000", "in the end", "delay", "n", "replayed"):
-        table.add_column(name, no_wrap=True, justify="right")
     for row in board.rows:
         for method in board.outcomes:
             score = board.score(method, [row])
             table.add_row(
                 row if method == OURS else "",
                 method,
-                *map(_number, (score.recall, score.near, score.signed, score.sized, score.held)),
-                "" if score.error is None else f"{score.error:.1%}",
+                *_told(score),
                 *map(_number, (score.precision, score.false, score.wrong)),
                 _delay(score.delay),
                 str(score.series),
                 str(score.replayed),
             )
+    return table
+
+
+def tree_table(board: Board) -> Table:
+    """Return a table of what each method tells of the clear steps in each tree of recorded series."""
+    table = _table("Shares of the clear steps: within ± 2 points, ± 1; with the right sign; size within 10 %, interval")
+    for name in ("tree", "method", *_TOLD, "clear steps", "series", "changes /1000"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("tree", "method") else "right")
+    for row in board.rows:
+        for method in board.outcomes:
+            score = board.score(method, [row])
+            counts = str(score.steps), str(score.series), _number(score.claims)
+            table.add_row(row if method == OURS else "", method, *_told(score), *counts)
     return table
 
 

@@ -40,6 +40,19 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--quick", action="store_true", help="one seed, few series, only fast methods")
         parser.add_argument("--alone", action="store_true", help="score only our detector and the two bounds")
         parser.add_argument("--shapes", action="store_true", help="score series of other shapes instead")
+        parser.add_argument(
+            "--trees",
+            type=Path,
+            nargs="+",
+            metavar="PATH",
+            help="score the clear steps of results folders instead",
+        )
+        parser.add_argument(
+            "--missed",
+            type=Path,
+            metavar="FILE",
+            help="--trees: write the clear steps that we miss to JSON lines",
+        )
         parser.add_argument("--processes", type=int, default=2, help="number of processes (default: %(default)s)")
         parser.add_argument(
             "--recorded",
@@ -67,8 +80,16 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
                 raise UsageError(f"--{name} {getattr(args, name)}: it must be at least {least}")
         if min(args.seeds) < 0:
             raise UsageError(f"--seeds {min(args.seeds)}: a seed must be at least 0")
+        for tree in args.trees or ():
+            if not tree.is_dir():
+                raise UsageError(f"--trees {tree}: there is no such folder")
         if args.recorded and not args.recorded.is_dir():
             raise UsageError(f"--recorded {args.recorded}: there is no such folder")
+        if args.trees:
+            # Imported here, because every start of the command loads this module.
+            from tools.evaluate.trees import score_trees
+
+            return score_trees(args)
         history = args.recorded or RECORDED
         # Imported here, because every start of the command loads this module.
         import numpy as np

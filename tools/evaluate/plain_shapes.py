@@ -135,6 +135,13 @@ def _quantised(rng: np.random.Generator, unit: str) -> Sample:
     return Sample(f"{unit}, a step of 2 … 8 units", Trend(values), (at,), (float(np.log(high / low)),))
 
 
+def _unscaled(rng: np.random.Generator, before: float, after: float, noise: float) -> Sample:
+    """Return a series in which a number is zero or negative, so that its step is a difference and not a ratio."""
+    at = int(rng.integers(15, 45))
+    values = np.where(np.arange(60) < at, before, after) + noise * rng.normal(0, 1, 60)
+    return Sample(f"{before:g} → {after:g}, noise {noise:g}", Trend(values), (at,), (after - before,))
+
+
 _COUNTS = (1, 2, 4, 6, 8, 12)
 _KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
     *(partial(_many, count=count, reverts=False) for count in _COUNTS),
@@ -152,4 +159,8 @@ _KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
     *(partial(_skewed, law=law, stepped=stepped) for law in ("lognormal", "gamma") for stepped in (False, True)),
     _constant,
     *(partial(_quantised, unit=unit) for unit in ("integers", "few digits")),
+    *(
+        partial(_unscaled, before=before, after=after, noise=noise)
+        for before, after, noise in ((0, 5, 0), (5, 0, 0), (-100, -120, 1), (0, 10, 1))
+    ),
 )

@@ -1,6 +1,6 @@
 """Other methods of change detection: each takes a series and returns the indices at which its level changes.
 
-A method takes log values in commit order. The caller leaves out commits without a value, and maps the indices back.
+A method takes values in commit order. The caller leaves out commits without a value, and maps the indices back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from tools.evaluate.samples import Floats, Sample
+from tools.evaluate.samples import Floats, Sample, on_scale
 
 Detect = Callable[[Floats], list[int]]
 
@@ -31,40 +31,46 @@ class Rival:
     milliseconds: float = 0.0
 
 
-def fixed_threshold(y: Floats) -> list[int]:
+def fixed_threshold(values: Floats) -> list[int]:
     """Return every commit that differs by 5 % from the previous commit."""
-    return (np.flatnonzero(np.abs(np.expm1(np.diff(y))) > 0.05) + 1).tolist()
+    return (np.flatnonzero(np.abs(np.diff(values)) > 0.05 * np.abs(values[:-1])) + 1).tolist()
 
 
-def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
+def asv_steps(values: Floats, threshold: float = 0.05) -> list[int]:
     """Run asv's ``step_detect`` (L1 Potts fit) with the default threshold of its regressions page, 5 %."""
     # Imported here: asv is slow to import.
     from asv.step_detect import detect_steps
 
-    steps = detect_steps(np.exp(y).tolist())
-    return [int(after[0]) for before, after in itertools.pairwise(steps) if abs(after[2] / before[2] - 1) > threshold]
+    steps = detect_steps(values.tolist())
+    return [
+        int(after[0])
+        for before, after in itertools.pairwise(steps)
+        if abs(after[2] - before[2]) > threshold * abs(before[2])
+    ]
 
 
-def asv_without_threshold(y: Floats) -> list[int]:
+def asv_without_threshold(values: Floats) -> list[int]:
     """Run asv's ``step_detect``, and return every step of any size."""
-    return asv_steps(y, 0.0)
+    return asv_steps(values, 0.0)
 
 
-def kernel(y: Floats) -> list[int]:
+def kernel(values: Floats) -> list[int]:
     """Run KernelCPD of ruptures with an rbf kernel and penalty 5 (Arlot, Celisse, Harchaoui 2019)."""
     # Imported here: ruptures is slow to import.
     import ruptures
 
+    y = on_scale(values)
     if y.size < 4:
         return []
     return [int(place) for place in ruptures.KernelCPD("rbf", min_size=2).fit(y[:, None]).predict(pen=5)[:-1]]
 
 
-def pelt(y: Floats) -> list[int]:
+def pelt(values: Floats) -> list[int]:
     """Run PELT of ruptures with an l1 cost in units of the noise, penalty 10 (Killick, Fearnhead, Eckley 2012)."""
     # Imported here: ruptures is slow to import.
     import ruptures
 
+    y = on_scale(values)
     noise = float(np.median(np.abs(np.diff(y)))) / 0.954 if y.size > 6 else 0.0
     if noise <= 0:
         return []
@@ -72,25 +78,25 @@ def pelt(y: Floats) -> list[int]:
     return [int(place) for place in search.predict(pen=10)[:-1]]
 
 
-def otava(y: Floats) -> list[int]:
+def otava(values: Floats) -> list[int]:
     """Run Apache Otava's detector, E-divisive with a t-test, at its defaults (Fleming et al. 2023)."""
     # Imported here: Otava need not be installed.
     from otava.analysis import compute_change_points
 
-    if y.size < 4:
+    if values.size < 4:
         return []
     # Otava 0.8 cuts windows only out of a list: it takes an array as one window.
-    found, _ = compute_change_points(np.exp(y).tolist(), window_len=50, max_pvalue=0.001, min_magnitude=0.0)
+    found, _ = compute_change_points(values.tolist(), window_len=50, max_pvalue=0.001, min_magnitude=0.0)
     return [int(change.index) for change in found]
 
 
-def weighted_t(y: Floats) -> list[int]:
+def weighted_t(values: Floats) -> list[int]:
     """Run Perfherder's method: return the commits where |t| exceeds 7 and is a local maximum.
 
     At each commit t is that of Welch's test between the 12 points before the commit and the 12 points from the commit
     on. Nearer points weigh more.
     """
-    window, bar = 12, 7.0
+    y, window, bar = on_scale(values), 12, 7.0
     if y.size < 2 * window:
         return []
     weights = np.arange(window, 0, -1) / window

@@ -50,10 +50,12 @@ class Sample:
         kind: name of the kind of series, which is a row of the tables.
         trend: the series, which is the input of a detector.
         steps: the index of each planted step, ascending.
-        sizes: log size of each step.
+        sizes: size of each step, on the scale of ``on_scale``.
         density: log density of the noise about a level of 0, for the oracle; a function from [points] to [points].
             ``None`` if the oracle is not asked.
         law: the law of the noise; ``None`` if the ideal is not computed.
+        slacks: for each step, how far its true size may lie from ``sizes``; () if the sizes are exact.
+        name: name of a recorded series.
     """
 
     kind: str
@@ -62,6 +64,13 @@ class Sample:
     sizes: tuple[float, ...]
     density: Density | None = None
     law: Law | None = None
+    slacks: tuple[float, ...] = ()
+    name: str = ""
+
+
+def on_scale(values: Floats) -> Floats:
+    """Return the scale on which sizes are differences: logarithms, or the values if one is zero or negative."""
+    return values if np.any(values <= 0) else np.log(values)
 
 
 def label(size: float) -> str:

@@ -76,27 +76,32 @@ def judge(
     changes: Sequence[Told],
     alarms: Sequence[Alarm] | None,
     sizes: Sequence[float] = (),
+    slacks: Sequence[float] = (),
 ) -> Outcome:
-    """Compare a method's final ``changes`` and its online ``alarms`` with the planted steps and their log sizes."""
+    """Compare a method's final ``changes`` and its online ``alarms`` with the true steps.
+
+    ``sizes`` are the sizes of the steps, if known, and ``slacks`` how far the true ones may lie from them.
+    """
     left = list(changes)
     pairs = []
-    for step, size in zip(steps, sizes or [nan] * len(steps), strict=True):
+    none = [0.0] * len(steps)
+    for step, size, slack in zip(steps, sizes or none, slacks or none, strict=True):
         matches = [change for change in left if abs(change.index - step) <= MATCH]
         if matches:
             closest = min(matches, key=lambda change: abs(change.index - step))
             left.remove(closest)
-            pairs.append((step, size, closest))
-    errors = tuple(abs(change.size / size - 1) for _, size, change in pairs)
+            pairs.append((step, size, slack, closest))
+    errors = tuple(max(abs(change.size - size) - slack, 0.0) / abs(size) for _, size, slack, change in pairs if size)
     outcome = Outcome(
         kind,
         length,
         len(steps),
         found=len(pairs),
         claimed=len(changes),
-        near=sum(abs(change.index - step) <= 1 for step, _, change in pairs),
-        signed=sum(change.size * size > 0 for _, size, change in pairs),
+        near=sum(abs(change.index - step) <= 1 for step, *_, change in pairs),
+        signed=sum(change.size * size > 0 for _, size, _, change in pairs),
         sized=sum(error <= RIGHT_SIZE for error in errors),
-        held=sum(change.low <= size <= change.high for _, size, change in pairs)
+        held=sum(change.low - slack <= size <= change.high + slack for _, size, slack, change in pairs)
         if all(change.low <= change.high for change in changes)
         else None,
         errors=errors,
@@ -135,6 +140,7 @@ class Score:
     """
 
     series: int
+    steps: int
     replayed: int
     recall: float | None
     precision: float | None
@@ -166,6 +172,7 @@ def total(outcomes: Sequence[Outcome]) -> Score:
     stating = [outcome for outcome in outcomes if outcome.held is not None]
     return Score(
         series=len(outcomes),
+        steps=steps,
         replayed=len(online),
         recall=_share(found, steps),
         precision=_share(found, claimed) if steps else None,
