@@ -137,7 +137,7 @@ def call(client, output, inputs, state=(), changed="", headers=None, remote="127
 
 def act(client, number, doing, because="", until="", headers=None, remote="127.0.0.1", base="http://localhost"):
     """Press a button of an alert's page; what the page then says."""
-    clicks = [0] * 6
+    clicks = [0] * 7
     state = (because, until, number)
     answer = call(client, "alert-said.children", clicks, state, f"alert-{doing}.n_clicks", headers, remote, base)
     assert answer.status_code == 200, answer.text

@@ -20,7 +20,7 @@ from dashboard.pages.reproduce import alert_commands
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
-from lockstep.alerts.database.states_and_actions import LifecycleError, possible
+from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import amount, by, culprits, headline, interval, left, status
@@ -75,7 +75,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
             return (no_update,) * (2 + len(ACTIONS))
         results = store.current()
         tracked, events = service.alerts.alert(number), service.alerts.log(number)
-        can = possible(tracked.state) | ({"intended"} if "resolve" in possible(tracked.state) else set())
+        can = possible(tracked.state) | (ENDINGS.keys() if "resolve" in possible(tracked.state) else set())
         silent = tracked.alert.topic == "silent"
         archived = service.alerts.archived_on(tracked.alert.machine, MOST_SERIES) if silent else []
         levels = member_levels(results, tracked.alert, findings.of_machine(results, tracked.alert.machine), MOST_SERIES)

@@ -1,4 +1,4 @@
-"""Actions of people on an alert's page: acknowledge, mute, resolve, reopen, comment."""
+"""Actions of people on an alert's page: acknowledge, mute, resolve, accept, reopen, comment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dash import html
 
 from dashboard.auth.security import RequestSecurity
 from lockstep.alerts.database.alert_row import today_utc
-from lockstep.alerts.database.states_and_actions import Act, LifecycleError
+from lockstep.alerts.database.states_and_actions import ENDINGS, Act, LifecycleError
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import status
 from lockstep.history.snapshot import Results
@@ -18,13 +18,21 @@ from lockstep.history.snapshot import Results
 #: Default number of days of a mute.
 MUTE_DAYS = 14
 
-ACTIONS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
+ACTIONS = {
+    "ack": "Acknowledge",
+    "mute": "Mute",
+    "resolve": "Resolve",
+    "new-baseline": "New baseline",
+    "no-change": "No change",
+    "reopen": "Reopen",
+}
 _HINTS = {
     "ack": "Say that somebody works on the alert (key a)",
     "mute": "Send no messages about the alert until a day; needs a reason",
     "resolve": "The change is fixed; the alert reopens if later results contradict that",
-    "intended": "The new level is intended; needs a reason",
-    "reopen": "List the alert as open again",
+    "new-baseline": "The new level is correct, and later changes are told against it; needs a reason",
+    "no-change": "Nothing changed, and the same step does not ring again; needs a reason",
+    "reopen": "List the alert as open again; takes back what was said of it",
     "comment": "Add a comment to the alert's history",
 }
 
@@ -49,14 +57,8 @@ def do(results: Results, service: AlertService, person: str, number: int, action
     except ValueError as error:
         raise LifecycleError(f"{until!r} is not a date; write a day such as 2027-01-31") from error
     commits = results.commits(service.alerts.alert(number).alert.machine)
-    intended = action == "intended"
-    act = Act(
-        "resolve" if intended else action,  # type: ignore[arg-type]
-        person,
-        because,
-        last,
-        "intended" if intended else "fixed" if action == "resolve" else None,
-    )
+    ending = ENDINGS.get(action)
+    act = Act("resolve" if ending else action, person, because, last, ending)  # type: ignore[arg-type]
     alert = service.alerts.act(number, act, commits[-1].hash if commits else "")
     return f"Alert {alert.id} is {status(alert)}."
 

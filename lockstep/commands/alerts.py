@@ -1,4 +1,4 @@
-"""``lockstep alerts list | show | ack | mute | resolve | reopen | notify``."""
+"""``lockstep alerts list | show | ack | mute | resolve | new-baseline | no-change | reopen | notify``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lockstep.alerts.database.alert_row import Tracked
-    from lockstep.alerts.database.states_and_actions import Ending
     from lockstep.alerts.database.store import AlertStore
 
 
@@ -50,7 +49,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         """Add ``alerts`` and its actions to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "alerts",
-            help="Alerts: list, show, acknowledge, mute, resolve, reopen, notify",
+            help="Alerts: list, show, acknowledge, mute, resolve, accept, reopen, notify",
             description="Exit status: 0 done, 1 if `list` shows an open slowdown or `notify` could not deliver "
             "a message, 3 if the alert database or the store cannot be used, 4 wrong usage.",
         )
@@ -61,12 +60,13 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         ack = actions.add_parser("ack", help="Acknowledge an alert: somebody takes care of it")
         mute = actions.add_parser("mute", help="Mute an alert until a day, for a reason")
         mute.add_argument("--until", type=_day, required=True, metavar="YYYY-MM-DD", help="last day of the mute")
-        resolve = actions.add_parser("resolve", help="Resolve an alert: it is fixed, or intended")
-        resolve.add_argument("--intended", action="store_true", help="the new level is correct; needs a reason")
+        resolve = actions.add_parser("resolve", help="Resolve an alert: it is fixed")
+        baseline = actions.add_parser("new-baseline", help="Say that the new level is correct, for a reason")
+        same = actions.add_parser("no-change", help="Say that nothing changed, for a reason; the step rings no more")
         reopen = actions.add_parser("reopen", help="Reopen an acknowledged, muted or resolved alert")
-        for action in (show, ack, mute, resolve, reopen):
+        for action in (show, ack, mute, resolve, baseline, same, reopen):
             action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
-        for action in (ack, mute, resolve, reopen):
+        for action in (ack, mute, resolve, baseline, same, reopen):
             action.add_argument("--because", default="", metavar="TEXT", help="the reason; stored in the log")
             action.add_argument("--by", default=_user(), metavar="NAME", help="your name (default: %(default)s)")
         notify = actions.add_parser(
@@ -196,15 +196,14 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _act(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.database.states_and_actions import Act
+    from lockstep.alerts.database.states_and_actions import ENDINGS, Act, Action
     from lockstep.alerts.text import status
 
-    ending: Ending | None = None
-    if args.action == "resolve":
-        ending = "intended" if args.intended else "fixed"
-    request = Act(args.action, args.by, args.because, getattr(args, "until", None), ending)
+    ending = ENDINGS.get(args.action)
+    action: Action = "resolve" if ending else args.action
+    request = Act(action, args.by, args.because, getattr(args, "until", None), ending)
     newest = ""
-    if args.action == "resolve":
+    if ending:
         commits = open_store(args).current().commits(store.alert(args.alert).alert.machine)
         newest = commits[-1].hash if commits else ""
     alert = store.act(args.alert, request, newest)

@@ -186,8 +186,12 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     assert "alert 1: a mute needs a reason: --because TEXT" in printed
     assert run("alerts", "mute", "1", "--by", "ada", "--until", "2999-01-31", "--because", "known")[0] == 0
     assert run("alerts", "list")[0] == 0
-    assert run("alerts", "resolve", "1", "--by", "bo", "--intended", "--because", "exact rounding")[0] == 0
-    assert "resolved (intended)" in run("alerts", "list", "--all")[1]
+    assert run("alerts", "new-baseline", "1", "--by", "bo", "--because", "exact rounding")[0] == 0
+    assert "resolved (new baseline)" in run("alerts", "list", "--all")[1]
+    assert "bo: new baseline: exact rounding" in run("alerts", "show", "1")[1]
+    assert run("alerts", "reopen", "1", "--by", "bo")[0] == 0
+    assert run("alerts", "no-change", "1", "--by", "bo", "--because", "the machine was rebooted")[0] == 0
+    assert "resolved (no change)" in run("alerts", "list", "--all")[1]
     assert run("alerts", "reopen", "1", "--by", "bo")[0] == 0
 
     _, printed = run("alerts", "show", "1")
@@ -197,16 +201,18 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     ends = f"--base {commits[AT - 1][:12]} --head {commits[AT][:12]}"
     [command] = [line for line in lines if line.startswith("to measure it again: ")]
     assert command.startswith(f"to measure it again: lockstep gate {ends} --family linear --case ")
-    log = [re.sub(r"^\S+ \S+ ", "", line) for line in lines[-5:]]
+    log = [re.sub(r"^\S+ \S+ ", "", line) for line in lines[-7:]]
     assert log == [
         "lockstep: opened: nothing that is recorded differs but the commits in the range (not recorded: machine code)",
         "ada: acknowledged: looking",
         "ada: muted: until 2999-01-31: known",
-        "bo: resolved: exact rounding",
+        "bo: new baseline: exact rounding",
+        "bo: reopened",
+        "bo: no change: the machine was rebooted",
         "bo: reopened",
     ]
     shown = json.loads(run("alerts", "show", "1", "--json")[1])
-    assert (shown["state"], shown["suspects"], len(shown["log"])) == ("reopened", [commits[AT]], 5)
+    assert (shown["state"], shown["suspects"], len(shown["log"])) == ("reopened", [commits[AT]], 7)
     assert command.endswith(shown["reproduce"])
     assert run("alerts", "show", "9")[0] == 4
 

@@ -29,7 +29,7 @@ ACTS = {
     "new": None,
     "acknowledged": Act("ack", "ada", "looking"),
     "muted": Act("mute", "ada", "driver comes on Friday", until=UNTIL),
-    "intended": Act("resolve", "ada", "exact rounding", ending="intended"),
+    "intended": Act("resolve", "ada", "exact rounding", ending="new baseline"),
 }
 
 

@@ -145,13 +145,18 @@ def test_called_fixed_and_still_there(store):
     assert "3 commits" in store.log(1)[-1].note
 
 
-def test_an_intended_level_stays_closed(store):
+@pytest.mark.parametrize("ending", ["intended", "new baseline", "no change"])
+def test_an_accepted_step_stays_closed_until_a_person_takes_it_back(store, ending):
     sync(store, step(10), upto=14)
-    with pytest.raises(LifecycleError, match="alert 1: an intended change needs a reason"):
-        store.act(1, Act("resolve", "ada", ending="intended"), COMMITS[13], TODAY)
-    store.act(1, Act("resolve", "ada", "exact rounding", ending="intended"), COMMITS[13], TODAY)
+    with pytest.raises(LifecycleError, match=f"alert 1: the ending '{ending}' needs a reason"):
+        store.act(1, Act("resolve", "ada", ending=ending), COMMITS[13], TODAY)
+    store.act(1, Act("resolve", "ada", "exact rounding", ending=ending), COMMITS[13], TODAY)
     assert sync(store, step(10)) == type(sync(store, step(10)))()
-    assert states(store) == [("resolved", "intended")]
+    assert states(store) == [("resolved", ending)]
+    assert whats(store)[-1] == ("resolved" if ending == "intended" else ending)
+    store.act(1, Act("reopen", "bo", "it was one after all"), today=TODAY)
+    sync(store, step())
+    assert states(store) == [("reopened", "")]
 
 
 @EVERYWHERE

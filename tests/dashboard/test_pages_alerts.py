@@ -117,7 +117,10 @@ def test_what_somebody_does_is_done_and_signed(here, slower, known):
     assert act(client, number, "comment", "it is the tile size", headers=header) == "Comment added."
     assert act(client, number, "mute", "waits for a release", "2999-01-31", header).endswith("muted until 2999-01-31.")
     assert act(client, number, "reopen", headers=header).endswith("is reopened.")
-    assert act(client, number, "intended", "exact rounding", headers=header).endswith("resolved (intended).")
+    said = act(client, number, "new-baseline", "exact rounding", headers=header)
+    assert said.endswith("resolved (new baseline).")
+    assert act(client, number, "reopen", headers=header).endswith("is reopened.")
+    assert act(client, number, "no-change", "the room was hot", headers=header).endswith("resolved (no change).")
     assert act(client, number, "reopen", headers=header).endswith("is reopened.")
     log = [(event.who, event.what, event.note) for event in here.service.alerts.log(number)]
     assert (NAME, "comment", "it is the tile size") in log
@@ -131,7 +134,8 @@ def test_what_somebody_does_is_done_and_signed(here, slower, known):
         ("mute", "", "2999-01-31", "a mute needs a reason"),
         ("mute", "why", "soon", "'soon' is not a date; write a day such as 2027-01-31"),
         ("mute", "why", "2020-01-01", "a mute needs its last day"),
-        ("intended", " ", "", "an intended change needs a reason"),
+        ("new-baseline", " ", "", "the ending 'new baseline' needs a reason"),
+        ("no-change", " ", "", "the ending 'no change' needs a reason"),
         ("comment", "", "", "write the comment first"),
     ],
 )

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from lockstep.alerts.database.alert_as_json import from_json
 from lockstep.alerts.database.schema import ALERT, EVENT
-from lockstep.alerts.database.states_and_actions import OPEN, Act, State, step_to
+from lockstep.alerts.database.states_and_actions import OPEN, STATEMENTS, Act, State, step_to
 from lockstep.alerts.model import Alert
 
 
@@ -85,7 +85,7 @@ def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today
     }
     connection.execute(update(ALERT).where(ALERT.c.id == alert.id).values(values))
     note = f"until {act.until}: {act.note}" if state == "muted" else act.note
-    write_log(connection, alert.id, act.who, state, state, note)
+    write_log(connection, alert.id, act.who, act.ending if act.ending in STATEMENTS else state, state, note)
 
 
 def write_log(connection: Connection, number: int, who: str, what: str, state: str, note: str) -> None:

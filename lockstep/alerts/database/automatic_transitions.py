@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lockstep.alerts.database.states_and_actions import State
+from lockstep.alerts.database.states_and_actions import ACCEPTED, State
 from lockstep.alerts.model import URGENT, Alert, Topic
 
 #: Actors in the log: the data, and the thresholds file.
@@ -20,7 +20,7 @@ LATER_COMMITS = 3
 RECORDED: tuple[Topic, ...] = ("faster", "version")
 
 #: Endings that later data do not undo.
-FINAL_ENDINGS = ("intended", "recorded")
+FINAL_ENDINGS = (*ACCEPTED, "recorded")
 
 
 def merged(parts: Sequence[Alert]) -> Alert:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from lockstep.alerts.database.states_and_actions import ACCEPTED
 from lockstep.alerts.model import Alert, Member
 from lockstep.history.parameter_text import comparable
 from lockstep.record.series_name import SeriesName
@@ -91,7 +92,7 @@ def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int])
     end = places.get(after or "", measured[-1] if measured else places.get(content["reported_at"], -1))
     start = min(places.get(before, end - 1) + 1, end)
     withdrawn = row.state == "resolved" and row.ending == "withdrawn"
-    accepted = row.state == "resolved" and row.ending == "intended"
+    accepted = row.state == "resolved" and row.ending in ACCEPTED
     return _StoredChange(row.id, key, start, end, content["size"], withdrawn, accepted)
 
 

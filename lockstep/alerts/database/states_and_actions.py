@@ -22,10 +22,20 @@ OPEN: frozenset[State] = frozenset({"new", "acknowledged", "reopened"})
 
 Action = Literal["ack", "mute", "resolve", "reopen"]
 
-#: How an alert ends. "fixed": the series recovered, or a person says so. "intended": the new level is correct.
+#: How an alert ends. "fixed": the series recovered, or a person says so. "new baseline": a person says that the new
+#: level is correct. "no change": a person says that nothing changed. "intended": thresholds.toml accepts the change.
 #: "withdrawn": later data contradict the change. "recorded": an improvement or an old change, no action needed.
 #: "archived": the machine is silent, so nobody can measure the change.
-Ending = Literal["fixed", "intended", "withdrawn", "recorded", "archived"]
+Ending = Literal["fixed", "new baseline", "no change", "intended", "withdrawn", "recorded", "archived"]
+
+#: What a person can say of a step for good. The same step never opens the alert again; a person can reopen it.
+STATEMENTS: tuple[Ending, ...] = ("new baseline", "no change")
+
+#: The endings that a person can give an alert, by the words of commands and pages.
+ENDINGS: dict[str, Ending] = {"resolve": "fixed", "new-baseline": "new baseline", "no-change": "no change"}
+
+#: Endings of changes that somebody has accepted.
+ACCEPTED: tuple[Ending, ...] = (*STATEMENTS, "intended")
 
 _FROM: dict[Action, frozenset[State]] = {
     "ack": frozenset({"new", "reopened"}),
@@ -51,7 +61,7 @@ class Act:
     Attributes:
         action: the kind of the action.
         who: name of the person; "lockstep" if the data caused the action.
-        note: the reason for the action, which a mute and the ending "intended" require.
+        note: the reason for the action, which a mute and the endings ``ACCEPTED`` require.
         until: the last day of a mute.
         ending: how the alert ended, if the action resolves it.
     """
@@ -85,8 +95,8 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
             raise LifecycleError(f"a mute needs its last day, {today} or later: --until YYYY-MM-DD")
         if not act.note.strip():
             raise LifecycleError("a mute needs a reason: --because TEXT")
-    if act.ending == "intended" and not act.note.strip():
-        raise LifecycleError("an intended change needs a reason: --because TEXT")
+    if act.ending in ACCEPTED and not act.note.strip():
+        raise LifecycleError(f"the ending {act.ending!r} needs a reason: --because TEXT")
     return _TO[act.action]
 
 
