@@ -20,6 +20,7 @@ from lockstep.compare.match_two_sides import Quantity, Side, compare
 from lockstep.history.model import STATES, Commit, Point, Series, Trend
 from lockstep.history.problem_tally import problem_json
 from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
 from lockstep.notify.feed import alerts_json
 from lockstep.suite.thresholds import Thresholds
 
@@ -213,3 +214,9 @@ def analysis_health(status: AnalysisStatus) -> dict[str, Any]:
     at = datetime.fromtimestamp(status.succeeded, UTC).isoformat(timespec="seconds") if status.succeeded else None
     analysis = {"state": state, "last_success": at, "failures": status.failures, "reason": status.reason}
     return {"status": "degraded" if state in ("failing", "stale") else "ok", "analysis": analysis}
+
+
+def troubles(store: Store, service: AlertService | None) -> dict[str, str]:
+    """Return why the "results" or the "alerts" that the server shows may be old; {} if both are up to date."""
+    parts = {"results": store.trouble.text, "alerts": service.last.trouble.text if service else ""}
+    return {part: f"{text[0].upper()}{text[1:]}." for part, text in parts.items() if text}

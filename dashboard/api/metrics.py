@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from dashboard.api.answers import troubles
 from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
@@ -43,10 +44,16 @@ class Health(Collector):
                 gauge.add_metric([machine], value)
         yield from gauges
         yield GaugeMetricFamily("lockstep_problems", "Result files not read in full", value=len(results.problems))
+        counts = self._service.counts() if self._service else {}
+        degraded = GaugeMetricFamily("lockstep_degraded", "1 while a part shows old data", labels=["part"])
+        troubled = troubles(self._store, self._service)
+        for part in ("results", "alerts"):
+            degraded.add_metric([part], float(part in troubled))
+        yield degraded
         if self._service is None:
             return
         alerts = GaugeMetricFamily("lockstep_alerts", "Alerts by state and topic", labels=["state", "topic"])
-        for (state, topic), number in sorted(self._service.alerts.counts().items()):
+        for (state, topic), number in sorted(counts.items()):
             alerts.add_metric([state, topic], number)
         yield alerts
         if self._service.runner is not None:

@@ -20,6 +20,7 @@ from dashboard.api.metrics import Health
 from dashboard.api.paging import Part, WrongQuery
 from dashboard.auth.security import RATES
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.pages_service import AlertService
@@ -89,7 +90,8 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         return jsonify({"error": str(error)}), 400
 
     @api.errorhandler(StoreError)
-    def broken(error: StoreError) -> tuple[Response, int]:
+    @api.errorhandler(StateError)
+    def broken(error: Exception) -> tuple[Response, int]:
         return jsonify({"error": str(error)}), 503
 
     @api.route("/feed.atom")
@@ -120,14 +122,16 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     def healthz() -> tuple[Response, int]:
         try:
             current = store.current()
-            state: dict[str, Any] = {"status": "ok", "machines": len(current.machines)}
-            if service:
-                service.alerts.version()
-            if runner:
-                runner.request_analysis(current)
-                state |= answers.analysis_health(runner.status)
-        except (StoreError, ValueError) as error:
+        except StoreError as error:
             return jsonify({"status": "broken", "error": str(error)}), 503
+        state: dict[str, Any] = {"status": "ok", "machines": len(current.machines)}
+        if service:
+            service.version()
+        if runner:
+            runner.request_analysis(current)
+            state |= answers.analysis_health(runner.status)
+        if troubled := answers.troubles(store, service):
+            state |= {"status": "degraded", "trouble": troubled}
         return jsonify(state), 200
 
     @api.route("/metrics")

@@ -2,7 +2,8 @@
 (() => {
   const POLL_MS = 15_000;
   const SOON_MS = 1_000;
-  // What failed: by output of a callback that fills a part, or "poll", or "act" for what the reader did.
+  // What failed: by output of a callback that fills a part, or "poll", or "act" for what the reader did, or "trouble"
+  // for what is shown although it may be old.
   const failures = new Map();
   // The version that the page shows; undefined if a part of the page failed and must be requested again.
   let shown;
@@ -37,7 +38,9 @@
       const answer = await fetch(`${prefix}_live`, { cache: "no-store" });
       if (!answer.ok) await fail("poll", answer);
       else {
-        const { version, soon } = await answer.json();
+        const { version, soon, trouble } = await answer.json();
+        if (trouble) failures.set("trouble", trouble);
+        if (trouble || failures.delete("trouble")) say();
         // The browser drops a part that is still loading if the part's input changes. Wait for the part.
         const loading = document.querySelector("[data-dash-is-loading]");
         if (soon || loading) wait = SOON_MS;

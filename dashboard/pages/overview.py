@@ -160,7 +160,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         results = store.current()
         machine_findings = findings.of_machine(results, machine)
         all_statuses = statuses_of(results, machine, l2, since, visit or 0, findings)
-        open_alerts = service.alerts.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
+        open_alerts = service.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
         pending = machine_findings is None or findings.alerts_pending
         compared = reference(results, machine, since, visit or 0)
         cards, heat, suites = _drawn(

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from dash import Dash
 from flask import Response, jsonify
 
+from dashboard.api.answers import troubles
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.pages_service import AlertService
@@ -21,12 +22,15 @@ PATH = "_live"
 
 
 def add_live(app: Dash, store: Store, findings: Findings, service: AlertService | None) -> None:
-    """Answer polls with the current version of what pages show, and with whether it will change soon."""
+    """Answer polls with the current version of what pages show, whether it changes soon, and what is not current."""
 
     def live() -> Response:
         results = store.current()
         findings.request_analysis(results)
-        return jsonify(version=shown_version(store, findings, service), soon=findings.busy(results))
+        version = shown_version(store, findings, service)
+        return jsonify(
+            version=version, soon=findings.busy(results), trouble=" ".join(troubles(store, service).values())
+        )
 
     def unusable(error: Exception) -> tuple[Response, int]:
         return Response(f"{error}.", mimetype="text/plain"), 503
@@ -41,5 +45,5 @@ def shown_version(store: Store, findings: Findings, service: AlertService | None
     results = store.current()
     parts = [findings.version(results)]
     if service is not None:
-        parts += [str(service.alerts.version()), service.request_analysis(results)]
+        parts += [str(service.version()), service.request_analysis(results)]
     return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()

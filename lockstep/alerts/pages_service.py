@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lockstep.alerts.analysis.runner import AnalysisRunner
+from lockstep.alerts.database.connection import StateError
+from lockstep.alerts.database.listing import OpenAlerts
+from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.model import Topic
 from lockstep.history.snapshot import Results
+from lockstep.history.trouble import Trouble
+
+T = TypeVar("T")
+
+#: Seconds after a failure until the alert database is asked again.
+_RETRY_S = 5.0
+
+
+class LastAnswers:
+    """Answers of the alert database, and its last answers while it cannot be used, for the reason in ``trouble``."""
+
+    def __init__(self) -> None:
+        self.trouble = Trouble()
+        self._answers: dict[Hashable, object] = {}
+        self._failed = -_RETRY_S
+
+    def answer(self, question: Hashable, ask: Callable[[], T], nothing: T) -> T:
+        """Return what ``ask`` returns, else its last answer to the ``question``, else ``nothing``."""
+        if time.monotonic() - self._failed >= _RETRY_S:
+            try:
+                self._answers[question] = ask()
+                self.trouble.end()
+            except StateError as error:
+                self._failed = time.monotonic()
+                self.trouble.begin(f"alerts are not up to date, because {error}")
+        return self._answers.get(question, nothing)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -17,11 +50,25 @@ class AlertService:
         alerts: the store of alerts.
         runner: the runner that analyses new results; ``None`` if another process analyses them.
         site: public address of the dashboard, for links in messages; "" if unknown.
+        last: the answers that stay while the database fails.
     """
 
     alerts: AlertStore
     runner: AnalysisRunner | None = None
     site: str = ""
+    last: LastAnswers = field(default_factory=LastAnswers)
+
+    def version(self) -> int:
+        """Return a number that grows with every change of an alert; the last one while the database fails."""
+        return self.last.answer("version", self.alerts.version, 0)
+
+    def open_on(self, machine: str, limit: int) -> OpenAlerts:
+        """Return the open alerts of a machine, see ``AlertStore``; the last known ones while the database fails."""
+        return self.last.answer((machine, limit), lambda: self.alerts.open_on(machine, limit), OpenAlerts((), {}, {}))
+
+    def counts(self) -> dict[tuple[State, Topic], int]:
+        """Return the number of alerts by state and topic; the last known ones while the database fails."""
+        return self.last.answer("counts", self.alerts.counts, {})
 
     def request_analysis(self, results: Results) -> str:
         """Start an analysis if there are new results, and return at once.
@@ -35,8 +82,10 @@ class AlertService:
 
     @property
     def trouble(self) -> str:
-        """A notice for the pages if the last analysis failed or its findings are stale; otherwise "".
+        """A notice for the pages if the alert database or the last analysis failed, or findings are stale; else "".
 
         Without a runner the status is unknown, and the notice is "" too.
         """
+        if self.last.trouble.text:
+            return f"{self.last.trouble.text[0].upper()}{self.last.trouble.text[1:]}."
         return self.runner.status.text if self.runner else ""

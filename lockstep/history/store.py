@@ -22,12 +22,16 @@ from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, probably_unchanged, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load
+from lockstep.history.trouble import Trouble, refused_by_disk
 from lockstep.history.validation import Unreadable
 
 __all__ = ["Store", "StoreError", "default_cache"]
 
 #: Age in seconds up to which a snapshot may be returned while another thread makes a new one.
 _OLD = 60.0
+
+#: Seconds after a failed refresh until the next one.
+_RETRY_S = 5.0
 
 #: Number of files above which the faster ``probably_unchanged`` replaces some scans. A scan of 8,000 files takes 50 ms
 #: of CPU time.
@@ -52,6 +56,9 @@ class Store:
         self._reader = Reader(cache / "spill", self._checks)
         self._lock = threading.Lock()
         self._looked = 0.0
+        #: Why the last refresh failed, and the time of that refresh.
+        self.trouble = Trouble()
+        self._tried = 0.0
         #: The last scan whose files were all read, and the time of that scan.
         self._seen: Scan | None = None
         self._scanned = 0.0
@@ -102,13 +109,16 @@ class Store:
         """Return a snapshot of the results that is at most ``patience`` seconds old.
 
         While one thread refreshes the cache, other threads get the previous snapshot. If parts of that snapshot are
-        damaged or missing, they wait until the parts are made again.
+        damaged or missing, they wait until the parts are made again. While the cache cannot be refreshed, for the
+        reason in ``trouble``, the previous snapshot stays.
 
         Raises:
-            StoreError: see ``refresh``.
+            StoreError: see ``refresh``; there is no previous snapshot, or parts that it needs are gone.
         """
         snapshot, age = self._snapshot, time.monotonic() - self._looked
         if snapshot is not None and age < self._patience and not self._checks.failed:
+            return snapshot
+        if snapshot is not None and self.trouble.text and time.monotonic() - self._tried < _RETRY_S:
             return snapshot
         # Do not return an old snapshot, because parts that it needs may have been deleted.
         old = snapshot is None or age > _OLD or self._checks.failed
@@ -118,10 +128,16 @@ class Store:
             looked = self._snapshot is not None and time.monotonic() - self._looked < self._patience
             if not looked or self._checks.failed:
                 self._refresh(wait=self._snapshot is None, glance=True)
-            assert self._snapshot is not None
-            return self._snapshot
+                self.trouble.end()
+        except StoreError as error:
+            if self._snapshot is None or self._checks.failed:
+                raise
+            self._tried = time.monotonic()
+            self.trouble.begin(f"results are not up to date, because {error}")
         finally:
             self._lock.release()
+        assert self._snapshot is not None
+        return self._snapshot
 
     def _refresh(self, wait: bool, glance: bool = False) -> Refreshed:
         began = time.perf_counter()
@@ -143,10 +159,9 @@ class Store:
                     raise
                 changed, gone, points = self._update(current, wait=True, damage=error)
                 self._load()
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"the cache {self.cache} cannot be used ({error}): choose another folder") from error
-        except OSError as error:
-            raise StoreError(f"the cache {self.cache} cannot be written ({error}): choose another folder") from error
+        except (sqlite3.DatabaseError, OSError) as error:
+            reason = refused_by_disk(error, self.cache) or f"{error}: choose another folder"
+            raise StoreError(f"the cache {self.cache} cannot be used: {reason}") from error
         except BrokenProcessPool as error:
             raise StoreError(
                 "a process that read result files was killed, perhaps for lack of memory: free memory and try again"

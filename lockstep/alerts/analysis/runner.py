@@ -20,6 +20,7 @@ from pathlib import Path
 from lockstep.alerts.analysis.status import AnalysisStatus, read_status, write_status
 from lockstep.alerts.database.location import STATE
 from lockstep.history.snapshot import Results
+from lockstep.history.trouble import Trouble, refused_by_disk
 from lockstep.processes.end_with_parent import run
 
 #: Seconds after which unchanged results are analysed again, because a machine may have become silent meanwhile.
@@ -57,6 +58,9 @@ class AnalysisRunner:
         self._environment = os.environ | {STATE: state}
         self._lock = threading.Lock()
         self._running: threading.Thread | None = None
+        #: The status while the status file cannot be written.
+        self._unwritten: AnalysisStatus | None = None
+        self._trouble = Trouble()
 
     @property
     def busy(self) -> bool:
@@ -66,7 +70,7 @@ class AnalysisRunner:
     @property
     def status(self) -> AnalysisStatus:
         """Status of the last analyses, even if another process ran them."""
-        return read_status(self._path, self._turn)
+        return self._unwritten or read_status(self._path, self._turn)
 
     def request_analysis(self, results: Results, missing: bool = False) -> None:
         """Start an analysis of these results if one is due; return at once.
@@ -97,9 +101,13 @@ class AnalysisRunner:
                 write_status(self._path, status)
                 reason = self._run()
                 write_status(self._path, status.fail(reason) if reason else status.succeed(digest))
+                self._unwritten = None
+                self._trouble.end()
         except OSError as error:
             # The status file is in the same folder as the lock file, so it probably cannot be written either.
-            print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
+            reason = f"{self._turn.parent} cannot be written: {refused_by_disk(error, self._turn.parent) or error}"
+            self._unwritten = self.status.fail(reason)
+            self._trouble.begin(f"the analysis cannot run, because {reason}")
 
     def _run(self) -> str:
         """Run the analysis in a child process to its end. Return why the analysis failed, or "" if it succeeded."""

@@ -16,6 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from lockstep.history.sqlite_wal import keep_write_ahead_log
+from lockstep.history.trouble import refused_by_disk
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -24,6 +25,9 @@ HEAD = "0002"
 
 #: Seconds to wait for another writer.
 _PATIENCE = 30.0
+
+#: Seconds to wait for a PostgreSQL server to answer at all.
+_CONNECT_S = 5
 
 #: Number of the PostgreSQL advisory lock: "Lockstep" in ASCII, which other programs are unlikely to use.
 _ADVISORY_LOCK = int.from_bytes(b"Lockstep", "big")
@@ -49,8 +53,7 @@ class Database:
             self._engine = _engine(self._url)
             self._migrate()
         except (DBAPIError, ImportError, OSError) as error:
-            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise StateError(f"the alert database at {self} cannot be opened: {reason}") from error
+            raise StateError(f"the alert database at {self} cannot be opened: {self._reason(error)}") from error
 
     def __str__(self) -> str:
         return self._url.database or "" if self._sqlite else self._url.render_as_string(hide_password=True)
@@ -83,8 +86,11 @@ class Database:
         try:
             yield
         except OperationalError as error:
-            reason = str(error.orig).strip().splitlines()[0]
-            raise StateError(f"the alert database at {self} cannot be used: {reason}") from error
+            raise StateError(f"the alert database at {self} cannot be used: {self._reason(error)}") from error
+
+    def _reason(self, error: Exception) -> str:
+        refused = refused_by_disk(error, Path(self._url.database or "").parent) if self._sqlite else ""
+        return refused or str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
@@ -126,7 +132,7 @@ def _url(location: str | Path) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": int(_PATIENCE)})
+        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_S})
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, connect_args={"timeout": _PATIENCE})
