@@ -99,6 +99,38 @@ def write_measurement(root, records, machine=MACHINE, commit=COMMIT, date=DATE, 
     return path
 
 
+def write_plain(root, numbers, machine="box", commit=COMMIT, date=DATE, environment="virtualenv-py3.11", **strings):
+    """Write a file of another project: ``numbers`` holds a number, or one for each text of a parameter, by benchmark.
+
+    ``strings`` are the machine's strings. Returns the file.
+    """
+    path = root / machine / f"{commit[:8]}-{environment}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"arch": "x86_64", "cpu": "c", "machine": path.parent.name, "num_cpu": "8", "os": "Linux 6.1"} | strings
+    (path.parent / "machine.json").write_text(json.dumps({**facts, "version": 1}))
+    results = {
+        name: [list(value.values()), [list(value)], "1", date, 1.0]
+        if isinstance(value, dict)
+        else [[value], [], "1", date]
+        for name, value in numbers.items()
+    }
+    data = {
+        "commit_hash": commit,
+        "env_name": environment,
+        "date": date,
+        "params": facts,
+        "python": "3.11",
+        "requirements": {},
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": results,
+        "durations": {},
+        "version": 2,
+    }
+    path.write_text(json.dumps(data))
+    return path
+
+
 def edit(path, change):
     """Change asv's file in place."""
     data = json.loads(path.read_text())

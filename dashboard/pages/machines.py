@@ -23,6 +23,7 @@ from dashboard.pages.parts import (
     table,
     waiting,
 )
+from lockstep.alerts.analysis.ended_machines import ended_machines
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.compare.match_two_sides import toolchain_text
 from lockstep.compare.number_format import whole
@@ -75,6 +76,7 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     all_health = [health_of(results, machine) for machine in results.machines]
     all_health.sort(key=lambda health: -health.reported_at)
     parts: list[Any] = [table(_HEAD, [_row(health, now) for health in all_health], "Machines")]
+    parts += [html.P(f"{sentence}.", className="dim") for sentence in ended_machines(results).sentences()]
     sections = [html.Section(_section(health, results.commits(health.machine), scheme)) for health in all_health]
     parts.append(html.Div(sections, className="charts sections"))
     if results.problems:

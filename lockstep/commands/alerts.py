@@ -107,6 +107,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.alerts.analysis.ended_machines import ended_machines
     from lockstep.alerts.database.states_and_actions import OPEN
     from lockstep.alerts.model import URGENT
 
@@ -128,6 +129,8 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(alerts_json(alerts, _site())))
     else:
         _print(alerts, store.archived())
+        for sentence in ended_machines(results).sentences() if results and not args.machine else ():
+            print(sentence)
     if any(alert.open and alert.alert.topic in URGENT for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():

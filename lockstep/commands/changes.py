@@ -91,7 +91,8 @@ def _run(args: argparse.Namespace) -> int:
     else:
         _print(changes, now, args)
         for machine, scatter_of_machine in noisy.items():
-            print(scatter_of_machine.sentence(machine))
+            if args.machine or machine not in now.ended.machines:
+                print(scatter_of_machine.sentence(machine))
         for sentence in tally(results).sentences():
             print(sentence)
     return BAD_NEWS if any(not change.suppressed and _is_open(change.step) for change in changes) else OK
@@ -250,8 +251,11 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
+    for sentence in now.ended.sentences() if args.machine is None else ():
+        console.print(sentence, highlight=False, markup=False)
     for machine, measured in now.commits.items():
-        if len(measured) < 2 * RUN and args.machine in (None, machine):
+        listed = args.machine is None and machine in now.ended.machines
+        if len(measured) < 2 * RUN and args.machine in (None, machine) and not listed:
             sentence = (
                 f"{machine}: {len(measured)} measured commits; a change needs {RUN} on either side to be reported"
             )

@@ -57,7 +57,7 @@ def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
     groups: list[_Group] = []
     for index in indices:
         run = runs[index]
-        strings = {key: _steady(key, text) for key, text in run.strings.items() if key not in _UNSTEADY}
+        strings = hardware(run.strings)
         # If a folder holds files of two machines with equal hardware, only asv's name tells the machines apart.
         strings |= {_NAMED: run.named} if run.named else {}
         for group in groups:
@@ -70,6 +70,11 @@ def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
         group.strings |= strings
         group.runs.append(index)
     return groups
+
+
+def hardware(strings: Mapping[str, str]) -> dict[str, str]:
+    """Return the machine strings that identify a machine: its operating system, processor, GPU and so on."""
+    return {key: _steady(key, text) for key, text in strings.items() if key not in _UNSTEADY}
 
 
 def _steady(key: str, text: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from lockstep.alerts.analysis.analyse_machine import ChangedSeries, MachineChanges, analyse_machine
 from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of, series_by_name
 from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
 from lockstep.alerts.analysis.grouping import ReportedStep, group
@@ -68,6 +69,7 @@ class AnalysisResult:
         series: number of series that have a number, by machine, family and suite. Versions of a series count once.
         dead: machines that stopped while other machines continued, see
             ``lockstep.alerts.analysis.freshness.dead_machines``.
+        ended: machines about which one line says more than an alert for each.
     """
 
     changes: tuple[FoundChange, ...]
@@ -75,6 +77,7 @@ class AnalysisResult:
     commits: Mapping[str, tuple[str, ...]]
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
+    ended: EndedMachines = field(default_factory=EndedMachines)
 
     @property
     def current_alerts(self) -> CurrentAlerts:
@@ -126,7 +129,10 @@ def analyse_results(
     newest: dict[str, int] = {}
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
-    return AnalysisResult(tuple(changes), (*group(reported, order), *stale), commits, series, dead_machines(newest))
+    ended = ended_machines(results)
+    stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in ended.machines]
+    dead = dead_machines(newest)
+    return AnalysisResult(tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended)
 
 
 def _ends(

@@ -53,7 +53,7 @@ def freshness(reports: MachineReports, now: int, numbers: Numbers = lambda names
     if reports.commits and reports.measured_at and silence >= SILENT_DAYS:
         last = reports.commits[-1][0]
         # The text does not state the number of days, which would change every day.
-        text = f"{reports.machine} has reported nothing since {_day(reports.measured_at)}"
+        text = f"{reports.machine} has reported nothing since {day_of(reports.measured_at)}"
         alerts.append(Alert("silent", reports.machine, "", last, (), Cause("unexplained", text), text=text))
     return alerts
 
@@ -274,5 +274,6 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(listed[:_MOST_NAMES]) + omitted
 
 
-def _day(milliseconds: int) -> str:
+def day_of(milliseconds: int) -> str:
+    """Return the day of a time in ms since 1970: ``2026-11-21``."""
     return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).date().isoformat()

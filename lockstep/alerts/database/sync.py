@@ -35,8 +35,8 @@ from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
 from lockstep.alerts.model import URGENT, Alert, Member
 from lockstep.record.quantity import APART
 
-#: Note in the log of an alert that is archived because its machine is silent.
-_SILENT = "archived under the alert that its machine is silent"
+#: Note in the log of an alert that is archived because its machine is not measured any more.
+_SILENT = "archived: its machine is not measured any more"
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,8 @@ class Sync:
         if row.content["members"]:
             self._resolve(row, "withdrawn", "later measurements do not confirm the change")
         else:
-            self._resolve(row, "fixed", "it is measured again")
+            listed = row.topic == "silent" and row.machine in self.current.dead
+            self._resolve(row, "fixed", "`changes` lists it with others" if listed else "it is measured again")
 
     def _resolve(self, row: Row[Any], ending: Ending, note: str, who: str = DATA) -> None:
         act = Act("resolve", who, note, ending=ending)
