@@ -72,9 +72,8 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     from lockstep.history.store import StoreError
     from lockstep.suite.thresholds import ThresholdsError, read_thresholds
 
-    # The log records of these libraries would appear between our lines.
-    for library in ("alembic", "flask-limiter"):
-        logging.getLogger(library).propagate = False
+    # The log records of this library would appear between our lines.
+    logging.getLogger("flask-limiter").propagate = False
     try:
         store = open_store(args)
         service = open_service(args, store.cache)

@@ -151,9 +151,8 @@ def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace)
     from lockstep.history.store import StoreError
     from lockstep.notify.receivers import ReceiverError
 
-    # Log records of these libraries would appear between our own lines, and within JSON output.
-    for library in ("alembic", "apprise"):
-        logging.getLogger(library).propagate = False
+    # Log records of this library would appear between our own lines, and within JSON output.
+    logging.getLogger("apprise").propagate = False
     try:
         return run(args)
     except (StateError, StoreError) as error:

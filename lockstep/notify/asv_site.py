@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import json
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -71,8 +70,6 @@ def _current(conf: Any) -> list[Tracked]:
 
     results = Path(conf.results_dir)
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
-    # Otherwise asv would print alembic's log records without their arguments.
-    logging.getLogger("alembic").propagate = False
     try:
         thresholds = read_thresholds(Path(FILE))
         store = AlertStore(Database(default_state(results)))

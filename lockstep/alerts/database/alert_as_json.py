@@ -15,6 +15,10 @@ from lockstep.record.series_name import SeriesName
 _SERIES = tuple(field.name for field in fields(SeriesName))
 
 
+class DamagedContent(ValueError):
+    """A stored content is not that of an alert. ``Database`` says which database, and what to do."""
+
+
 def to_json(alert: Alert) -> dict[str, Any]:
     """Return the alert as dicts, lists, texts and numbers, equal to what ``json.loads`` reads back."""
     # ``asdict`` takes ten times as long.

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from lockstep.alerts.database.alert_as_json import from_json
+from lockstep.alerts.database.alert_as_json import DamagedContent, from_json
 from lockstep.alerts.database.schema import ALERT, EVENT
 from lockstep.alerts.database.states_and_actions import OPEN, STATEMENTS, Act, State, step_to
 from lockstep.alerts.model import Alert
@@ -111,11 +111,20 @@ def read_alert(connection: Connection, number: int) -> Tracked:
 
 
 def tracked(row: Row[Any]) -> Tracked:
-    """Return the alert that a row of the table ``ALERT`` holds."""
+    """Return the alert that a row of the table ``ALERT`` holds.
+
+    Raises:
+        DamagedContent: the content is not that of an alert.
+    """
+    try:
+        alert = from_json(row.content)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        text = f"the content of alert {row.id} cannot be read ({type(error).__name__}: {error})"
+        raise DamagedContent(text) from error
     return Tracked(
         row.id,
         row.fingerprint,
-        from_json(row.content),
+        alert,
         row.state,
         row.ending,
         row.muted_until,

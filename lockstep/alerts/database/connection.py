@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, table, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
+from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, OperationalError
 
+from lockstep.alerts.database.alert_as_json import DamagedContent
+from lockstep.alerts.database.schema import VERSION
 from lockstep.history.sqlite_wal import keep_write_ahead_log
 from lockstep.history.trouble import refused_by_disk
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-
-#: The newest layout: the last module in ``migrations/versions``.
-HEAD = "0002"
+#: All layouts, the newest last. ``lockstep.alerts.database.layouts`` converts the others to it.
+LAYOUTS = ("0001", "0002")
 
 #: Seconds to wait for another writer.
 _PATIENCE = 30.0
@@ -49,11 +50,9 @@ class Database:
 
     def __init__(self, location: str | Path) -> None:
         self._url = _url(location)
-        try:
+        with self._errors_explained("opened"):
             self._engine = _engine(self._url)
             self._migrate()
-        except (DBAPIError, ImportError, OSError) as error:
-            raise StateError(f"the alert database at {self} cannot be opened: {self._reason(error)}") from error
 
     def __str__(self) -> str:
         return self._url.database or "" if self._sqlite else self._url.render_as_string(hide_password=True)
@@ -82,11 +81,19 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def _errors_explained(self) -> Iterator[None]:
+    def _errors_explained(self, use: str = "used") -> Iterator[None]:
         try:
             yield
-        except OperationalError as error:
-            raise StateError(f"the alert database at {self} cannot be used: {self._reason(error)}") from error
+        except (OperationalError, InterfaceError, ImportError, OSError) as error:
+            raise StateError(f"the alert database at {self} cannot be {use}: {self._reason(error)}") from error
+        except (DatabaseError, DamagedContent, JSONDecodeError, UnicodeDecodeError) as error:
+            # SQLAlchemy has subclasses of ``DatabaseError`` for wrong statements, which are our mistakes.
+            if isinstance(error, DatabaseError) and type(error) is not DatabaseError:
+                raise
+            raise StateError(
+                f"the alert database at {self} is damaged: {self._reason(error)}. Restore a backup, or move the "
+                "database away to begin with a new one (docs/alerts.md#backup)"
+            ) from error
 
     def _reason(self, error: Exception) -> str:
         refused = refused_by_disk(error, Path(self._url.database or "").parent) if self._sqlite else ""
@@ -94,24 +101,22 @@ class Database:
 
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
-            if _revision(connection) == HEAD:
+            if _layout(connection) == LAYOUTS[-1]:
                 return
-        # Imported here, because Alembic takes 0.2 s to import and most starts have nothing to migrate.
-        import alembic.command
-        import alembic.config
-        from alembic.util import CommandError
+        # Imported here, because most starts have nothing to convert.
+        from lockstep.alerts.database.layouts import create_or_convert
 
-        config = alembic.config.Config()
-        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-        try:
-            with self.write() as connection:
-                config.attributes["connection"] = connection
-                alembic.command.upgrade(config, "head")
-        except CommandError as error:
-            raise StateError(
-                f"the alert database at {self} was written by another version of Lockstep ({error}): "
-                "use that version, or move the database away to begin with a new one"
-            ) from error
+        with self.write() as connection:
+            # Another process may have converted the database meanwhile.
+            layout = _layout(connection)
+            if layout not in (None, *LAYOUTS):
+                raise StateError(
+                    f"the alert database at {self} was written by another version of Lockstep (its layout is {layout}, "
+                    f"and this version knows {', '.join(LAYOUTS)}): use that version, or move the database away to "
+                    "begin with a new one"
+                )
+            if layout != LAYOUTS[-1]:
+                create_or_convert(connection, LAYOUTS[-1])
 
 
 def _url(location: str | Path) -> URL:
@@ -152,8 +157,9 @@ def _engine(url: URL) -> Engine:
     return engine
 
 
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+def _layout(connection: Connection) -> str | None:
+    """Return the layout of a database; ``None`` if it has no tables yet."""
+    if not inspect(connection).has_table(VERSION.name):
         return None
-    version: str | None = connection.scalar(select(text("version_num")).select_from(table("alembic_version")))
-    return version
+    layout: str | None = connection.scalar(select(VERSION.c.version_num))
+    return layout

@@ -1,11 +1,14 @@
-"""The tables of the alerts' database. ``migrations/`` creates and changes the tables; a test compares both."""
+"""The tables of the alerts' database. ``lockstep.alerts.database.layouts`` creates them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    Connection,
     Date,
     Float,
     ForeignKey,
@@ -16,9 +19,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
 )
 
-# Alembic can change a constraint on SQLite only if the constraint has a name.
+# A constraint needs a name, or a later layout could not change it.
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -87,6 +91,27 @@ EVENT = Table(
     Column("note", Text, nullable=False),
 )
 
+
+@event.listens_for(EVENT, "after_create")
+def _make_append_only(_: Table, connection: Connection, **__: Any) -> None:
+    refuse = "alert_event is append-only"
+    if connection.dialect.name == "sqlite":
+        for verb in ("UPDATE", "DELETE"):
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER alert_event_no_{verb.lower()} BEFORE {verb} ON alert_event "
+                f"BEGIN SELECT RAISE(ABORT, '{refuse}'); END"
+            )
+    else:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION '{refuse}'; END $$"
+        )
+        connection.exec_driver_sql(
+            "CREATE TRIGGER alert_event_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON alert_event "
+            "FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
+        )
+
+
 #: Messages to send, one per receiver and event (or digest). ``receiver`` is a hash, because addresses hold secrets.
 OUTBOX = Table(
     "outbox",
@@ -106,3 +131,6 @@ OUTBOX = Table(
     Column("error", Text, nullable=False),
     UniqueConstraint("key", "receiver"),
 )
+
+#: The layout of the database. Early databases were made by Alembic, which gave the table its name.
+VERSION = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))

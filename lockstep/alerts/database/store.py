@@ -165,8 +165,13 @@ class AlertStore:
     def sync(self, current: CurrentAlerts, today: datetime.date | None = None) -> Synced:
         """Update the stored alerts from an analysis: open, update, resolve and reopen alerts, and end mutes."""
         with self.database.write() as connection:
-            sync = Sync(connection, current, today or today_utc())
-            done = sync.run()
+            try:
+                sync = Sync(connection, current, today or today_utc())
+                done = sync.run()
+            except (LookupError, TypeError, ValueError, AttributeError):
+                for row in connection.execute(select(ALERT)):
+                    tracked(row)  # raises an error that names the alert, if its content is damaged
+                raise
             if sync.changed:
                 _tick(connection)
             return done
