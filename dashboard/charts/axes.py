@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from lockstep.compare.number_format import whole
-from lockstep.history.model import Commit
+from lockstep.history.model import Commit, Floats
 
 #: Minimum relative range of a value axis, because otherwise the noise of a steady series would fill the chart.
 LEAST_RANGE = 0.10
@@ -46,11 +48,32 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: 
     }
 
 
+def fitted(value: Floats, low: Floats, high: Floats) -> tuple[float, float] | None:
+    """Return the range that a chart of these values and intervals shows; ``None`` without values.
+
+    It holds all values, and their intervals unless those are very wide: asv's interval of a few samples may reach from
+    below zero to many times the value. The range ends at half the lowest value and at twice the highest. If a value is
+    zero or negative, it ends one range of the values outside them.
+
+    Args:
+        value: the values; NaN where there is none.
+        low, high: the ends of the intervals; NaN where unknown.
+    """
+    value = value[np.isfinite(value)]
+    if not value.size:
+        return None
+    least, most = float(value.min()), float(value.max())
+    bottom, top = (least / 2, most * 2) if least > 0 else (2 * least - most, 2 * most - least)
+    lowest, highest = np.fmin.reduce(low, initial=least), np.fmax.reduce(high, initial=most)
+    return max(float(lowest), bottom), min(float(highest), top)
+
+
 def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
-    """Return a vertical axis from ``low`` to ``high``, both positive; logarithmic if ``high / low > LOG_FROM``."""
-    if high / low > LOG_FROM:
+    """Return a vertical axis from ``low`` to ``high``, logarithmic if ``low`` is positive and ``high`` far above it."""
+    if low > 0 and high / low > LOG_FROM:
         return log_axis(low / 1.08, high * 1.08, unit)
-    middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
+    least = LEAST_RANGE * max(abs(low), abs(high)) or 1.0
+    middle, half = (low + high) / 2, max(high - low, least) / 2 * 1.12
     return {"type": "linear", "range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
 
 

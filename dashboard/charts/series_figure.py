@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.charts.axes import commit_axis, in_zoom, scientific, value_axis
+from dashboard.charts.axes import commit_axis, fitted, in_zoom, scientific, value_axis
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
@@ -55,10 +55,9 @@ def series_figure(
     layout["yaxis"]["fixedrange"] = True
     data = _main(shown, commits, quantity, style, scheme)
     in_view = [measured for point, measured in shown if in_zoom(point.commit, zoom)]
-    values = [end for measured in in_view for end in (measured.low or measured.value, measured.high or measured.value)]
-    positive = [value for value in values if value > 0]
-    if positive and len(positive) == len(values):
-        layout["yaxis"] |= value_axis(min(positive), max(positive), quantity.unit if quantity.unit in "×%" else "")
+    ends = fitted(*(np.array([getattr(n, end) for n in in_view], dtype=float) for end in ("value", "low", "high")))
+    if ends:
+        layout["yaxis"] |= value_axis(*ends, quantity.unit if quantity.unit in "×%" else "")
     if quantity.name == "error":
         scientific(layout["yaxis"])
     small = {"size": 11, "color": neutral(scheme)}

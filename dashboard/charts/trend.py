@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.charts.axes import commit_axis, scientific, value_axis
+from dashboard.charts.axes import commit_axis, fitted, scientific, value_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.thinning import envelope, outline_points
 from lockstep.compare.number_format import THIN, decimals
@@ -73,7 +73,7 @@ def trend(
     thinned = _Thinning(first, last, (last - first) / columns) if columns else None
     bands: list[Figure] = []
     lines: list[Figure] = []
-    ends: list[float] = []
+    drawn: list[tuple[Floats, Floats, Floats]] = []
     failed: list[tuple[int, str]] = []
     keys = rows.columns["key"]
     key_of = {rows.series_keys.keys[key].variant: key for key in np.unique(keys).tolist()}
@@ -83,7 +83,7 @@ def trend(
         x, (y, low, high) = variant_rows.columns["commit"], variant_rows.interval(quantity.name)
         for run in _runs(y, variant_rows.columns["version"]):
             visible = run[(x[run] >= first) & (x[run] <= last)] if zoom else run
-            ends += [*np.fmin(y[visible], low[visible]).tolist(), *np.fmax(y[visible], high[visible]).tolist()]
+            drawn.append((y[visible], low[visible], high[visible]))
             if thinned:
                 run = thinned.nearby(x, run)
             known = run[~np.isnan(low[run]) & ~np.isnan(high[run])]
@@ -93,7 +93,7 @@ def trend(
                 lines.append(_line(variant_rows, run, x, y, quantity, commits, shape, thinned))
         for place in np.flatnonzero(variant_rows.columns["state"] == STATES.index("failed")).tolist():
             failed.append((int(x[place]), _failed_text(variant_rows[place], commits[x[place]])))
-    extent = (min(ends), max(ends)) if ends else None
+    extent = fitted(*map(np.concatenate, zip(*drawn, strict=True))) if drawn else None
     return finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom)
 
 
@@ -135,7 +135,7 @@ def finished(
     layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
     layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
-    if ends and ends[0] > 0:
+    if ends:
         layout["yaxis"] |= value_axis(*ends, quantity.unit if quantity.unit in "×%" else "")
     if quantity.name == "error":
         scientific(layout["yaxis"])

@@ -25,6 +25,7 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import amount, interval
 from lockstep.compare.number_format import significant
 from lockstep.compare.verdict import sign
+from lockstep.detect.findings import Measure
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -204,14 +205,21 @@ def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]
     noise = analysis.noise
     if noise.kind == "short":
         return [("Noise", "–", f"too few points of the {follows} to tell")]
-    scale = f"{100 * noise.scale:.2f} %" if math.isfinite(noise.scale) else "–"
     repeats = analysis.repeats_for_1_percent
-    mde = f"{100 * analysis.mde:.2f} %" if math.isfinite(analysis.mde) else "–"
-    return [
-        ("Noise", scale, f"{noise.kind}, run to run, of the {follows}"),
-        ("MDE", mde, "smallest change detected within three commits"),
-        ("Commits to see 1 %", "–" if repeats is None else str(repeats), "measured after the change"),
+    facts = [
+        ("Noise", _noise_text(noise.scale, noise.measure), f"{noise.kind}, run to run, of the {follows}"),
+        ("MDE", _noise_text(analysis.mde, noise.measure), "smallest change detected within three commits"),
     ]
+    if noise.measure == "difference":
+        return facts
+    return [*facts, ("Commits to see 1 %", "–" if repeats is None else str(repeats), "measured after the change")]
+
+
+def _noise_text(noise: float, measure: Measure) -> str:
+    """Format noise in per cent, or in the stored unit of a series whose changes are differences."""
+    if not math.isfinite(noise):
+        return "–"
+    return f"{100 * noise:.2f} %" if measure == "ratio" else f"{noise:.3g}"
 
 
 def _mde(point: Point) -> float | None:

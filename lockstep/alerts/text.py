@@ -86,7 +86,8 @@ def left(sized: Member) -> str:
 def _moved(sized: ChangeSize, moved: float) -> str:
     if sized.measure == "ratio":
         return change(moved)
-    unit = sized.series.quantity
+    # Brackets explain a unit, as in "req/s (higher is better)".
+    unit = sized.series.quantity.partition(" (")[0]
     return _level(moved, "+") + ("" if unit in ("value", "unit") else f" {unit}")
 
 
@@ -233,8 +234,9 @@ def lines(alert: Alert, limit: int = 10) -> Iterator[str]:
         yield f"owner: {alert.owner}"
     for member in alert.members[:limit]:
         note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
-        settled = not member.unsettled and member.old is None
-        size = f"{by(member, member.size):>9} ({interval(member)})" if settled else amount(member)
+        size = amount(member)
+        if not member.unsettled and not member.counted:
+            size = f"{size:>9} ({interval(member)})" if member.measure == "ratio" else f"{size}, {interval(member)}"
         yield f"{size}  {member.series.label}{note}"
     if len(alert.members) > limit:
         yield f"and {len(alert.members) - limit} more series"

@@ -201,9 +201,7 @@ def _json(changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[st
                 "unknown": change.step.unknown,
                 "reported_at": change.step.reported_at,
                 "cause": asdict(change.cause),
-                "noise": {"scale": noise[change.row].scale, "kind": noise[change.row].kind}
-                if change.row in noise
-                else None,
+                "noise": asdict(noise[change.row]) if change.row in noise else None,
                 "quiet": change.suppressed,
             }
             for change in changes

@@ -110,11 +110,10 @@ def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
 def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str, Floats]:
     """Return the columns of the number ``part``, its interval and its error, from the points that hold the number."""
     values = points["value"]
-    known = ~np.isnan(values) if part == "value" else values > 0
     columns = {}
     for name, end in zip(interval_names(part), _ENDS, strict=True):
         column = np.full(count, np.nan)
-        column[row] = np.where(known, points[end], np.nan)
+        column[row] = np.where(np.isnan(values), np.nan, points[end])
         columns[name] = column
     return columns
 

@@ -58,7 +58,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better],
     present = np.array([row_slice.stop - 1 for row_slice in row_slices], dtype=np.int64)
     scale = np.sqrt(detector.noise.variance[segments.row[present]])
     mde = smallest_step(scale, segments.count[present], PROMPT + 1)
-    mde = np.where(ratio[list(rows)], np.expm1(mde), mde)
+    mde = np.expm1(mde, where=ratio[list(rows)], out=mde.copy())
     repeats = _repeats(scale, segments.count[present])
     levels = _levels(segments, ratio)
     analyses = []

@@ -30,8 +30,9 @@ from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
 MOST_SERIES = 100_000
 MOST_POINTS = 200_000
 
-#: Name prefixes of asv's benchmarks whose values are always above zero.
-_POSITIVE = re.compile(r"(time|timeraw|mem|peakmem)_|(Time|Timeraw|Mem|PeakMem)[A-Z_]")
+#: Name prefixes of asv's benchmarks whose values are always above zero, and of those whose values may also be zero.
+_POSITIVE = re.compile(r"(time|timeraw)_|(Time|Timeraw)[A-Z_]")
+_NOT_NEGATIVE = re.compile(r"(mem|peakmem)_|(Mem|PeakMem)[A-Z_]")
 
 _OK, _BARE, _NA, _FAILED = (STATES.index(state) for state in ("ok", "bare", "na", "failed"))
 _NUMBERS = {float, int, NoneType}
@@ -109,7 +110,7 @@ class _PointCollector:
         self.versions: dict[int, str] = {}
         self._ids: list[Ids] = []
         self._sizes: list[int] = []
-        self._of_benchmark: list[tuple[int, int, bool, bool]] = []
+        self._of_benchmark: list[tuple[int, int, float, bool]] = []
         self._values: list[Any] = []
         self._stats: dict[str, list[Any]] = {part: [] for part in _STATS}
         self._samples: list[Any] = []
@@ -150,8 +151,13 @@ class _PointCollector:
         self._sizes.append(len(numbers))
         suite_match = SUITE_BENCHMARK.fullmatch(benchmark)
         exact = bool(suite_match and QUANTITIES[suite_match["quantity"]].exact)
-        must_be_positive = bool((suite_match and not exact) or _POSITIVE.match(benchmark.rpartition(".")[2]))
-        self._of_benchmark.append((number, time_ms(column.get("started_at")), must_be_positive, exact))
+        last_part = benchmark.rpartition(".")[2]
+        least = -math.inf
+        if (suite_match and not exact) or _POSITIVE.match(last_part):
+            least = math.ulp(0.0)
+        elif _NOT_NEGATIVE.match(last_part):
+            least = 0.0
+        self._of_benchmark.append((number, time_ms(column.get("started_at")), least, exact))
         self._values += values
         for part, listed in stats.items():
             self._stats[part] += listed
@@ -162,8 +168,8 @@ class _PointCollector:
     def points(self) -> FilePoints:
         """Return the points of all benchmarks as columns."""
         sizes = np.array(self._sizes, dtype=np.int64)
-        version, started, positive, exact = zip(*self._of_benchmark, strict=True) if self._of_benchmark else 4 * ((),)
-        value, state, reasons = _states(self._values, np.repeat(np.array(positive, dtype=bool), sizes))
+        version, started, least, exact = zip(*self._of_benchmark, strict=True) if self._of_benchmark else 4 * ((),)
+        value, state, reasons = _states(self._values, np.repeat(np.array(least, dtype=np.float64), sizes))
         # An exact quantity needs no provenance record, because its number has no conditions.
         state[np.repeat(np.array(exact, dtype=bool), sizes) & (state == _BARE)] = _OK
         columns: dict[str, Any] = {
@@ -231,13 +237,14 @@ def numbers(values: list[Any]) -> Floats:
     return np.array([np.nan if value is None else value for value in one_by_one], dtype=np.float64)
 
 
-def _states(values: list[Any], positive: Any) -> tuple[Floats, Any, list[str]]:
+def _states(values: list[Any], least: Floats) -> tuple[Floats, Any, list[str]]:
     """Return the values, their state codes, and the reason for each invalid value.
 
-    NaN means that asv skipped the benchmark, and null that the benchmark failed.
+    NaN means that asv skipped the benchmark, and null that the benchmark failed. ``least`` has the smallest valid value
+    for each value's benchmark.
     """
     floats = numbers(values)
-    floats[positive & (floats <= 0)] = np.nan
+    floats[floats < least] = np.nan
     state = np.full(len(values), _BARE, dtype=np.uint8)
     reasons: list[str] = []
     for place in np.flatnonzero(np.isnan(floats)):
@@ -248,7 +255,8 @@ def _states(values: list[Any], positive: Any) -> tuple[Floats, Any, list[str]]:
         state[place] = _FAILED
         if value is not None:
             reasons = reasons or [""] * len(values)
-            reasons[place] = f"{value!r:.40} is not {'a positive' if positive[place] else 'a finite'} number"
+            kind = "positive" if least[place] > 0 else "finite and positive or zero" if least[place] == 0 else "finite"
+            reasons[place] = f"{value!r:.40} is not a {kind} number"
     return floats, state, reasons
 
 

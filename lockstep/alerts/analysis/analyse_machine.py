@@ -211,7 +211,7 @@ class _MachineAnalysis:
                 at: step
                 for at, step in (known.steps.items() if known else ())
                 # Later points may lie within the window around a change.
-                if at in changes and known and at[0] + WINDOW <= known.length
+                if at in changes and known and at[0] + WINDOW <= known.length and step.measure == "ratio"
             }
             located.append((place, row, changes, cached_steps))
         missing = [row for _, row, changes, cached_steps in located if len(cached_steps) < len(changes)]

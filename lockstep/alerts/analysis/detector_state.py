@@ -13,7 +13,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ _BATCH = 500
 #: new commit before the next write, up to ``_MOST_BEHIND`` new commits.
 _WRITE_EVERY, _MOST_BEHIND = 256, 8
 
-_NEEDED = {"of", "series.names", "series.check", "noise.variance"}
+_NEEDED = {"of", "series.names", "series.check", "noise.variance", "ratio"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +117,8 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
     arrays, past = stored
     try:
         names, monitor = _names(arrays), from_arrays(_state(arrays))
+        # The errors of new points are those of logarithms.
+        new = [replace(points, errors=np.where(monitor.ratio[points.row], points.errors, np.nan)) for points in new]
         since = [*past, *new]
         for points in since:
             monitor.extend(points.values, points.errors, points.row)
@@ -151,8 +153,10 @@ class StoredDetector:
         self._path = path
         self._arrays, self._past = stored
         recent = (_arrays(_recent(path)) or {}) if self._past else {}
-        #: Run-to-run noise (standard deviation of the logarithm) of each series; NaN if unknown.
+        #: Run-to-run noise (standard deviation of the logarithm) of each series; NaN if unknown, or if the series has
+        #: no logarithms.
         self.noise: Floats = recent.get("scale", np.sqrt(self._arrays["noise.variance"]))
+        self.noise = np.where(self._arrays["ratio"], self.noise, np.nan)
 
     @property
     def names(self) -> list[str]:

@@ -130,7 +130,7 @@ def by_version(trend: Trend) -> list[Trend]:
 
 
 def _numbers(trend: Trend) -> Mask:
-    return np.isfinite(trend.value) & (trend.benchmark.exact | (trend.value > 0))
+    return np.isfinite(trend.value)
 
 
 def select(trend: Trend, mask: Mask) -> Trend:
@@ -155,7 +155,9 @@ def values_of(points: Trend, paired: bool) -> Values:
         return Values(positive(points.value), None, better)
     if paired:
         return Values(np.exp(points.log_ratio), points.ratio_error, better)
-    return Values(points.value, points.error, better)
+    # The stored errors are those of logarithms, which a series with a zero or negative number does not have.
+    ratio = not bool((points.value <= 0).any())
+    return Values(points.value, points.error if ratio else np.full(len(points), np.nan), better)
 
 
 def newest_baselines(results: Results, machine: str) -> dict[Series, str]:

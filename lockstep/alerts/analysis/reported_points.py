@@ -164,7 +164,7 @@ class SeriesReports:
         return (state, points) if state.baselines == self.baselines else None
 
     def _points(self, new: Numbers, at: Ints, place: Ints, version: Ints) -> Points | None:
-        numbers = np.isfinite(new.value[at]) & (new.value[at] > 0)
+        numbers = np.isfinite(new.value[at])
         at, place, version = at[numbers], place[numbers], version[numbers]
         followed, paired = self.row[place] >= 0, self.paired[place]
         if (followed & ((version != self.version[place]) | (paired & ~np.isfinite(new.log_ratio[at])))).any():

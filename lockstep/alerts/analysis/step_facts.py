@@ -55,6 +55,7 @@ class StepBuilder:
         commit_range = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
+        old, new = _numbers_of(followed, change, trend.value[before], trend.value[after])
         step = Step(
             series=followed.name,
             before=self._facts(followed, change.last_before),
@@ -73,8 +74,8 @@ class StepBuilder:
             own=_move(followed.own, before, after),
             baseline=_move(followed.baseline, before, after),
             controls=self._controls(followed, before, after),
-            old=_old_number(followed, change, trend.value[before]),
-            new=float(trend.value[change.index]) if followed.exact else None,
+            old=old,
+            new=new,
             measure=change.measure,
         )
         return sized(step, followed.values.better, change)
@@ -162,11 +163,23 @@ def worse_numbers(trend: Trend, better: Better, measure: Measure) -> Floats:
     return -numbers if better == "higher" else numbers
 
 
-def _old_number(followed: Followed, change: Change, before: Floats) -> float | None:
-    """Return the number before an exact change, or the level before a change that is a difference; else ``None``."""
+def _numbers_of(
+    followed: Followed, change: Change, before: Floats, after: Floats
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the numbers of an exact change, or the levels of a change that is a difference; else ``None`` twice.
+
+    The two levels differ by the size of the change. One is the median of the points on the side that scatters less,
+    so a level of exactly zero is zero.
+    """
     if followed.exact:
-        return float(followed.trend.value[change.last_before])
-    return float(np.median(before)) if change.measure == "difference" else None
+        return float(followed.trend.value[change.last_before]), float(followed.trend.value[change.index])
+    if change.measure == "ratio":
+        return None, None
+    if np.ptp(before) <= np.ptp(after):
+        old = float(np.median(before))
+        return old, old + change.size
+    new = float(np.median(after))
+    return new - change.size, new
 
 
 def sized(step: Step, better: Better, change: Change) -> Step:
@@ -176,8 +189,6 @@ def sized(step: Step, better: Better, change: Change) -> Step:
     size, left = worse * change.size, worse * change.left
     moved: dict[str, Any] = {"size": size, "low": low, "high": high, "left": left, "better": better}
     moved |= {"confidence": change.confidence, "unsettled": change.unsettled}
-    if change.measure == "difference" and step.old is not None:
-        moved["new"] = step.old + change.size
     return Step(**(vars(step) | moved))
 
 
