@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from werkzeug.exceptions import BadRequest
 
 from dashboard.address import CommitAddress, SeriesAddress, link
+from dashboard.auth.callback_bodies import fits
 from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
@@ -96,6 +98,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
     )
     def act(*arguments: Any) -> Any:
         because, until, number = arguments[-3:]
+        if not (fits(because, str | None) and fits(until, str | None) and fits(number, int)):
+            raise BadRequest("A reason and a date are texts, and the number of an alert is a whole number.")
         action = str(ctx.triggered_id).removeprefix("alert-")
         try:
             return do(store.current(), service, security.writer(), number, action, because or "", until or ""), ""

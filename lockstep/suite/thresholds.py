@@ -179,7 +179,7 @@ def read_thresholds(path: Path) -> Thresholds:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Thresholds()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise ThresholdsError(f"{path} cannot be read: {error}") from error
     file = _Entry(f"{path}", table)
     file.only("default", "rule", "mute", "accept")
@@ -262,7 +262,7 @@ class _Entry:
         entry.only("suite", "variant", "case", "l2", "quantity")
         for key, glob in value.items():
             if not isinstance(glob, str) or not glob:
-                raise entry.wrong(key, f'is {glob!r}; write a glob in quotes: {key} = "*"')
+                raise entry.wrong(key, f'is {_shown(glob)}; write a glob in quotes: {key} = "*"')
         return Pattern(**value)
 
     def limits(self) -> dict[str, Any]:
@@ -277,13 +277,13 @@ class _Entry:
             percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
             number = float(percent[1]) / 100 if percent else None
         if isinstance(number, bool) or number is None or not 0 <= number < 1:
-            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
+            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
         return float(number)
 
     def confidence(self, key: str) -> float:
         value: float = self._given(key, float)
         if not 0.5 <= value < 1:
-            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
+            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
         return value
 
     def text(self, key: str) -> str:
@@ -295,14 +295,14 @@ class _Entry:
     def better(self, key: str) -> Better:
         value: Better = self._given(key, str)
         if value not in get_args(Better):
-            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
+            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
         return value
 
     def names(self, key: str) -> tuple[str, ...]:
         value = self._given(key, str | list)
         names = [value] if isinstance(value, str) else value
         if not names or not all(isinstance(name, str) and _REFERENCE.fullmatch(name) for name in names):
-            raise self.wrong(key, f"is {value!r}; write {_HOW[key]} (at least seven digits of a hash)")
+            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]} (at least seven digits of a hash)")
         return tuple(names)
 
     def day(self, key: str) -> datetime.date:
@@ -313,9 +313,20 @@ class _Entry:
         if key not in self.values:
             raise self.wrong(key, f"is missing; write {_HOW[key]}")
         if not isinstance(self.values[key], kind):
-            raise self.wrong(key, f"is {self.values[key]!r}; write {_HOW[key]}")
+            raise self.wrong(key, f"is {_shown(self.values[key])}; write {_HOW[key]}")
         return self.values[key]
 
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a hexadecimal integer that has too many decimal digits
+        return "an integer of thousands of digits"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+#: Maximum length of a wrong value in a message.
+_LONGEST = 80
 
 _REFERENCE = re.compile(r"[0-9a-f]{7,64}|#\d+")
 

@@ -8,12 +8,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from served import NAME, TOKEN, act, csrf_of, place, sign_in
+from served import NAME, TOKEN, act, call, csrf_of, place, sign_in
 from trees import open_store, record, write_measurement
 
 from dashboard.auth.credentials import Access, AccessError, access_of, read_networks, read_tokens
 from dashboard.auth.security import RATES, RequestCounts
 from dashboard.auth.sign_in import FAILURES
+from dashboard.pages.alert_actions import ACTIONS
 from dashboard.server.app import create_app
 from dashboard.server.command import Dashboard
 
@@ -195,6 +196,9 @@ def test_a_malformed_callback_is_a_mistake_of_who_sends_it(here, body):
     assert answer.status_code == 400
 
 
+#: How often each button of an alert's page was pressed.
+CLICKS = [0] * (len(ACTIONS) + 1)
+
 STRANGE = [None, 5, -1, 1e308, True, "x", "\ud800", "\x00", [], {}, [1], {"a": 1}, 10**30, [[]], [None], [{}]]
 
 
@@ -217,6 +221,19 @@ def test_no_callback_breaks_on_values_that_no_page_has(here, value):
         assert answer.status_code in (200, 204, 400), (one["output"], answer.text)
         if value == "\ud800":
             assert answer.status_code == 400, one["output"]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=repr)
+def test_a_strange_comment_of_somebody_signed_in_is_a_mistake_of_who_sends_it(tmp_path, here, number, value):
+    client = here.client
+    sign_in(client)
+    headers = {"X-CSRFToken": csrf_of(client)}
+    for state in ((value, "", number), ("x", value, number), ("x", "", value)):
+        for doing in ("comment", "mute"):
+            answer = call(client, "alert-said.children", CLICKS, state, f"alert-{doing}.n_clicks", headers)
+            wrong = not isinstance(state[0], str | None) or not isinstance(state[1], str | None)
+            wrong = wrong or not isinstance(state[2], int) or isinstance(state[2], bool) or state[2] > 1 << 63
+            assert answer.status_code == (400 if wrong or value == "\ud800" else 200), (state, answer.text)
 
 
 def test_writes_are_limited(tmp_path):

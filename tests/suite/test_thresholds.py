@@ -129,6 +129,10 @@ def test_a_slowdown_is_accepted_in_its_commits_and_up_to_its_size(full):
 WRONG = {
     "min_effect = 1": "min_effect is not a key of this table; its keys are default, rule, mute, accept",
     "[default": "cannot be read",
+    f"[default]\nmin_effect = {'9' * 5000}": "cannot be read: .* digits",
+    f"[default]\nmin_effect = 0x{'f' * 5000}": "min_effect is an integer of thousands of digits; write a share",
+    f"[default]\nmin_effect = {'9' * 400}": "min_effect is 9{80}…; write a share",
+    f"default = {'[' * 5000}": "cannot be read",
     "[default]\nmin_effect = 5": 'min_effect is 5; write a share: min_effect = "2 %"',
     "[default]\nmin_effect = '-1 %'": "min_effect is '-1 %'",
     "[default]\nmin_effect = true": "min_effect is True",
