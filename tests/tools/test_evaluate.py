@@ -16,6 +16,7 @@ from lockstep.detect import Trend
 from lockstep.record.file import RecordError
 from tools.evaluate.board import Board, between, replay
 from tools.evaluate.clear_steps import clear_steps, read_tree, recorded_sample
+from tools.evaluate.feed import Report, feed, track
 from tools.evaluate.ideal import FALSE, follow, ringing, seeing
 from tools.evaluate.plain_shapes import plain_shapes
 from tools.evaluate.recorded import from_recorded, run_noise
@@ -223,6 +224,33 @@ class TestClearSteps:
         assert {sample.kind for sample in samples} == {ROOT.name}
         for sample in samples:
             assert sample.steps == tuple(clear_steps(sample.trend.values))
+
+
+class TestFeed:
+    def test_a_change_that_moves_vanishes_and_returns(self):
+        assert track([[], [10], [10], [12]]) == [Report(10, 12)]
+        assert track([[10], []]) == [Report(10, 10, stands=False, taken_back=True)]
+        assert track([[10], [], [11]]) == [Report(10, 11, taken_back=True)]
+        assert track([[10], [10, 20]]) == [Report(10, 10), Report(20, 20)]
+        assert track([[10], [16]]) == [Report(10, 10, stands=False, taken_back=True), Report(16, 16)]
+
+    def test_the_nearest_places_belong_together(self):
+        assert track([[10], [5, 11]]) == [Report(10, 11), Report(5, 5)]
+
+    def test_two_places_are_two_changes(self):
+        assert track([[10], [9, 11]]) == [Report(10, 9), Report(11, 11)]
+
+    def test_counts(self):
+        ends = {12: [8], 14: [5, 9], 16: [8], 20: [8, 16], 22: [16], 24: [16, 1]}
+        fickle = Rival("fickle", lambda values: ends.get(values.size, [8] if values.size in (11, 13) else []))
+        ours, theirs = feed([clear_sample()], 1, [fickle], 1)
+        assert (ours.method, ours.series, theirs.series) == ("lockstep", 1, 1)
+        assert (theirs.told, theirs.vanished, theirs.returned, theirs.moved) == (3, 1, 2, 1)
+        assert theirs.clear == 2  # the one at 8 and the one at 16
+
+    def test_series_with_zeros_and_short_ones_are_left_out(self):
+        trends = [Trend(np.zeros(20)), Trend(np.ones(9)), Trend(np.ones(10)), Trend(np.ones(10))]
+        assert [one.series for one in feed([recorded_sample("t", "", one) for one in trends], 1, [], 1)] == [1]
 
 
 class TestRecorded:

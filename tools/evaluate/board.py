@@ -181,7 +181,7 @@ def _outcome(sample: Sample, changes: Sequence[Told], rung: Sequence[Alarm] | No
 
 def standard_table(board: Board) -> Table:
     """Return a table of the standard series, a line for each method: final changes, recall by size, online alarms."""
-    table = _table("Standard series: 1 % noise, 2 % outliers, 0.3 % drift; recall by size (and over the oracle's)")
+    table = plain_table("Standard series: 1 % noise, 2 % outliers, 0.3 % drift; recall by size (and over the oracle's)")
     for name in ("method", "precision", "recall", "F1", SMALLEST, *STANDARD[1:]):
         table.add_column(name, no_wrap=True, justify="left" if name == "method" else "right")
     for name in ("false /1000", "no step", "misplaced", "delay at 3 %", "within 20"):
@@ -205,7 +205,7 @@ def standard_table(board: Board) -> Table:
 
 def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
     """Return a table of the scores, with a line for each kind of series in ``rows`` and each method."""
-    table = _table(title)
+    table = plain_table(title)
     for name in ("series", "method", "precision", "recall", "F1"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
     for name in ("changes /1000", "false /1000", "misplaced", "delay", "within 2", "within 20", "replayed"):
@@ -243,7 +243,9 @@ def _told(score: Score) -> list[str]:
 
 def shape_table(board: Board) -> Table:
     """Return a table of what each method tells of the steps in each kind of series."""
-    table = _table("Shares of the true steps: within ± 2 commits, ± 1; with the right sign; size within 10 %, interval")
+    table = plain_table(
+        "Shares of the true steps: within ± 2 commits, ± 1; with the right sign; size within 10 %, interval"
+    )
     for name in ("series", "method", *_TOLD, "precision", "false /1000", "in the end", "delay", "n", "replayed"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
     for row in board.rows:
@@ -263,7 +265,9 @@ def shape_table(board: Board) -> Table:
 
 def tree_table(board: Board) -> Table:
     """Return a table of what each method tells of the clear steps in each tree of recorded series."""
-    table = _table("Shares of the clear steps: within ± 2 points, ± 1; with the right sign; size within 10 %, interval")
+    table = plain_table(
+        "Shares of the clear steps: within ± 2 points, ± 1; with the right sign; size within 10 %, interval"
+    )
     for name in ("tree", "method", *_TOLD, "clear steps", "series", "changes /1000"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("tree", "method") else "right")
     for row in board.rows:
@@ -274,7 +278,8 @@ def tree_table(board: Board) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """Return an empty table in the style of the scores."""
     return Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
 
 

@@ -48,6 +48,12 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             help="score the clear steps of results folders instead",
         )
         parser.add_argument(
+            "--fed",
+            type=int,
+            default=200,
+            help="--trees: most series of a tree fed by commits (default: %(default)s)",
+        )
+        parser.add_argument(
             "--missed",
             type=Path,
             metavar="FILE",
@@ -75,7 +81,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         Raises:
             UsageError: a number is too small, or the folder of ``--recorded`` does not exist.
         """
-        for name, least in (("series", 1), ("processes", 1)):
+        for name, least in (("series", 1), ("processes", 1), ("fed", 1)):
             if getattr(args, name) < least:
                 raise UsageError(f"--{name} {getattr(args, name)}: it must be at least {least}")
         if min(args.seeds) < 0:
