@@ -31,6 +31,9 @@ _SAMPLED, _MARKED = 150, 400
 #: Relative heights of the main part, of each part below it, and of the gaps.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
 
+#: Texts of marks: most rows, a row's height, a letter's width, and the width of a chart in a narrow window, in pixels.
+_ROWS, _ROW, _LETTER, _NARROW = 5, 14, 6.2, 700
+
 
 def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
@@ -77,7 +80,8 @@ def series_figure(
     marks = [*_condition_marks(points, scheme), *_changes(changes, commits, scheme)]
     layout |= _marked(marks, layout["xaxis"]["range"])
     data += _failures(points, commits, scheme, layout)
-    layout["margin"] = {"l": 62, "r": 24, "t": 26, "b": 30}
+    rows = max((note["yshift"] for note in layout["annotations"]), default=0)
+    layout["margin"] = {"l": 62, "r": 24, "t": 26 + rows, "b": 30}
     return {"data": data, "layout": layout}
 
 
@@ -183,9 +187,23 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
 
 
 def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Figure:
-    """Return the layout of marks: lines, each with its text on the side with more space in the visible range."""
+    """Return the layout of marks: lines, each with its text on the side with more space in the visible range.
+
+    Texts that would overlap stand above one another. Texts beyond ``_ROWS`` rows are left out; the page lists all
+    changes.
+    """
     low, high = view
-    notes = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
+    notes: list[Figure] = []
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(_ROWS)]
+    for _, note in marks:
+        share, width = (note["x"] - low) / (high - low), len(note["text"]) * _LETTER / _NARROW
+        side = _inward(share)
+        span = (share - width, share) if side["xanchor"] == "right" else (share, share + width)
+        free = (row for row, spans in enumerate(taken) if all(span[1] < start or end < span[0] for start, end in spans))
+        row = next(free, None)
+        if row is not None:
+            taken[row].append(span)
+            notes.append(note | side | {"yshift": _ROW * row})
     return {"shapes": [shape for shape, _ in marks], "annotations": notes}
 
 

@@ -25,7 +25,7 @@ from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
 #: Maximum rows of the table, and points of the chart.
-MOST, MOST_POINTS = 200, 2000
+MOST, MOST_POINTS = 100, 2000
 
 #: Maximum number of suites in the menu. The reader finds other suites by typing.
 OFFERED = 200

@@ -1,5 +1,7 @@
 """One series: its points, its changes with their causes, what stands beside them, and the address that restores it."""
 
+from dataclasses import replace
+
 import plotly.graph_objects as go
 import pytest
 from served import words
@@ -47,6 +49,21 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     text = words(series.changes(results, ONE, seen))
     assert "Commit 40" in text
     assert "cd34" in text
+
+
+def test_texts_of_neighbouring_changes_stand_above_one_another(shown):
+    results, seen = view(shown, ONE)
+    [found] = seen.changes
+    commits = results.commits(FAST)
+    near = tuple(replace(found, commit=commits[at].hash) for at in (10, 14, 18, 55))
+    figure = series_data.chart(results, ONE, replace(seen, changes=near), "light")
+    notes = figure["layout"]["annotations"]
+    assert [note["x"] for note in notes] == [9.5, 13.5, 17.5, 54.5]
+    assert [note["yshift"] for note in notes] == [0, 14, 28, 0]
+    # The last one is in the right half, so that its text ends at its line.
+    assert [note["xanchor"] for note in notes] == ["left", "left", "left", "right"]
+    go.Figure(figure)
+    assert figure["layout"]["margin"]["t"] == 26 + 28
 
 
 def test_the_machine_code_of_each_commit_stands_below(shown):

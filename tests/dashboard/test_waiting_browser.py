@@ -43,7 +43,7 @@ def sites(here, tmp_path_factory):
 
 def write_rates(root):
     """Ten series of another asv project, each of which falls by 30 % in the middle of 40 commits."""
-    names = [f"s.track_{number}" for number in range(10)]
+    names = [f"simulation.bench_heightfield.HeightfieldCollisionPipeline.track_{number}" for number in range(10)]
     (root / "box").mkdir(parents=True)
     table = {name: {"name": name, "unit": "GB/s", "type": "track", "param_names": [], "params": []} for name in names}
     table = {name: entry | {"version": "1"} for name, entry in table.items()}
@@ -153,6 +153,17 @@ def test_every_first_visit_fills_the_overview(window, sites, tree, course):
     # Not even in what is read out.
     assert "No series here" not in held.page.locator("body").inner_text()
     held.page.close()
+
+
+def test_long_names_stay_in_their_cards(window, sites):
+    page = window.open(1400, 900)
+    page.goto(f"{sites['rates']}/?since=all")
+    page.get_by_text("HeightfieldCollisionPipeline").first.wait_for()
+    page.locator(".count-card .card-note", has_text="HeightfieldCollisionPipeline").first.wait_for()
+    beyond = page.locator(".count-card").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
+    )
+    assert beyond == 0
 
 
 @pytest.mark.parametrize("name", PAGES)
