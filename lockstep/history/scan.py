@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from lockstep.history.benchmark_tables import TABLE
 from lockstep.history.problems import Problem
 from lockstep.history.validation import shown
 from lockstep.record.file import SUFFIX
@@ -31,13 +32,13 @@ class Scan:
 
     Attributes:
         files: modification times and sizes of the result files, by path relative to the folder.
-        table: modification time and size of ``benchmarks.json``.
+        tables: modification time and size of each ``benchmarks.json``, by path relative to the folder.
         problems: entries that cannot be examined, and provenance files without a result file.
         folders: modification time of each listed folder (ns since 1970). It was read before the folder's entries.
     """
 
     files: dict[str, Stamp]
-    table: tuple[int, int]
+    tables: dict[str, tuple[int, int]]
     problems: tuple[Problem, ...]
     folders: dict[Path, int] = field(default_factory=dict)
 
@@ -59,7 +60,7 @@ def probably_unchanged(root: Path, previous: Scan) -> bool:
     return (
         folders
         and bool(previous.folders)
-        and _stamp_of(root / "benchmarks.json") == previous.table
+        and all(_stamp_of(root / path) == stamp for path, stamp in previous.tables.items())
         and all(_stamps_of(root, path) == previous.files[path] for path in previous.newest)
     )
 
@@ -72,9 +73,9 @@ def scan(root: Path) -> Scan:
     """
     problems: list[Problem] = []
     if not root.exists():
-        return Scan({}, _NO_FILE, (Problem(shown(root.name), "the folder does not exist", weight="part"),))
+        return Scan({}, {}, (Problem(shown(root.name), "the folder does not exist", weight="part"),))
     files: dict[str, Stamp] = {}
-    table = _NO_FILE
+    tables: dict[str, tuple[int, int]] = {}
     folders: dict[Path, int] = {}
     waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
     while waiting:
@@ -82,8 +83,8 @@ def scan(root: Path) -> Scan:
         folders[Path(folder)] = _changed(Path(folder))
         entries = list(_entries(folder, shown(location or root.name), problems))
         names = {entry.name: entry for entry in entries}
-        if not location and "benchmarks.json" in names:
-            table = _stamp(names["benchmarks.json"])
+        if TABLE in names and names[TABLE].is_file(follow_symlinks=not location):
+            tables[f"{location}/{TABLE}" if location else TABLE] = _stamp(names[TABLE])
         if location.count("/") == 0 < len(location) or _MACHINE in names:
             _files(location, names, files, problems)
         for entry in reversed(entries):
@@ -93,7 +94,7 @@ def scan(root: Path) -> Scan:
                     waiting.append((entry, entry_location))
             elif not location and entry.is_dir():
                 problems.append(Problem(shown(entry_location), "the entry is a link, not a folder", weight="part"))
-    return Scan(files, table, tuple(problems), folders)
+    return Scan(files, tables, tuple(problems), folders)
 
 
 def _files(
@@ -102,7 +103,7 @@ def _files(
     """Add the result files of a folder to ``files``. ``folder`` is relative to the results folder."""
     for name, entry in entries.items():
         location = f"{folder}/{name}" if folder else name
-        if name.endswith(".json") and name not in (_MACHINE, "benchmarks.json"):
+        if name.endswith(".json") and name not in (_MACHINE, TABLE):
             if entry.is_dir(follow_symlinks=False):
                 continue
             if not location.isprintable():

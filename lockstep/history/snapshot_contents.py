@@ -195,8 +195,8 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
         of_folder[part.folder].append(parts / part.name)
     known = reading.series()
     table = json.loads(reading.stored_text("benchmarks") or "{}")
-    wrong = reading.stored_text("table_problem")
-    strays = [*strays, *([Problem("benchmarks.json", wrong, weight="part")] if wrong else [])]
+    faults = json.loads(reading.stored_text("table_problems") or "[]")
+    strays = [*strays, *(Problem(path, what, weight="part") for path, what in faults)]
     return Contents(
         root=root,
         machines=_machines(runs, folders, place),

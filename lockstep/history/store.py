@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -9,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from hashlib import blake2b
 from pathlib import Path
 
-from lockstep.history.benchmarks_file import as_text, read_benchmarks
+from lockstep.history.benchmark_tables import TABLE, gather
 from lockstep.history.cache_catalog import MADE_BY, Catalog, Part, is_damage
 from lockstep.history.cache_folder import default_cache, only_one, sweep_caches
 from lockstep.history.code_digest import code_digest
@@ -23,7 +24,6 @@ from lockstep.history.scan import Scan, probably_unchanged, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load
 from lockstep.history.trouble import Trouble, refused_by_disk
-from lockstep.history.validation import Unreadable
 
 __all__ = ["Store", "StoreError", "default_cache"]
 
@@ -211,7 +211,7 @@ class Store:
                     known[path] = _LOST
             changed = {path: stamp for path, stamp in current.files.items() if known.get(path) != stamp}
             gone = known.keys() - current.files.keys()
-            if table != str(current.table):
+            if table != str(current.tables):
                 self._read_table(catalog, current)
             if gone:
                 catalog.forget(gone)
@@ -276,13 +276,8 @@ class Store:
         return False
 
     def _read_table(self, catalog: Catalog, current: Scan) -> None:
-        texts = {"table": str(current.table), "benchmarks": "", "table_problem": ""}
-        try:
-            if any(current.table):
-                texts["benchmarks"] = as_text(read_benchmarks(self.root / "benchmarks.json"))
-        except (Unreadable, OSError) as error:
-            texts["table_problem"] = getattr(error, "strerror", None) or str(error)
-        catalog.say(texts)
+        entries, faults = gather(self.root, current.tables, self.cache.parent / TABLE)
+        catalog.say({"table": str(current.tables), "benchmarks": entries, "table_problems": json.dumps(faults)})
 
     def _merge(self, catalog: Catalog) -> None:
         with catalog.reading() as reading:

@@ -212,7 +212,7 @@ def test_names_and_units_come_from_the_table_whenever_it_changes(tmp_path):
     assert results.benchmarks["a.track_it"].better == "higher"
     (tmp_path / "benchmarks.json").write_text("[" * 10)
     assert [problem.path for problem in store.current().problems] == ["benchmarks.json"]
-    assert [one.text for one in store.current().series()] == ["param1=1", "param1=2"]
+    assert [one.text for one in store.current().series()] == ["size=1", "size=2"]
 
 
 @pytest.mark.parametrize(
