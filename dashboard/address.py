@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
+from flask import has_request_context, request
+
 #: Maximum values of one key. An address with more values was not made by the dashboard.
 _MOST = 50
 
@@ -31,7 +33,7 @@ class FamilyAddress:
         repeated_keys = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
         query = [(key, value) for key, values in repeated_keys for value in values]
         query += [(key, text) for key, text in (("l2", self.l2), ("zoom", zoom_text(self.zoom))) if text]
-        path = f"/family/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}"
+        path = f"{root()}/family/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}"
         return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
@@ -59,8 +61,17 @@ def query_values(search: str, *keys: str) -> dict[str, str]:
     return {key: query.get(key, [""])[0] for key in keys}
 
 
+def root() -> str:
+    """Return the path below which the current request's server is, without "/" at its end; usually ""."""
+    return request.script_root if has_request_context() else ""
+
+
 def link(path: str, **query: str) -> str:
-    """Return ``path`` with ``query`` as its query string, without the keys whose value is ""."""
+    """Return ``path`` below ``root`` with ``query`` as its query string, without the keys whose value is ""."""
+    return _with_query(f"{root()}{path}", query)
+
+
+def _with_query(path: str, query: dict[str, str]) -> str:
     set_values = {key: value for key, value in query.items() if value}
     return f"{path}?{urlencode(set_values, quote_via=quote)}" if set_values else path
 
@@ -88,12 +99,13 @@ class OverviewAddress:
 
 
 @lru_cache(maxsize=20_000)
-def _series_link(address: SeriesAddress) -> str:
-    """Return the address of a series page. Cached, because a table that has thousands of these addresses is
-    drawn again and again.
+def _series_link(address: SeriesAddress, below: str) -> str:
+    """Return the address of a series page below a root. Cached, because a table that has thousands of these addresses
+    is drawn again and again.
     """
     query = {name: text for name, text in _given(address).items() if name not in ("machine", "suite")}
-    return link(f"/series/{quote(address.machine, safe='')}/{quote(address.suite, safe='')}", **query)
+    path = f"{below}/series/{quote(address.machine, safe='')}/{quote(address.suite, safe='')}"
+    return _with_query(path, query)
 
 
 @dataclass(frozen=True)
@@ -116,7 +128,7 @@ class SeriesAddress:
 
     def link(self) -> str:
         """Return the page's path, which begins with "/", and its query."""
-        return _series_link(self)
+        return _series_link(self, root())
 
 
 @dataclass(frozen=True)

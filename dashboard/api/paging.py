@@ -35,7 +35,7 @@ class Part:
     def address(self) -> str:
         """Address of the list's next page: the current request with the cursor ``next``."""
         parameters = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
-        return f"{request.path}?{urlencode([*parameters, ('cursor', self.next)])}"
+        return f"{request.script_root}{request.path}?{urlencode([*parameters, ('cursor', self.next)])}"
 
 
 def part_of(items: Sequence[T], as_json: Callable[[T], dict[str, Any]]) -> Part:

@@ -4,7 +4,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     title: (title) => {
       document.title = title || "Lockstep";
       // An alert's page belongs to the alerts. Pages below the overview have their own link back.
-      const path = location.pathname.replace(/^\/alert\/.*/, "/alerts");
+      const path = location.pathname.replace(/\/alert\/[^/]*$/, "/alerts");
       document.querySelectorAll(".pages a").forEach((link) => {
         if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
@@ -93,15 +93,22 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
         ...(l2 ? [["l2", l2]] : []),
         ...(zoom ? [["zoom", zoom]] : []),
       ].map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
-      const path = `/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`;
+      const path = lockstepPath(`/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`);
       history.replaceState(history.state, "", `${path}?${query.join("&")}`);
       return dash_clientside.no_update;
     },
   },
 });
 
+// The dashboard may be below a path of its host.
+function lockstepPath(page) {
+  const { requests_pathname_prefix: root } = JSON.parse(document.getElementById("_dash-config").textContent);
+  return root + page.slice(1);
+}
+
 // replaceState, not dcc.Location, which would build the page again after every choice.
-function lockstepAddress(path, query) {
+function lockstepAddress(page, query) {
+  const path = lockstepPath(page);
   const parts = Object.entries(query).filter(([, value]) => value);
   const text = parts.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
   history.replaceState(history.state, "", text ? `${path}?${text}` : path);

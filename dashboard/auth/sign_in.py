@@ -13,6 +13,7 @@ from flask_limiter import Limiter
 from flask_wtf.csrf import CSRFError, CSRFProtect, generate_csrf
 from limits import parse
 
+from dashboard.address import link
 from dashboard.auth.credentials import Access
 
 #: Maximum failed attempts of one address. Tokens are too long to guess; the limit saves computation and log lines.
@@ -115,7 +116,7 @@ def add_sign_in(
         if name:
             # Even if other people failed at the same address.
             sessions.begin(name)
-            return redirect("/alerts", 303)  # type: ignore[return-value]
+            return redirect(link("/alerts"), 303)  # type: ignore[return-value]
         if limiter.limiter.hit(_FAILURES, "sign in", address()):
             return page("Sign in", "This token is unknown.", 403)
         answer = page("Sign in", "Too many wrong tokens came from your address: wait a minute.", 429)
@@ -129,7 +130,7 @@ def add_sign_in(
             return page("Sign out", f"Signed in as {sessions.person}." if sessions.person else "Nobody is signed in.")
         csrf.protect()
         sessions.end()
-        return redirect("/", 303)  # type: ignore[return-value]
+        return redirect(link("/"), 303)  # type: ignore[return-value]
 
     @server.errorhandler(CSRFError)
     def refused(error: CSRFError) -> Response:

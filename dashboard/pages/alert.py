@@ -40,14 +40,18 @@ _HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause"
 
 def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:
     """Return the page of an alert. ``number`` is the alert's number as text, from the address."""
-    back_line = html.P(dcc.Link("Alerts", href="/alerts", className="link"))
+    back_line = html.P(dcc.Link("Alerts", href=link("/alerts"), className="link"))
     if service is None or not number.isdecimal() or len(number) > 9:
         return notice("There is no such alert", back_line)
     try:
         tracked = service.alerts.alert(int(number))
     except NoSuchAlert:
         return notice(f"There is no alert {number}", back_line)
-    crumbs = [dcc.Link("Alerts", href="/alerts", className="link"), html.Span("/"), html.Span(f"No. {tracked.id}")]
+    crumbs = [
+        dcc.Link("Alerts", href=link("/alerts"), className="link"),
+        html.Span("/"),
+        html.Span(f"No. {tracked.id}"),
+    ]
     return html.Main(
         [
             html.Div(crumbs, className="crumbs"),
@@ -178,7 +182,7 @@ def body(
 
 def alert_link(tracked: Tracked) -> Any:
     """Return the headline of an alert as a link to its page."""
-    return dcc.Link(headline(tracked.alert), href=f"/alert/{tracked.id}", className="link")
+    return dcc.Link(headline(tracked.alert), href=link(f"/alert/{tracked.id}"), className="link")
 
 
 def history(events: list[Event]) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import html
 
+from dashboard.address import link
 from dashboard.auth.security import RequestSecurity
 from lockstep.alerts.database.alert_row import today_utc
 from lockstep.alerts.database.states_and_actions import ENDINGS, Act, LifecycleError
@@ -68,7 +69,7 @@ def form(security: RequestSecurity) -> Any:
     because callbacks need the elements of the form.
     """
     person = security.who
-    sign_in: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
+    sign_in: Any = [html.A("Sign in", href=link("/sign-in"), className="link"), " to act on it."]
     if not security.can_sign_in:
         sign_in = ["To act on this alert, ", security.sign_in_hint, "."]
     labels = {**ACTIONS, "comment": "Comment"}
@@ -102,5 +103,5 @@ def form(security: RequestSecurity) -> Any:
 
 
 def _signed_in_line(security: RequestSecurity) -> list[Any]:
-    out = [html.A("Sign out", href="/sign-out", className="link")] if security.can_sign_in else []
+    out = [html.A("Sign out", href=link("/sign-out"), className="link")] if security.can_sign_in else []
     return ["You are ", html.Span(security.who, className="strong"), ". ", *out]

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html
 
-from dashboard.address import query_values
+from dashboard.address import link, query_values
 from dashboard.pages.parts import age, change_cell, count, in_browser, labelled, loading, notice, table, waiting
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
@@ -88,7 +88,7 @@ def layout(service: AlertService | None, search: str) -> Any:
     return html.Main(
         [
             html.Div(
-                [html.H1("Alerts"), html.A("Feed", href="/feed.atom", className="link")],
+                [html.H1("Alerts"), html.A("Feed", href=link("/feed.atom"), className="link")],
                 className="crumbs",
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
@@ -217,10 +217,10 @@ def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
     alert = tracked.alert
     worst = alert.members[0] if alert.members else None
     text = summary(tracked) + archive(tracked, archived)
-    link = dcc.Link(text, href=f"/alert/{tracked.id}", className="link row", title=headline(alert))
+    shown = dcc.Link(text, href=link(f"/alert/{tracked.id}"), className="link row", title=headline(alert))
     cells = [
         html.Td(str(tracked.id), className="number dim"),
-        html.Td(link, className="what"),
+        html.Td(shown, className="what"),
         change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(str(len(alert.members) or "–"), className="number"),
         html.Td(alert.range if alert.after else "–", className="mono"),

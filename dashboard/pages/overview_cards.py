@@ -59,7 +59,9 @@ def news(results: Results, open_alerts: OpenAlerts) -> list[Any]:
     lines = [_line(results, alert) for alert in open_alerts.first]
     if open_alerts.total > len(open_alerts.first):
         link_to_more = dcc.Link(
-            f"{whole(open_alerts.total - len(open_alerts.first))} more", href="/alerts?state=open", className="link"
+            f"{whole(open_alerts.total - len(open_alerts.first))} more",
+            href=link("/alerts", state="open"),
+            className="link",
         )
         lines.append(html.Li(["and ", link_to_more], className="dim"))
     if open_alerts.elsewhere:
@@ -77,7 +79,7 @@ def _line(results: Results, listed: Tracked) -> Any:
     named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
     commit = next((commit for commit in results.commits(alert.machine) if commit.hash == named), None)
     sign = html.Span(f"{SIGNS[alert.topic] if alert.topic in CHANGED else '◌'} ", className="slower")
-    text = dcc.Link(headline(alert), href=f"/alert/{listed.id}", className="link plain-link")
+    text = dcc.Link(headline(alert), href=link(f"/alert/{listed.id}"), className="link plain-link")
     words: list[Any] = [sign, html.Span(text, className="dim" if listed.state == "acknowledged" else "strong")]
     if listed.state == "acknowledged":
         words.append(html.Span(" · acknowledged", className="dim"))

@@ -10,7 +10,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, dcc, html
 
-from dashboard.address import CommitAddress
+from dashboard.address import CommitAddress, link
 from dashboard.charts.theme import GRAPH_CONFIG
 from lockstep.compare.number_format import whole
 from lockstep.compare.verdict import OF_SENSE, sign
@@ -88,7 +88,7 @@ def nothing_measured(results: Results) -> Any:
 
 def back_link() -> Any:
     """Return the link to the overview."""
-    return dcc.Link("Overview", href="/", className="link")
+    return dcc.Link("Overview", href=link("/"), className="link")
 
 
 def minus(number: str) -> str:

@@ -9,7 +9,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from flask import Response, redirect, send_file
 
-from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
+from dashboard.address import link, parse_commit, parse_family, parse_overview, parse_series
 from dashboard.api.routes import create_api
 from dashboard.auth.credentials import Access
 from dashboard.auth.security import RequestSecurity
@@ -17,6 +17,7 @@ from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.parts import back_link, nothing_measured, notice, waiting
 from dashboard.server.live import add_live, shown_version
+from dashboard.server.prefix import below
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
@@ -43,7 +44,11 @@ def _plotly() -> Response:
 
 
 def create_app(
-    store: Store, service: AlertService | None = None, access: Access | None = None, findings: Findings | None = None
+    store: Store,
+    service: AlertService | None = None,
+    access: Access | None = None,
+    findings: Findings | None = None,
+    root: str = "",
 ) -> Dash:
     """Return the dashboard of a results folder; ``.server`` is its WSGI application.
 
@@ -52,10 +57,13 @@ def create_app(
         access: how people who may act on alerts are identified; by default nobody is identified.
         findings: the changes that the analysis found; by default with the default thresholds and without a process that
             analyses new results.
+        root: the path below which browsers reach this server, such as "/lockstep"; "" for a host of its own.
     """
     findings = findings or Findings(store.cache, store.root)
     app = Dash(
         __name__,
+        requests_pathname_prefix=f"{root}/",
+        routes_pathname_prefix="/",
         assets_folder=str(Path(__file__).parents[1] / "assets"),
         title="Lockstep",
         update_title="",
@@ -67,7 +75,8 @@ def create_app(
     )
     # Set the colour scheme before anything is drawn. Otherwise a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
-    app.layout = _shell()
+    app.layout = _shell
+    app.server.wsgi_app = below(app.server.wsgi_app, root)
     security = RequestSecurity(app, access or Access())
     app.server.register_blueprint(create_api(store, service, security.limiter, findings))
     app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_PATH}", view_func=_plotly)
@@ -87,7 +96,7 @@ def create_app(
     def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
         # The page is read after this version. If something changes in between, the next poll fills the page again.
         version = shown_version(store, findings, service)
-        shown, title = page(store, path or "/", search or "", service, security)
+        shown, title = page(store, (path or "/").removeprefix(root) or "/", search or "", service, security)
         return shown, title, version
 
     clientside: Any = app.clientside_callback
@@ -152,8 +161,8 @@ def _shell() -> Any:
         variant="subtle",
         color="gray",
     )
-    pages = html.Nav([dcc.Link(name, href=path) for name, path in _NAVIGATION.items()], className="pages")
-    brand = dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href="/", className="brand")
+    pages = html.Nav([dcc.Link(name, href=link(path)) for name, path in _NAVIGATION.items()], className="pages")
+    brand = dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href=link("/"), className="brand")
     keys = html.Button("?", id="keys", type="button", title="Keys", **{"aria-label": "Keys"})  # type: ignore[arg-type]
     header = html.Header([html.Div([brand, pages]), html.Div([keys, toggle])])
     content = [

@@ -14,6 +14,7 @@ from asv.commands import Command
 from asv.util import UserError
 
 from dashboard.auth.credentials import NAME_PEOPLE, Access, AccessError, access_of, add_access
+from dashboard.server.prefix import add_prefix
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.results_options import check_locations, open_store, results_folder
 
@@ -35,6 +36,10 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         add_access(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free port (default: %(default)s)")
+        add_prefix(parser)
+        parser.add_argument(
+            "--access-log", metavar="FILE", help="write one line a request to this file, or to standard output: -"
+        )
         parser.add_argument(
             "--workers", type=int, default=2, help="number of processes that answer requests (default: %(default)s)"
         )
@@ -82,13 +87,13 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
         raise UserError(str(error)) from error
     repo = args.repo or results_folder(args)
     findings = Findings(store.cache, repo, packages_of(args), thresholds, service.runner)
-    app = create_app(store, service, access, findings)
+    app = create_app(store, service, access, findings, args.prefix)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
+    print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}{args.prefix}/ (Ctrl+C ends it)", flush=True)
     if access.proxies and not access.writable:
         print(f"Nobody can change alerts, because --proxy states addresses alone; {NAME_PEOPLE}", flush=True)
-    serve(app, listener, args.workers, access)
+    serve(app, listener, args.workers, access, args.access_log)
 
 
 def open_service(args: argparse.Namespace, cache: Path) -> AlertService:

@@ -28,12 +28,15 @@ _SETTINGS: dict[str, Any] = {
     "timeout": 120,
     "graceful_timeout": 3,
     "keepalive": KEEP_ALIVE_S,
+    # Time, id, the connection's address and what a proxy forwarded, request, status, bytes, seconds.
+    "access_log_format": '%(t)s %({x-request-id}o)s %(h)s (%({x-forwarded-for}i)s) "%(r)s" %(s)s %(B)s %(L)s',
 }
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    def __init__(self, app: Dash, listener: socket.socket, workers: int, access: Access) -> None:
+    def __init__(self, app: Dash, listener: socket.socket, workers: int, access: Access, log: str | None) -> None:
         self._app = app
+        self._log = log
         self._access = access
         self._descriptor = listener.detach()  # gunicorn closes the descriptor
         self._workers = workers
@@ -44,6 +47,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
         self.cfg.set("worker_class", worker_for(self._access))
         self.cfg.set("workers", self._workers)
+        self.cfg.set("accesslog", self._log)
         # gunicorn's workers look once a second whether their parent has ended, but not while a thread holds the GIL.
         self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
         self.cfg.set("worker_exit", lambda server, worker: end_at_once(worker))
@@ -53,18 +57,19 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         return self._app.server
 
 
-def serve(app: Dash, listener: socket.socket, workers: int, access: Access) -> None:
+def serve(app: Dash, listener: socket.socket, workers: int, access: Access, log: str | None = None) -> None:
     """Serve ``app`` until interrupted.
 
     Args:
         listener: a listening socket; gunicorn takes it over and closes it.
         workers: number of processes.
         access: states the proxies, whose connections are not limited because they carry many people's requests.
+        log: file that gets one line a request, "-" for standard output; ``None`` for none.
     """
     warm(app)
     collect_seldom()
     share_arenas()
-    _Server(app, listener, workers, access).run()
+    _Server(app, listener, workers, access, log).run()
 
 
 def end_at_once(worker: Any) -> None:

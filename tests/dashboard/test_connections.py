@@ -253,3 +253,17 @@ def answer_to(port, request, client=""):
         status, content = one_answer(one)
     assert status == 200
     return content
+
+
+def test_the_access_log_has_a_line_a_request_with_the_id_of_its_answer(tmp_path):
+    log = tmp_path / "access.log"
+    process, port = started(tmp_path, 1, "--access-log", str(log))
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/machines?limit=5", timeout=30) as answer:
+            number, size = answer.headers["X-Request-Id"], len(answer.read())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        process.stdout.close()
+    [line] = [line for line in log.read_text().splitlines() if number in line]
+    assert f'{number} 127.0.0.1 (-) "GET /api/v1/machines?limit=5 HTTP/1.1" 200 {size} ' in line
