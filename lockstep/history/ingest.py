@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -23,7 +27,7 @@ from lockstep.history.provenance_file import join_provenance, provenance_path
 from lockstep.history.scan import Stamp
 from lockstep.history.series_ids import SeriesIds
 from lockstep.history.validation import Unreadable, read_json
-from lockstep.processes.end_with_parent import pool
+from lockstep.processes.end_with_parent import kill_group, pool, reap, start
 
 #: Bytes of result files that become one part. Larger batches may not fit in memory, and smaller ones make too many
 #: parts.
@@ -96,11 +100,52 @@ def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
     if size < _ALONE:
         yield from map(read_batch, work)
         return
-    cores = min(len(os.sched_getaffinity(0)), len(work))
-    # Spawn the processes instead of forking, because this process may have threads and serves pages meanwhile.
-    with pool(cores, "spawn") as workers:
+    # Not by multiprocessing: it would fork this process, which may have threads, or would run the script of this
+    # process again, which opens the same store and waits for its lock.
+    process = start([sys.executable, "-P", "-c", _READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with process.stdin as to_reader:
+            pickle.dump(sys.path, to_reader)
+            pickle.dump(work, to_reader)
+        for _ in work:
+            done = pickle.load(process.stdout)
+            if isinstance(done, BaseException):
+                raise done
+            yield done
+        reap(process)
+    except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
+        raise BrokenProcessPool("the process that read result files ended early") from error
+    finally:
+        kill_group(process)
+        process.wait()
+        process.stdout.close()
+
+
+#: Program of the process that reads batches.
+_READER = """
+import pickle, sys
+sys.path = pickle.load(sys.stdin.buffer)
+from lockstep.processes.end_with_parent import end_with_parent
+end_with_parent()
+from lockstep.history.ingest import answer_batches
+answer_batches()
+"""
+
+
+def answer_batches() -> None:
+    """Read the batches that standard input holds, on all cores, and write the data of each to standard output.
+
+    This is the main function of the process that ``read_all`` starts. An exception is written in place of data.
+    """
+    work: Sequence[Batch] = pickle.load(sys.stdin.buffer)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # so that nothing else is written between the answers
+    with answers, pool(min(len(os.sched_getaffinity(0)), len(work))) as workers:
         for done in as_completed([workers.submit(read_batch, batch) for batch in work]):
-            yield done.result()
+            pickle.dump(done.exception() or done.result(), answers)
+            answers.flush()
 
 
 def read_batch(batch: Batch) -> Intake:

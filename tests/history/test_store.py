@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import sqlite3
@@ -18,9 +19,11 @@ import pytest
 from bench.make_tree import write_many
 from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
 
+from lockstep.history import ingest
 from lockstep.history import parquet as parts
 from lockstep.history.part_checks import PartChecks
 from lockstep.history.reader import Reader
+from lockstep.history.scan import scan
 from lockstep.history.store import Store, StoreError, default_cache
 from lockstep.record.model import Estimate
 
@@ -347,6 +350,26 @@ def test_a_large_file_is_read_by_another_process(tmp_path):
     assert store.refresh().points == 40_000
     own, others = (cpu(who) - start for who, start in zip(both, before, strict=True))
     assert others > own
+
+
+def test_the_documented_snippet_works_as_a_script(tmp_path):
+    """A script without ``if __name__ == "__main__"``, with so much to read that other processes read it."""
+    write_commits(tmp_path / "results", 4)
+    [snippet] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "store.md").read_text(), re.DOTALL)
+    script = tmp_path / "script.py"
+    script.write_text(f"import lockstep.history.ingest\nlockstep.history.ingest._ALONE = 0\n{snippet}")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.splitlines()) >= 3
+
+
+def test_an_error_of_a_reading_process_is_the_stores(tmp_path, monkeypatch):
+    monkeypatch.setattr(ingest, "_ALONE", 0)
+    write_commits(tmp_path / "results", 1)
+    work = ingest.batches(tmp_path / "results", tmp_path / "no folder", scan(tmp_path / "results").files, 1)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        list(ingest.read_all(work))
 
 
 def test_queries_share_the_footers_of_parts(tmp_path):
