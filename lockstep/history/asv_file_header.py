@@ -81,7 +81,7 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
         folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
 
     Raises:
-        Unreadable: neither the content nor the path names the commit or the machine.
+        Unreadable: the content does not name the commit or the machine. As in asv, the path does not count.
     """
     commit, parameters = data.get("commit_hash"), data.get("params")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):

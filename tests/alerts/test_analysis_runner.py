@@ -130,6 +130,32 @@ def test_a_killed_analysis_leaves_nothing_and_is_done_again(tmp_path, store, who
     assert len(AlertStore(Database(str(state))).alerts(family="linear")) == 1
 
 
+def test_an_analysis_during_which_the_clock_is_set_back_is_not_taken_for_killed(tmp_path, monkeypatch):
+    path, turn, now = tmp_path / "status", tmp_path / "turn", time.time()
+    began = AnalysisStatus().begin()
+    monkeypatch.setattr(time, "time", lambda: now - 3600)
+    for ended in (began.succeed("x"), began.fail("no memory")):
+        write_status(path, ended)
+        assert read_status(path, turn) == ended
+        assert (ended.failures, ended.began) == (int(bool(ended.reason)), ended.ended)
+
+
+def test_a_failure_before_the_clock_was_set_back_does_not_delay_the_next_analysis(tmp_path, store, monkeypatch):
+    thresholds, now = tmp_path / "thresholds.toml", time.time
+    thresholds.write_text("[default]\nmin_efect = 1\n")
+    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
+    runner, results = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), tmp_path / "turn"), store.current()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + 86_400)
+        runner.request_analysis(results)
+        runner.wait(60)
+    assert runner.status.failing
+    thresholds.write_text("")
+    runner.request_analysis(results)
+    runner.wait(60)
+    assert not runner.status.failing
+
+
 def test_an_old_or_damaged_status_is_reported(tmp_path):
     path, turn = tmp_path / "status", tmp_path / "turn"
     assert read_status(path, turn) == AnalysisStatus()

@@ -130,9 +130,9 @@ class AnalysisRunner:
 
 def _due(status: AnalysisStatus, digest: str, missing: bool) -> bool:
     now = time.time()
-    if status.failing:
-        return now - status.ended >= min(_RETRY_S * 2.0 ** (status.failures - 1), _MISSING_S)
     # A clock that was set back must not delay the next analysis.
+    if status.failing:
+        return abs(now - status.ended) >= min(_RETRY_S * 2.0 ** (status.failures - 1), _MISSING_S)
     age = abs(now - status.succeeded)
     return status.of != digest or age >= (_MISSING_S if missing else _REPEAT_S)
 

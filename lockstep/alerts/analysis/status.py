@@ -29,7 +29,7 @@ class AnalysisStatus:
     """Status of the last analyses. Times are in seconds since 1970, 0.0 for none.
 
     Attributes:
-        began: start of the last analysis.
+        began: start of the last analysis; its end if the clock was set back in between.
         ended: end of the last finished analysis; earlier than ``began`` while an analysis runs.
         succeeded: end of the last successful analysis.
         of: digest of the results that the last successful analysis read.
@@ -63,11 +63,12 @@ class AnalysisStatus:
     def succeed(self, digest: str) -> AnalysisStatus:
         """Return the status of an analysis that succeeds now; ``digest`` is the digest of its results."""
         now = time.time()
-        return AnalysisStatus(began=self.began, ended=now, succeeded=now, of=digest)
+        return AnalysisStatus(began=min(self.began, now), ended=now, succeeded=now, of=digest)
 
     def fail(self, reason: str) -> AnalysisStatus:
         """Return the status of an analysis that fails now."""
-        return replace(self, ended=time.time(), failures=self.failures + 1, reason=reason)
+        now = time.time()
+        return replace(self, began=min(self.began, now), ended=now, failures=self.failures + 1, reason=reason)
 
     @property
     def text(self) -> str:
