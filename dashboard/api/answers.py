@@ -11,6 +11,7 @@ import numpy as np
 from flask import request
 
 from dashboard.api.paging import MOST_ITEMS, Part, limit_and_cursor, part_of
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.database.listing import Choice
@@ -22,7 +23,6 @@ from lockstep.history.problem_tally import problem_json
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.notify.feed import alerts_json
-from lockstep.suite.thresholds import Thresholds
 
 #: Maximum number of series in one answer about trends.
 MOST_SERIES = 100
@@ -108,7 +108,7 @@ def notes(results: Results) -> Part:
     return part_of(results.notes, problem_json)
 
 
-def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
+def comparison(results: Results, findings: Findings) -> dict[str, Any]:
     """Compare base (``?bm=MACHINE&bc=COMMIT&bv=VARIANT``) with head (``&hm=…&hc=…&hv=…``).
 
     ``&quantity=speedup|latency``, ``&suite=…`` and ``&l2=…`` select what is compared.
@@ -122,7 +122,8 @@ def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
     limit, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     quantity: Quantity = "latency" if chosen["quantity"] == "latency" else "speedup"
-    compared = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
+    known = findings.of_machine(results, head.machine)
+    compared = compare(results, base, head, quantity, findings.thresholds, chosen["suite"], chosen["l2"], known)
     return {
         "base": asdict(base),
         "head": asdict(head),

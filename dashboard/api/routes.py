@@ -62,7 +62,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     answer("/series/<machine>", lambda machine: answers.series(results(), machine))
     answer("/trends/<machine>/<benchmark>", lambda machine, benchmark: answers.trends(results(), machine, benchmark))
     answer("/points/<machine>/<commit>", lambda machine, commit: answers.points(results(), machine, commit))
-    answer("/compare", lambda: answers.comparison(results(), findings.thresholds))
+    answer("/compare", lambda: answers.comparison(results(), findings))
     answer("/problems", lambda: answers.problems(results()))
     answer("/problems/counts", lambda: tally(results()).as_json())
     answer("/notes", lambda: answers.notes(results()))

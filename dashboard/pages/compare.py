@@ -14,6 +14,7 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, table, waiting
+from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
 from lockstep.compare.number_format import whole
@@ -116,18 +117,27 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         if scheme not in ("light", "dark"):
             return no_update
         choices = dict(zip(KEYS, (value or "" for value in values), strict=True))
-        return body(store.current(), choices, cast("Scheme", scheme), findings.thresholds)
+        results = store.current()
+        known = findings.of_machine(results, choices["hm"])
+        return body(results, choices, cast("Scheme", scheme), findings.thresholds, known)
 
     path = State("compare-path", "data")
     in_browser(app, "address", Output("compare-path", "modified_timestamp"), *chosen, path)
 
 
-def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: Thresholds) -> list[Any]:
+def body(
+    results: Results,
+    chosen: dict[str, str],
+    scheme: Scheme,
+    thresholds: Thresholds,
+    findings: MachineFindings | None = None,
+) -> list[Any]:
     """Compare the chosen base with the chosen head; return the summary, the chart and the table of cases.
 
     Args:
         chosen: the reader's choice for each of ``KEYS``, "" for none.
         thresholds: the change from which a case counts as slower or faster.
+        findings: the detector's findings on head's machine; ``None`` if unknown.
     """
     base, head = (Side(chosen[f"{side}m"], chosen[f"{side}c"], chosen[f"{side}v"]) for side in "bh")
     base_run, head_run = run_of(results, base), run_of(results, head)
@@ -143,7 +153,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
             hint = f"Choose another toolchain of {side}, or clear it to compare any."
         return [html.Div([html.P(statement, className="strong"), html.P(hint)], className="card empty")]
     quantity = cast("Quantity", chosen["quantity"] if chosen["quantity"] in _QUANTITIES else "speedup")
-    comparison = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
+    comparison = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"], findings)
     parts: list[Any] = [html.P(_summary(comparison), className="said")]
     rows = [
         html.Tr([html.Td(name), *(html.Td(text or "–", className="mono") for text in texts)])
@@ -207,15 +217,15 @@ def variants(results: Results, machine: str) -> list[str]:
 
 def _summary(comparison: Comparison) -> str:
     counts, units = comparison.counts, comparison.pairs.units
-    # Only exact quantities have words of their own, such as "more". A mean over several units means nothing.
-    exact = len(comparison) > 0 and comparison.pairs.exact
+    # Numbers that are not times are worse or better, not slower or faster. A mean over several units means nothing.
+    timed = "seconds" in units
     parts = [
-        f"{SIGNS[verdict]} {whole(counts[verdict])} {word(verdict, units[0]) if exact else verdict}"
+        f"{SIGNS[verdict]} {whole(counts[verdict])} {verdict if timed or not units else word(verdict, units[0])}"
         for verdict in LOUDEST
         if counts[verdict]
     ]
-    if math.isfinite(comparison.geomean) and not (exact and len(units) > 1):
-        unit = units[0] if exact else "time"
+    if math.isfinite(comparison.geomean) and (len(units) == 1 or (timed and comparison.pairs.ours)):
+        unit = "time" if timed else units[0]
         parts.append(minus(f"geometric mean of the {unit} {100 * math.expm1(comparison.geomean):+z.2f} %"))
     if comparison.other_version:
         parts.append(f"{whole(comparison.other_version)} of another benchmark version, not compared")

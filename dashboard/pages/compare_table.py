@@ -72,5 +72,7 @@ def _number(value: float, unit: str) -> str:
 
 def _change(pair: Pair) -> Any:
     size = change(pair.log) if math.isfinite(pair.log) else "–"
+    if pair.difference:
+        size = f"{SHOWN_AS.get(pair.unit, ('', 1.0))[1] * pair.difference:+.4g}".replace("-", "−")
     sense = next((sense for sense, verdict in OF_SENSE.items() if verdict == pair.verdict), None)
     return html.Td(size, className="number dim") if sense is None else change_cell(sense, size)

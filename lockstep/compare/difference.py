@@ -137,6 +137,7 @@ def compare_rows(
     thresholds: Thresholds,
     scope: Scope,
     noise: Mapping[SeriesKey, float] | None = None,
+    unit_noise: Mapping[SeriesKey, float] | None = None,
 ) -> Differences:
     """Return the difference of each row from its earlier row.
 
@@ -147,6 +148,8 @@ def compare_rows(
         thresholds: how large a change must be to matter, and the confidence.
         noise: the run-to-run noise of each series (standard deviation of the logarithm); ``None`` if no noise is known.
             An interval within one run does not contain this noise.
+        unit_noise: the run-to-run noise in the unit, of series with zero or negative numbers, whose verdict goes by the
+            difference; ``None`` if no such noise is known.
     """
     scale = np.array([noise.get(key, math.nan) for key in after.keys]) if noise else math.nan
     quantity = _quantities(before, earlier, after, scope)
@@ -159,8 +162,13 @@ def compare_rows(
         grown = np.log(new / old)
     worse = np.where((old > 0) & (new > 0), np.where(better, -grown, grown), np.nan)
     error = np.where(np.isnan(worse), np.nan, errors_of(old_error, new_error, scale))
-    half = quantiles(confidence) * error
+    quantile = quantiles(confidence)
+    half = quantile * error
     verdict = call(worse, error, half, matters, scope.two_runs)
+    if unit_noise:
+        _call_differences(
+            verdict, new - old, np.fmax(np.abs(old), np.abs(new)), better, after, matters, quantile, unit_noise
+        )
     # A count of zero has no ratio to another count, but two equal counts are the same.
     verdict[(old == new) & np.isnan(worse)] = _SAME
     exact = after.exact
@@ -212,6 +220,24 @@ def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: 
     if not two_runs:
         verdict[(verdict == _UNSURE) & (significant | (np.isnan(error) & (worse == 0)))] = _SAME
     return verdict
+
+
+def _call_differences(
+    verdict: Verdicts,
+    difference: Floats,
+    larger: Floats,
+    better: NDArray[np.bool_],
+    rows: RowTable,
+    matters: Floats,
+    quantile: Floats,
+    noise: Mapping[SeriesKey, float],
+) -> None:
+    """Write the verdict on each row with a noise in its unit. A difference counts as a share of the larger number."""
+    scale = np.array([noise.get(key, math.nan) for key in rows.keys])
+    known = ~np.isnan(scale) & ~np.isnan(difference) & (larger > 0)
+    share = np.where(better, -difference, difference)[known] / larger[known]
+    error = math.sqrt(2) * scale[known] / larger[known]
+    verdict[known] = call(share, error, quantile[known] * error, matters[known], True)
 
 
 def loudest_first(verdict: Verdicts, worse: Floats, rows: RowTable) -> Indices:

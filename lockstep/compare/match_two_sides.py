@@ -12,11 +12,13 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.cause.code_change import code_evidence, code_of, same_code, same_kernels
 from lockstep.compare.difference import Differences, Scope, compare_rows, geomean, loudest_first
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row_table import RowTable
+from lockstep.compare.series_status import keys_by_name
 from lockstep.compare.verdict import LOUDEST, Change, Verdict
 from lockstep.history.model import STATES, Run, SeriesKey
 from lockstep.history.row_keys import PARTS
@@ -78,6 +80,13 @@ class Pair:
     unit: str = "seconds"
 
     @property
+    def difference(self) -> float | None:
+        """Head's number minus base's if they have no ratio, because one is zero or negative; otherwise ``None``."""
+        if self.base is None or self.head is None or min(self.base, self.head) > 0:
+            return None
+        return self.head - self.base
+
+    @property
     def low(self) -> float:
         """Lower end of the 95 % interval of ``log``."""
         return Change(self.log, self.error).interval(0.95)[0]
@@ -134,6 +143,11 @@ class Pairs(Sequence[Pair]):
         """Whether the numbers of every pair are of an exact quantity, which has no noise."""
         return bool(self._base.exact.all())
 
+    @property
+    def ours(self) -> bool:
+        """Whether Lockstep suites measured all pairs."""
+        return not self._base.foreign.any()
+
     def _pair(self, index: int) -> Pair:
         sides = (self._base, self._head)
         before, after = (side.key_at(index) for side in sides)
@@ -166,7 +180,8 @@ class Pairs(Sequence[Pair]):
             return ""
         if math.isnan(self.differences.worse[index]):
             numbers = [_number(side, index) for side in (self._base, self._head)]
-            return "zero has no ratio" if 0 in numbers and None not in numbers else "a number is missing"
+            if None in numbers:
+                return "a number is missing"
         return "its noise is unknown" if math.isnan(self.differences.error[index]) else ""
 
 
@@ -190,8 +205,8 @@ class Comparison:
 
     @property
     def geomean(self) -> float:
-        """The mean log of head's time divided by base's time, over the pairs in which it is known; NaN for none."""
-        return geomean(self.pairs.differences.worse)
+        """The mean of ``Pair.log`` over the pairs in which it is known; NaN for none."""
+        return geomean(self.pairs.differences.of_number(self.pairs.differences.worse))
 
     @property
     def counts(self) -> Counter[Verdict]:
@@ -201,13 +216,22 @@ class Comparison:
 
 @remembered_few
 def compare(
-    results: Results, base: Side, head: Side, quantity: Quantity, thresholds: Thresholds, suite: str = "", l2: str = ""
+    results: Results,
+    base: Side,
+    head: Side,
+    quantity: Quantity,
+    thresholds: Thresholds,
+    suite: str = "",
+    l2: str = "",
+    findings: MachineFindings | None = None,
 ) -> Comparison:
     """Compare the cases that two sides have in common.
 
     Args:
         quantity: the quantity for Lockstep suites. Numbers of other projects are compared as they are.
         suite, l2: the suite and the cache state to compare; "" for all.
+        findings: the detector's findings on head's machine, which know the noise of other projects' numbers; ``None``
+            while they are unknown. The noise of a Lockstep suite comes from the intervals of the two runs.
     """
     across = bool(base.variant and head.variant)
     tables = [rows_at(results, side.machine, side.commit) for side in (base, head)]
@@ -220,7 +244,9 @@ def compare(
     earlier = np.full(len(after), -1, dtype=np.intp)
     earlier[heads] = [cases[0][case] for case in common]
     # Pass all rows, because the comparison also needs the baselines of the cases.
-    differences = compare_rows(before, earlier, after, thresholds, Scope(quantity, two_runs=True))
+    noise, unit_noise = _noise(results, head.machine, findings, tables)
+    scope = Scope(quantity, two_runs=True)
+    differences = compare_rows(before, earlier, after, thresholds, scope, noise, unit_noise)
     same = before.columns["version"][earlier[heads]] == after.columns["version"][heads]
     both_baselines = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
     chosen = heads[same if quantity == "latency" else same & ~both_baselines]
@@ -229,6 +255,26 @@ def compare(
     codes = [_codes(results, side) for side in (base, head)]
     pairs = Pairs(before.select(earlier[chosen][order]), listed.select(order), chosen_differences.select(order), codes)
     return Comparison(pairs, int((~same).sum()), len(cases[0]) + len(cases[1]) - 2 * len(common_cases))
+
+
+def _noise(
+    results: Results, machine: str, findings: MachineFindings | None, tables: Sequence[RowTable]
+) -> tuple[Mapping[SeriesKey, float], Mapping[SeriesKey, float]]:
+    """Return the run-to-run noise of other projects' series: of logarithms, and in the unit where there are none."""
+    if findings is None:
+        return {}, {}
+    scale_of = findings.noise
+    keys = {name: key for name, key in keys_by_name(results, machine).items() if name.foreign and name in scale_of}
+    logs = {key: scale_of[name] for name, key in keys.items() if math.isfinite(scale_of[name])}
+    # The noise of other series is read from a file, so only that of numbers without a ratio is.
+    without_ratio = {
+        table.key_at(place)._replace(machine=machine)
+        for table in tables
+        for place in np.flatnonzero((table.column("value") <= 0) | (table.column("latency") <= 0)).tolist()
+    }
+    behaviours = findings.behaviours([name for name, key in keys.items() if key in without_ratio])
+    noise = {keys[name]: behaviour.noise for name, behaviour in behaviours.items()}
+    return logs, {key: one.scale for key, one in noise.items() if one.measure == "difference"}
 
 
 def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dict[tuple[str, str, str, str], int]:

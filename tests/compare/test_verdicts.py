@@ -123,7 +123,7 @@ def test_two_runs_alone_are_called_the_same_by_the_whole_interval(two):
     assert verdicts == {name: case[7] for name, case in CASES.items() if case[7]}
     assert found.other_version == 1
     why = {pair.suite.removeprefix("suite.track_"): pair.why for pair in found.pairs}
-    assert (why["from_zero"], why["no_width"]) == ("zero has no ratio", "its noise is unknown")
+    assert (why["from_zero"], why["no_width"]) == ("its noise is unknown", "its noise is unknown")
     loud = [pair.verdict for pair in found.pairs]
     assert loud[:3] == ["failed", "failed", "slower"]
     assert loud == sorted(loud, key=["failed", "slower", "faster", "unsure", "same"].index)
