@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
 
 from lockstep.detect import Trend
 from lockstep.record.file import RecordError
 from tools.evaluate.board import Board, between, replay
 from tools.evaluate.clear_steps import clear_steps, read_tree, recorded_sample
 from tools.evaluate.feed import Report, feed, track
-from tools.evaluate.ideal import FALSE, follow, ringing, seeing
 from tools.evaluate.plain_shapes import plain_shapes
 from tools.evaluate.recorded import from_recorded, run_noise
 from tools.evaluate.rivals import PEERS, RIVALS, Rival, oracle
-from tools.evaluate.samples import SIZES, Law, Sample, on_scale, others, planted, standard
+from tools.evaluate.samples import Sample, on_scale, others, planted, standard
 from tools.evaluate.scoring import Alarm, Told, judge, total
 from tools.evaluate.shapes import shapes
 from tools.evaluate.trees import missed
@@ -94,40 +92,10 @@ def test_a_replay_rings_for_what_vanishes_later():
 
 def test_the_oracle_places_a_clear_step():
     generator = np.random.default_rng(2)
-    sample = planted(generator, "x", generator.normal(0, 0.01, 100), (33,), (0.1,))
+    noise = generator.normal(0, 0.01, 100)
+    sample = planted(generator, "x", noise, (33,), (0.1,), lambda residuals: -((residuals / 0.01) ** 2))
     assert oracle(sample) == 33
     assert oracle(Sample("x", Trend(np.ones(5)), (), (), np.log)) is None
-
-
-class TestIdeal:
-    def test_the_likelihood_is_that_of_the_normal_law_where_no_point_is_odd(self):
-        law, length, size = Law(noise=0.01, drift=0.004, memory=0.8), 30, 0.02
-        apart = np.abs(np.subtract.outer(np.arange(length), np.arange(length)))
-        scatter = 0.1**2 + law.noise**2 * np.eye(length) + law.drift**2 * law.memory**apart
-        y = np.random.default_rng(5).normal(0, 0.01, length)
-        sample = Sample("2 %", Trend(np.exp(y)), (22,), (size,), np.log, law)
-        *_, found = follow([sample], size)
-        for way, sign in enumerate((1, -1)):
-            for place in (0, 20, 29):
-                moved = sign * np.log1p(size) * (np.arange(length) >= place) * (place > 0)
-                right = multivariate_normal.logpdf(y, moved, scatter)
-                assert found[way, place, 0] == pytest.approx(right, abs=1e-6)
-
-    def test_rings_as_falsely_as_it_may_and_finds_what_is_clear(self):
-        samples = standard(np.random.default_rng(6), 40)
-        outcomes = ringing(samples)
-        quiet = total([one for one in outcomes if one.kind == "no step"])
-        assert quiet.false == pytest.approx(FALSE, abs=0.15)
-        assert len(outcomes) == 2 * 40 * len(SIZES[1:])
-        scores = {kind: total([one for one in outcomes if one.kind == kind]) for kind in ("1 %", "5 %")}
-        assert scores["5 %"].recall == 1.0
-        assert scores["1 %"].within < scores["5 %"].within
-
-    def test_sees_what_the_bars_allow(self):
-        samples = standard(np.random.default_rng(7), 30)
-        best, most = (total([one for one in told if one.kind != "0.5 %"]) for told in seeing(samples, SIZES[2:]))
-        assert best.f1 >= most.f1 > 0.8
-        assert most.recall >= best.recall
 
 
 def test_shapes_hold_their_steps():
@@ -276,7 +244,6 @@ def test_the_verb():
     rows = scores("--quick")
     assert {row["method"] for row in rows} == {
         *("lockstep", "fixed 5 %", "KernelCPD rbf", "oracle"),
-        *("ideal, rings", "ideal, best F1", "ideal, most recall"),
     }
     ours = {row["row"]: row for row in rows if row["method"] == "lockstep"}
     assert ours["10 %"]["recall"] == 1.0

@@ -1,1 +1,1 @@
-"""Score our detector on series with known changes, beside other methods and two upper bounds, "ideal" and "oracle"."""
+"""Score our detector on series with known changes and on recorded ones, beside other methods."""

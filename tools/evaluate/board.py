@@ -14,16 +14,11 @@ from rich.table import Table
 
 from lockstep.detect import Analysis, analyse_many
 from lockstep.processes.end_with_parent import pool
-from tools.evaluate.ideal import ringing, seeing
 from tools.evaluate.rivals import RIVALS, Rival, oracle
-from tools.evaluate.samples import SIZES, Floats, Sample, label, on_scale
+from tools.evaluate.samples import Floats, Sample, on_scale
 from tools.evaluate.scoring import Alarm, Outcome, Score, Told, judge, total
 
 OURS, ORACLE = "lockstep", "oracle"
-#: Names of the ideal detector (``tools.evaluate.ideal``) in the tables: for its online alarms, for its final changes
-#: with the highest F1, and for those with the highest allowed recall.
-IDEAL, IDEAL_F1, IDEAL_RECALL = "ideal, rings", "ideal, best F1", "ideal, most recall"
-
 #: Rows (kinds of standard series) whose precision, recall and F1 are reported together. The smallest size is separate.
 STANDARD = ("no step", "1 %", "2 %", "3 %", "5 %", "10 %")
 SMALLEST = "0.5 %"
@@ -58,9 +53,9 @@ class Board:
         """Return the rows of the tables (the kinds of series), in the order of the samples."""
         return list(self.outcomes[OURS])
 
-    def share(self, method: str, row: str, reference: str = ORACLE) -> float | None:
-        """Return a method's recall as a share of the recall of ``reference``; ``None`` if either has no recall."""
-        recall, best = self.score(method, [row]).recall, self.score(reference, [row]).recall
+    def share(self, method: str, row: str) -> float | None:
+        """Return a method's recall as a share of the oracle's; ``None`` if either has no recall."""
+        recall, best = self.score(method, [row]).recall, self.score(ORACLE, [row]).recall
         return recall / best if recall is not None and best else None
 
     def as_json(self) -> list[dict[str, object]]:
@@ -70,18 +65,15 @@ class Board:
             for row, rows in [("standard", STANDARD), *((row, (row,)) for row in self.rows)]:
                 score = asdict(self.score(method, rows))
                 plain = {name: value if value != np.inf else None for name, value in score.items()}
-                shares = {
-                    f"recall_of_{name}": self.share(method, row, reference) if row != "standard" else None
-                    for name, reference in (("oracle", ORACLE), ("ideal", IDEAL))
-                }
-                entries.append({"method": method, "row": row, **plain, **shares})
+                share = self.share(method, row) if row != "standard" else None
+                entries.append({"method": method, "row": row, **plain, "recall_of_oracle": share})
         return entries
 
 
 def fill(
     samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, processes: int = 1, online: bool = True
 ) -> Board:
-    """Run our detector, other methods (``rivals``), the ideal and the oracle on all samples, and score them.
+    """Run our detector and other methods (``rivals``) on all samples, the oracle where it can tell, and score them.
 
     Other methods are replayed commit by commit if ``online``.
     """
@@ -98,24 +90,11 @@ def fill(
             work = partial(_run_rival, rival)
             for outcome in workers.map(work, jobs, chunksize=8) if processes > 1 else map(work, jobs):
                 outcomes[rival.name][outcome.kind].append(outcome)
-    scored = [sample for sample in samples if sample.kind in (SMALLEST, *STANDARD)]
-    if scored:
-        _add_bounds(outcomes, samples, scored)
-    return Board({method: dict(rows) for method, rows in outcomes.items()}, changes, seconds)
-
-
-def _add_bounds(
-    outcomes: dict[str, dict[str, list[Outcome]]], samples: Sequence[Sample], scored: Sequence[Sample]
-) -> None:
-    """Add the outcomes of the ideal and of the oracle; ``scored`` are the standard series among ``samples``."""
-    in_the_end = seeing(scored, [size for size in SIZES if size and label(size) in STANDARD])
-    for method, method_outcomes in zip((IDEAL, IDEAL_F1, IDEAL_RECALL), (ringing(samples), *in_the_end), strict=True):
-        for outcome in method_outcomes:
-            outcomes[method][outcome.kind].append(outcome)
     for sample in samples:
         place = oracle(sample)
-        if place is not None or not sample.steps:
-            outcomes[ORACLE][sample.kind].append(_outcome(sample, [] if place is None else [Told(place)], None))
+        if place is not None:
+            outcomes[ORACLE][sample.kind].append(_outcome(sample, [Told(place, sample.sizes[0])], None))
+    return Board({method: dict(rows) for method, rows in outcomes.items()}, changes, seconds)
 
 
 def _cpu_seconds() -> float:
@@ -190,45 +169,14 @@ def standard_table(board: Board) -> Table:
         overall, three = board.score(method, STANDARD), board.score(method, ["3 %"])
         sizes = [_recall(board, method, size) for size in (SMALLEST, *STANDARD[1:])]
         quiet = board.score(method, ["no step"])
-        # The ideal differs for each size, so its claims on series without a step do not add up.
-        together = ("", "", "") if method == IDEAL else map(_number, (overall.precision, overall.recall, overall.f1))
         table.add_row(
             method,
-            *together,
+            *map(_number, (overall.precision, overall.recall, overall.f1)),
             *sizes,
             *(_number(value) for value in (overall.false, quiet.false, overall.misplaced)),
             _delay(three.delay),
             _number(three.within),
         )
-    return table
-
-
-def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
-    """Return a table of the scores, with a line for each kind of series in ``rows`` and each method."""
-    table = plain_table(title)
-    for name in ("series", "method", "precision", "recall", "F1"):
-        table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
-    for name in ("changes /1000", "false /1000", "misplaced", "delay", "within 2", "within 20", "replayed"):
-        table.add_column(name, no_wrap=True, justify="right")
-    for row in rows:
-        for method in board.outcomes:
-            if row not in board.outcomes[method]:
-                continue
-            score = board.score(method, [row])
-            table.add_row(
-                row if method == OURS else "",
-                method,
-                _number(score.precision),
-                _recall(board, method, row),
-                _number(score.f1),
-                _number(score.claims),
-                _number(score.false),
-                _number(score.misplaced),
-                _delay(score.delay),
-                _number(score.prompt),
-                _number(score.within),
-                f"{score.replayed} of {score.series}",
-            )
     return table
 
 
@@ -241,16 +189,16 @@ def _told(score: Score) -> list[str]:
     return [*map(_number, (score.recall, score.near, score.signed, score.sized, score.held)), error]
 
 
-def shape_table(board: Board) -> Table:
-    """Return a table of what each method tells of the steps in each kind of series."""
-    table = plain_table(
-        "Shares of the true steps: within ± 2 commits, ± 1; with the right sign; size within 10 %, interval"
-    )
+def shape_table(board: Board, rows: Sequence[str], title: str = "") -> Table:
+    """Return a table of what each method tells of the steps in the series of the kinds ``rows``."""
+    table = plain_table(f"{title}Shares of the true steps: within ± 2 commits, ± 1; sign; size within 10 %, interval")
     for name in ("series", "method", *_TOLD, "precision", "false /1000", "in the end", "delay", "n", "replayed"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
-    for row in board.rows:
+    for row in rows:
         for method in board.outcomes:
             score = board.score(method, [row])
+            if not score.series:
+                continue
             table.add_row(
                 row if method == OURS else "",
                 method,

@@ -12,7 +12,7 @@ import numpy as np
 
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.timing.intervals import NOMINAL, t_quantile
-from tools.evaluate.samples import FIRST, LAST, Floats, Law, Sample, label, planted
+from tools.evaluate.samples import FIRST, LAST, Floats, Sample, label, planted
 
 #: A series whose range exceeds this many of its standard errors has changed and is not used for noise.
 _UNCHANGED = 10.0
@@ -89,5 +89,5 @@ def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) 
 
             quiet = "≤" if spread <= QUIET else ">"
             name = f"recorded {quiet} {100 * QUIET:g} %, {label(size)}"
-            samples.append(planted(rng, name, y, steps, (size,) if size else (), density, errors, Law(spread)))
+            samples.append(planted(rng, name, y, steps, (size,) if size else (), density, errors))
     return samples

@@ -17,29 +17,6 @@ Density = Callable[[Floats], Floats]
 SIZES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
 #: First and last commit at which the step of a series of 120 commits may lie.
 FIRST, LAST = 20, 100
-#: Relative distance of an outlier in the standard series.
-STRAY = (0.05, 0.2)
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """The noise of a series about its level, which the ideal detector knows.
-
-    Attributes:
-        noise: standard deviation of a point, log units.
-        drift: standard deviation of an autoregression about the level, log units.
-        memory: correlation of the drift from one commit to the next.
-        odd: share of outliers, which lie ``STRAY`` too high.
-    """
-
-    noise: float
-    drift: float = 0.0
-    memory: float = 0.0
-    odd: float = 0.0
-
-
-#: Noise of the standard series.
-USUAL = Law(noise=0.01, drift=0.003, memory=0.9, odd=0.02)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +30,6 @@ class Sample:
         sizes: size of each step, on the scale of ``on_scale``.
         density: log density of the noise about a level of 0, for the oracle; a function from [points] to [points].
             ``None`` if the oracle is not asked.
-        law: the law of the noise; ``None`` if the ideal is not computed.
         slacks: for each step, how far its true size may lie from ``sizes``; () if the sizes are exact.
         name: name of a recorded series.
     """
@@ -63,7 +39,6 @@ class Sample:
     steps: tuple[int, ...]
     sizes: tuple[float, ...]
     density: Density | None = None
-    law: Law | None = None
     slacks: tuple[float, ...] = ()
     name: str = ""
 
@@ -85,16 +60,17 @@ def standard(rng: np.random.Generator, count: int) -> list[Sample]:
     one commit to the next. With this drift, asv, KernelCPD and the oracle reach the scores from which the required
     figures were derived.
     """
-    return [
-        planted(rng, label(size), _usual(rng, 120), (_place(rng),) if size else (), (size,) if size else (), law=USUAL)
-        for size in SIZES
-        for _ in range(count)
-    ]
+    samples = []
+    for size in SIZES:
+        for _ in range(count):
+            noise, steps = _usual(rng, 120), (_place(rng),) if size else ()
+            samples.append(planted(rng, label(size), noise, steps, (size,) if size else (), _usual_density))
+    return samples
 
 
 def others(rng: np.random.Generator, count: int) -> list[Sample]:
     """Make ``count`` series of each kind in this module that is not standard, such as with gaps or heavy tails."""
-    return [make(rng) for make in _KINDS.values() for _ in range(count)]
+    return [make(rng) for make in _KINDS for _ in range(count)]
 
 
 def planted(
@@ -105,7 +81,6 @@ def planted(
     sizes: tuple[float, ...] = (),
     density: Density | None = None,
     errors: Floats | None = None,
-    law: Law | None = None,
 ) -> Sample:
     """Return a series of ``noise`` (log units) with steps of relative ``sizes``, each up or down at random."""
     order = np.argsort(steps)
@@ -114,7 +89,7 @@ def planted(
     y = noise.copy()
     for place, size in zip(places, logs, strict=True):
         y[place:] += size
-    return Sample(kind, Trend(np.exp(y), errors), places, logs, density or _usual_density, law)
+    return Sample(kind, Trend(np.exp(y), errors), places, logs, density)
 
 
 def wandering(rng: np.random.Generator, length: int, spread: float, memory: float) -> Floats:
@@ -130,9 +105,9 @@ def _place(rng: np.random.Generator) -> int:
     return int(rng.integers(FIRST, LAST + 1))
 
 
-def _usual(rng: np.random.Generator, length: int, drift: float = USUAL.drift, memory: float = USUAL.memory) -> Floats:
-    outliers = (rng.random(length) < USUAL.odd) * np.log1p(rng.uniform(*STRAY, length))
-    noise: Floats = rng.normal(0, USUAL.noise, length) + outliers + wandering(rng, length, drift, memory)
+def _usual(rng: np.random.Generator, length: int, drift: float = 0.003, memory: float = 0.9) -> Floats:
+    outliers = (rng.random(length) < 0.02) * np.log1p(rng.uniform(0.05, 0.2, length))
+    noise: Floats = rng.normal(0, 0.01, length) + outliers + wandering(rng, length, drift, memory)
     return noise
 
 
@@ -179,16 +154,6 @@ def _ramp(rng: np.random.Generator) -> Sample:
     return planted(rng, "ramp of 5 … 15 % in 60", _usual(rng, 120) + slope * np.clip(np.arange(120) - begin, 0, 60))
 
 
-def _bimodal(rng: np.random.Generator) -> Sample:
-    upper = rng.random(120) < rng.uniform(0.3, 0.5)
-    return planted(rng, "bimodal, 8 % apart, at random", _usual(rng, 120) + 0.08 * upper)
-
-
-def _sticky(rng: np.random.Generator) -> Sample:
-    upper = np.cumsum(rng.random(120) < 1 / 8) % 2
-    return planted(rng, "bimodal, 8 % apart, 8 in a row", _usual(rng, 120) + 0.08 * upper)
-
-
 def _short(rng: np.random.Generator) -> Sample:
     return planted(rng, "5 %, 24 commits", _usual(rng, 24), (int(rng.integers(12, 20)),), (0.05,))
 
@@ -202,17 +167,15 @@ def _long(rng: np.random.Generator) -> Sample:
     return planted(rng, "four of 2 … 10 %, 1000 commits", _usual(rng, 1000), steps, (0.02, 0.03, 0.05, 0.1))
 
 
-_KINDS: dict[str, Callable[[np.random.Generator], Sample]] = {
-    "bimodal": _bimodal,
-    "sticky": _sticky,
-    "ramp": _ramp,
-    "drift": _strong_drift,
-    "drift step": _strong_drift_step,
-    "heavy": _heavy_quiet,
-    "heavy step": _heavy,
-    "gaps": _gaps,
-    "several": _several,
-    "short": _short,
-    "long quiet": _long_quiet,
-    "long": _long,
-}
+_KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
+    _ramp,
+    _strong_drift,
+    _strong_drift_step,
+    _heavy_quiet,
+    _heavy,
+    _gaps,
+    _several,
+    _short,
+    _long_quiet,
+    _long,
+)
