@@ -98,10 +98,10 @@ class PartChecks:
 def move_aside(path: Path, reason: str) -> None:
     """Rename a damaged file of the cache, for people who look for the cause, and log it."""
     aside = path.with_suffix(DAMAGED)
+    # Formatted here, because asv prints records without their arguments.
     _LOG.warning(
-        "the cache file %s is damaged (%s): it is kept as %s, and made again from the result files. "
-        "If this happens again, check the disk.",
-        *(path, reason, aside.name),
+        f"the cache file {path} is damaged ({reason}): it is kept as {aside.name}, and made again from the result "
+        "files. If this happens again, check the disk."
     )
     try:
         path.replace(aside)

@@ -154,10 +154,12 @@ class Store:
                 if settled is None:
                     changed, gone, points = self._update(current, wait)
                 self._load()
-            except sqlite3.DatabaseError as error:
-                if not is_damage(error):
+            except (sqlite3.DatabaseError, OSError) as error:
+                damage = error if isinstance(error, sqlite3.DatabaseError) and is_damage(error) else None
+                deleted = not self._parts.exists()  # by somebody, meanwhile
+                if damage is None and not deleted:
                     raise
-                changed, gone, points = self._update(current, wait=True, damage=error)
+                changed, gone, points = self._update(current, wait=True, damage=damage)
                 self._load()
         except (sqlite3.DatabaseError, OSError) as error:
             reason = refused_by_disk(error, self.cache) or f"{error}: choose another folder"
