@@ -83,12 +83,14 @@
   };
 
   components.Change = (props) => {
+    const kind = { slower: "slower", worse: "slower", faster: "faster", better: "faster" }[props.data.verdict] || "dim";
     if (props.value == null) {
-      const { verdict: called, commit } = props.data;
+      const { verdict: called, commit, difference } = props.data;
+      if (difference)
+        return make("span", { className: kind, title: difference }, make("span", { className: "sign" }, props.data.sign), difference);
       const title = called === "not measured" ? `not measured since ${commit}` : called;
       return make("span", { className: "dim", title }, { new: "new", "not measured": "◌" }[called] || "–");
     }
-    const kind = { slower: "slower", worse: "slower", faster: "faster", better: "faster" }[props.data.verdict] || "dim";
     const { change_low: low, change_high: high } = props.data;
     const interval = low == null ? "" : `, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;
     const title = props.data.verdict + interval + (props.data.own_change == null ? "" : `. ${props.data.why}`);

@@ -12,6 +12,7 @@ import numpy as np
 from dashboard.address import SeriesAddress
 from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
 from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
+from lockstep.alerts.text import amount
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.row import STATE_LABELS
 from lockstep.compare.series_status import Status, Statuses
@@ -133,6 +134,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
             numbers[f"{quantity}_high"] = measured.high if measured else None
     difference = status.difference
     ends = (None, None) if status.changes else difference.interval or (None, None)
+    difference_text = amount(status.changes[-1]) if status.changes and status.worse is None else ""
     behind: dict[str, float] = {}
     times = difference.times
     if times:
@@ -156,7 +158,9 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
         "change_low": None if ends[0] is None else 100 * math.expm1(ends[0]),
         "change_high": None if ends[1] is None else 100 * math.expm1(ends[1]),
         "verdict": status.verdict,
-        "sign": SIGNS[status.verdict] if status.worse is not None else "",
+        # A change without a ratio shows both numbers.
+        "difference": difference_text,
+        "sign": SIGNS[status.verdict] if status.worse is not None or difference_text else "",
         "mde": None if row.mde is None else 100 * row.mde,
         "state": STATE_LABELS[row.state],
         "stale": status.stale,

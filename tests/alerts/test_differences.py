@@ -13,8 +13,8 @@ from tracked_numbers import analysed, levels, write_numbers
 
 from dashboard.address import SeriesAddress
 from dashboard.pages import alerts as alerts_page
+from dashboard.pages import overview_table, series_data
 from dashboard.pages import series as series_page
-from dashboard.pages import series_data
 from dashboard.pages.alert import body
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import member_levels
@@ -116,6 +116,8 @@ def test_alerts_messages_and_pages_show_no_ratio(tree, found, tmp_path):
         "s.track_drift": "changed",
     }
     assert {status.worse for status in by_name.values()} == {None}
+    cells = overview_table._cells(by_name["s.track_errors"], ())
+    assert (cells["change"], cells["sign"], cells["difference"]) == (None, "▼", "0 → 5 (+5 errors)")
     shown = series_data.view(results, SeriesAddress("box", "s.track_drift"), machine)
     facts = words(series_page.facts(shown, machine))
     assert "Commits to see" not in facts
