@@ -20,6 +20,7 @@ from lockstep.commands.alert_options import (
     add_sources,
     add_state,
     alert_number,
+    check_thresholds,
     expect_names,
     names_of,
     open_alerts,
@@ -220,6 +221,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     from lockstep.notify.deliver import deliver
     from lockstep.notify.outbox import Outbox
     from lockstep.notify.receivers import VARIABLE, receivers
+    from lockstep.suite.thresholds import read_thresholds
 
     to = receivers(os.environ)
     outbox = Outbox(store)
@@ -227,8 +229,9 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
         log.error(f"message {args.again} is neither unconfirmed nor given up, so it is not sent again")
         return BAD_NEWS
     store.sync(run_analysis(args)[1].current_alerts)
-    outbox.write_alerts(to, _site(), now_ms())
-    outbox.write_digest(to, _site(), now_ms())
+    confirm = read_thresholds(check_thresholds(args)).confirm
+    outbox.write_alerts(to, _site(), now_ms(), confirm)
+    outbox.write_digest(to, _site(), now_ms(), confirm)
     done = deliver(outbox, to)
     if not to:
         log.warning(
@@ -236,6 +239,8 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
         )
     log.flush()  # asv ends a line only when the next line begins
     print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
+    for number in outbox.waiting(now_ms()) if confirm else ():
+        print(f"alert {number} waits for a second measurement: lockstep bisect --ends {number}")
     for line in done.refused:
         log.error(line)
     for queued in outbox.messages("doubt", "failed"):

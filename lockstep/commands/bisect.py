@@ -53,6 +53,11 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             help="if the good end is already bad on this machine, or the bad end still good, extend the range to "
             "commits that were measured before or after the range",
         )
+        parser.add_argument(
+            "--ends",
+            action="store_true",
+            help="measure only both ends again: the alert is confirmed, or closed as not confirmed (docs/alerts.md)",
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
         add_state(parser)
@@ -127,6 +132,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
 
     from lockstep.alerts.analysis.step_facts import levels
     from lockstep.alerts.bisection.bisect import Expected, Inconclusive, NotReproduced, bisect
+    from lockstep.alerts.bisection.confirmation import confirm
     from lockstep.alerts.bisection.search_range import RangeWidener, UnknownRange
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.asv.client import WorkerDied
@@ -144,6 +150,12 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
         with closing(_Measure(conf, repo, member, args)) as measure:
             good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
+            if args.ends:
+                commits = results.commits(member.series.machine)
+                newest = commits[-1].hash if commits else ""
+                answer, sentence = confirm(store, alert.id, span, measure, expected, newest)
+                _report(args, f"alert {alert.id} is {answer or 'not confirmed'}: {sentence}", [], [])
+                return {"confirmed": OK, "unconfirmed": BROKEN}[answer] if answer else BAD_NEWS
             bisection = bisect(span, measure, expected, farther)
     except UnknownRange as error:
         return _no_range(store, alert, error, args)

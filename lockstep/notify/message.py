@@ -27,12 +27,20 @@ def link(alert: Tracked, site: str) -> str:
     return f"{site.rstrip('/')}/alert/{alert.id}" if site else ""
 
 
-def alert_message(alert: Tracked, site: str = "") -> Message:
-    """Return the message about one alert: its numbers, range and cause, the command that measures it again, a link."""
+def alert_message(alert: Tracked, site: str = "", confirmation: str = "") -> Message:
+    """Return the message about one alert: its numbers, range and cause, the command that measures it again, a link.
+
+    ``confirmation`` says whether a second measurement shows the change; "" if nobody was asked.
+    """
     again = "Again: " if alert.state == "reopened" else ""
     end = link(alert, site) or f"lockstep alerts show {alert.id}"
     command = reproduce(alert.alert)
-    body = [*lines(alert.alert), *([f"reproduce: {command}"] if command else []), end]
+    body = [
+        *([confirmation] if confirmation else []),
+        *lines(alert.alert),
+        *([f"reproduce: {command}"] if command else []),
+        end,
+    ]
     return Message(f"{again}{headline(alert.alert)}", "\n".join(body))
 
 

@@ -101,12 +101,16 @@ class Accept:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules."""
+    """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules.
+
+    ``confirm``: a new alert is told only after a second measurement of both ends of its range.
+    """
 
     default: Threshold = Threshold()
     rules: tuple[Rule, ...] = ()
     mutes: tuple[Mute, ...] = ()
     accepts: tuple[Accept, ...] = ()
+    confirm: bool = False
 
     def of(self, suite: str, variant: str, case: str, l2: str, quantity: str = "latency") -> Threshold:
         """Return the threshold of one series.
@@ -182,7 +186,7 @@ def read_thresholds(path: Path) -> Thresholds:
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise ThresholdsError(f"{path} cannot be read: {error}") from error
     file = _Entry(f"{path}", table)
-    file.only("default", "rule", "mute", "accept")
+    file.only("default", "rule", "mute", "accept", "confirm")
     default = file.table("default")
     default.only("min_effect", "confidence", "owner")
     return Thresholds(
@@ -190,6 +194,7 @@ def read_thresholds(path: Path) -> Thresholds:
         tuple(_rule(entry) for entry in file.tables("rule")),
         tuple(_mute(entry) for entry in file.tables("mute")),
         tuple(_accept(entry) for entry in file.tables("accept")),
+        file.flag("confirm") if "confirm" in table else False,
     )
 
 
@@ -225,6 +230,7 @@ _HOW = {
     "better": 'the better direction: better = "higher", "lower" or "neither"',
     "until": "a day without quotes: until = 2027-01-31",
     "because": 'a reason for whoever reads it next year: because = "…"',
+    "confirm": "confirm = true, above all tables of the file",
     "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
 }
 
@@ -291,6 +297,10 @@ class _Entry:
         if not value.strip():
             raise self.wrong(key, f"is empty; write {_HOW[key]}")
         return value.strip()
+
+    def flag(self, key: str) -> bool:
+        value: bool = self._given(key, bool)
+        return value
 
     def better(self, key: str) -> Better:
         value: Better = self._given(key, str)

@@ -310,6 +310,17 @@ def test_the_verb_names_the_commit_of_a_project(slowed, tmp_path):
     assert project.git("status", "--porcelain") == ""
 
 
+def test_the_ends_alone_answer_an_alert_that_waits(slowed, tmp_path):
+    """What the measurement shows is in test_confirmation.py: here a busy machine may scatter too much to decide."""
+    project, commits = slowed
+    alert_of(tmp_path / "alerts.sqlite", commits, (0, 2))
+    status, answer, note = bisected(project, tmp_path / "alerts.sqlite", "--ends")
+    told = AlertStore(Database(tmp_path / "alerts.sqlite")).log(1)[-1].what
+    assert {"confirmed": 0, "unconfirmed": 3}[told] == status
+    assert answer == {"first_bad": [], "sentence": f"alert 1 is {told}: {note}", "measured": []}
+    assert commits[2][:8] in note
+
+
 def test_the_verb_does_not_believe_a_good_end_that_is_slow_here(slowed, tmp_path):
     """The range begins after the culprit."""
     project, commits = slowed

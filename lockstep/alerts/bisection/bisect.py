@@ -148,6 +148,19 @@ def bisect(
     return Bisection(suspects, *ends, tuple(bench.measured))
 
 
+def both_ends(
+    span: SearchRange, measure: Callable[[str], Measurement], expected: Expected
+) -> tuple[Measurement, Measurement]:
+    """Measure the two ends of a range, and return a measurement of the good end and of the bad end.
+
+    Raises:
+        NotReproduced, Inconclusive: as ``bisect``.
+    """
+    bench = _Bench(measure)
+    bench.check(span, expected)
+    return bench.typical(span.good), bench.typical(span.bad)
+
+
 class _Bench:
     """Takes the measurements of one search, and judges commits by them."""
 

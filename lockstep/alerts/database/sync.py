@@ -251,13 +251,13 @@ class Sync:
         if alert.topic != row.topic or row.ending in FINAL_ENDINGS:
             return
         later = len(self.current.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
-        by_hand = row.ending == "fixed" and not row.content["gone"]
+        by_hand = row.ending in ("fixed", "not confirmed") and not row.content["gone"]
         if row.ending == "archived":
             self._reopen(row, "its machine reports again")
         elif not by_hand:
             self._reopen(row, "the slowdown is back" if alert.topic == "slower" else "the change is back")
         elif later >= LATER_COMMITS:
-            self._reopen(row, f"still {alert.topic} {later} commits after it was called fixed")
+            self._reopen(row, f"still {alert.topic} {later} commits after it was called {row.ending}")
 
     def _resolve_missing(self, row: Row[Any]) -> None:
         """Resolve an alert that the analysis no longer finds."""
