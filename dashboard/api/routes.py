@@ -24,6 +24,7 @@ from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.pages_service import AlertService
+from lockstep.history.part_checks import DamagedPart
 from lockstep.history.problem_tally import tally
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom
@@ -93,6 +94,14 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     @api.errorhandler(StateError)
     def broken(error: Exception) -> tuple[Response, int]:
         return jsonify({"error": str(error)}), 503
+
+    @api.errorhandler(DamagedPart)
+    def again(_: DamagedPart) -> Any:
+        """Answer the request once more: the store first makes the part again."""
+        try:
+            return current_app.dispatch_request()
+        except StoreError as error:
+            return broken(error)
 
     @api.route("/feed.atom")
     def feed() -> Response:

@@ -195,10 +195,8 @@ def test_pages_and_the_health_check_agree_while_the_dashboard_runs(results, cach
     before = client.get(address)
     assert before.status_code == 200
     damage(store.cache, name)
-    first = client.get(address)
-    assert first.status_code == 503 or first.json == before.json
-    assert client.get("/healthz").status_code == 200
     assert client.get(address).json == before.json
+    assert client.get("/healthz").status_code == 200
 
 
 def test_a_cache_that_is_deleted_while_files_are_read_is_made_again(results, cache, monkeypatch):
