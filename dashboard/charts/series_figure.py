@@ -177,12 +177,10 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
             "line": line,
             "hoverinfo": "skip",
             "x": [commits_analysed[level.start] - 0.5, commits_analysed[level.stop - 1] + 0.5],
-            "y": [value * factor] * 2,
+            "y": [level.value * factor] * 2,
         }
         for level in analysis.levels
-        # Unsettled points lie between two lines.
-        for value in ((level.low, level.high) if level.unsettled else (level.value,))
-        if math.isfinite(value)
+        if math.isfinite(level.value)
     ]
 
 

@@ -240,7 +240,7 @@ def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Se
     cause = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
         html.Td(label, className="shape"),
-        html.Td("unsettled", className="number") if member.unsettled else change_cell(member.sense, amount(member)),
+        change_cell(member.sense, amount(member)),
         html.Td(interval(member), className="number dim"),
         html.Td(left(member), className="number"),
         html.Td(by(member, level.newest) if level else "–", className="number"),

@@ -40,7 +40,6 @@ class Member(ChangeSize):
         left: by how much the series' newest level is still worse than the level before the change.
         before, after: the measured commits between which the change came; "" if an older version of Lockstep stored the
             alert without them.
-        unsettled: whether the later points scatter too much to give one level, see ``Step``.
     """
 
     series: SeriesName
@@ -53,7 +52,6 @@ class Member(ChangeSize):
     left: float
     before: str = ""
     after: str = ""
-    unsettled: bool = False
     old: float | None = None
     new: float | None = None
     better: Better = "lower"

@@ -40,12 +40,8 @@ def span(low: float, high: float) -> str:
 def amount(sized: ChangeSize) -> str:
     """Format the size of a change: ``+5.1 %``.
 
-    An unsettled change gives ``unsettled, between −2.0 % and +30.0 %``. An exact quantity, and a change that is a
-    difference, give ``numbers``.
+    An exact quantity, and a change that is a difference, give ``numbers``.
     """
-    if sized.unsettled:
-        low, high = sorted((sized.of_number(sized.low), sized.of_number(sized.high)))
-        return f"unsettled, between {_moved(sized, low)} and {_moved(sized, high)}"
     return numbers(sized) or by(sized, sized.size)
 
 
@@ -124,8 +120,7 @@ def headline(alert: Alert) -> str:
     if worst.old is not None:
         return f"{location(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{others_note}"
     size = by(worst, worst.size) if worst.sense == "changed" else by(worst, worst.size).lstrip("+−")
-    size = f", {amount(worst)}" if worst.unsettled else f" by {size}{left_note(worst)}"
-    return f"{location(alert)} {topic}{size} in {alert.range}: {worst.series.label}{others_note}"
+    return f"{location(alert)} {topic} by {size}{left_note(worst)} in {alert.range}: {worst.series.label}{others_note}"
 
 
 def left_note(member: Member) -> str:
@@ -235,7 +230,7 @@ def lines(alert: Alert, limit: int = 10) -> Iterator[str]:
     for member in alert.members[:limit]:
         note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
         size = amount(member)
-        if not member.unsettled and not member.counted:
+        if not member.counted:
             size = f"{size:>9} ({interval(member)})" if member.measure == "ratio" else f"{size}, {interval(member)}"
         yield f"{size}  {member.series.label}{note}"
     if len(alert.members) > limit:

@@ -192,7 +192,6 @@ def _json(changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[st
                 "high": change.step.high,
                 "confidence": change.step.confidence,
                 "left": change.step.left,
-                "unsettled": change.step.unsettled,
                 "old": change.step.old,
                 "new": change.step.new,
                 "before": change.step.good,
@@ -224,7 +223,7 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
     for change in changes:
         step = change.step
         cells = [
-            "unsettled" if step.unsettled else amount(step),
+            amount(step),
             interval(step),
             step.series.label,
             step.series.machine,
@@ -249,7 +248,7 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
-    for sentence in (*now.refused, *now.ended.sentences()) if args.machine is None else now.refused:
+    for sentence in now.ended.sentences() if args.machine is None else ():
         console.print(sentence, highlight=False, markup=False)
     for machine, measured in now.commits.items():
         listed = args.machine is None and machine in now.ended.machines

@@ -10,7 +10,6 @@ from asv.config import Config
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
-from lockstep.suite.thresholds import FILE
 
 if TYPE_CHECKING:
     from lockstep.history.store import Store
@@ -71,5 +70,4 @@ def open_store(args: argparse.Namespace) -> Store:
     """
     from lockstep.history.store import Store  # imported here, because the import takes half a second
 
-    thresholds = Path(getattr(args, "thresholds", None) or FILE)
-    return Store.open(results_folder(args), args.repo, args.cache, thresholds=thresholds)
+    return Store.open(results_folder(args), args.repo, args.cache)

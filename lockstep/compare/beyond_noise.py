@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lockstep.compare.difference import Differences
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import CHANGED, LOUDEST, quantiles
-from lockstep.detect.noise_estimate import CAUTION
+from lockstep.detect.noise import CAUTION
 from lockstep.history.model import Floats
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results

@@ -1,304 +1,362 @@
-"""Decide, commit by commit, which changes of many series are reported, moved and withdrawn.
+"""Report the changes of many series, point by point. A report after ``n`` points depends on these ``n`` points alone.
 
-For each series, a detector holds the hypotheses about its current level, the reported changes and their revisions. Its
-reports after ``n`` commits depend only on these ``n`` commits, not on later ones. It consists of arrays and lists, so
-its state can be saved. One more commit takes a millisecond for a hundred series.
+The points are analysed in blocks. A block's noise and slope come from the points before it, at most ``WINDOW`` of them.
+Within the block, a change is reported as soon as one of two rules holds: the penalised levels need it
+(``forward_costs``), or it is plainly there (``plain``). Both are computed again from the points when more points come,
+so the state is the points and the reported changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.findings import Revision
-from lockstep.detect.level_shift import Shift, Silence, after_last
-from lockstep.detect.modes import explained
-from lockstep.detect.online_filter import OnlineFilter
-from lockstep.detect.run_lengths import Floats, Ints, log_odds
-from lockstep.detect.settings import BURN_IN, EARLY, EVIDENCE, GATE, LOST, PATIENCE, RUN, SETTLES, UNSETTLED, WITHDRAW
-from lockstep.detect.step_or_drift import correlated, explained_by_noise, median, slopes
+from lockstep.detect.forward_costs import forward_costs
+from lockstep.detect.noise import FLOOR, noise_of, resolution_of
+from lockstep.detect.plain import plain_steps
+from lockstep.detect.settings import (
+    BESIDE,
+    BURN_IN,
+    EARLY,
+    EVIDENCE,
+    GATE,
+    NOVELTY,
+    PATIENCE,
+    PLAIN_POINTS,
+    RUN,
+    SURE,
+    WINDOW,
+    WITHDRAW,
+    YOUNG,
+)
+from lockstep.detect.shift import Shift
+from lockstep.detect.trend import Trend
 
-#: In cost units, the sum of many hypotheses is better than the best of them by at most about this much.
-ODDS_OF_MANY = 2 * np.log(15.0)
-#: Harmonic size of two segments above which the threshold for a report falls no further.
-LARGEST = 20.0
-#: Harmonic size of two segments below which the threshold for a report rises no further.
-SMALLEST = 2.0
-#: Points still lie about the old level if their median is within this many of their median deviations from the level.
-ABOUT = 1.5
-#: If a new estimate places a change more than this many commits earlier, the change is withdrawn instead of moved.
-FAR = 20
-#: Number of commits after a step that a slope silenced, at each of which the test for a slope is repeated. Chosen on
-#: seeds 1 to 4 of ``evaluate``.
-SLOPE_CHECKS = 64
-#: Number of newest commits whose points the test for a slope uses.
-LOOK_BACK = 120
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: Lengths at which the noise of a series is estimated again: often at first, then every ``_BLOCK`` points.
+_FIRST_BLOCKS, _BLOCK = (3, 4, 5, 6, 8, 10, 12, 15, 19, 24, 30, 38, 48, 60, 76, 96, 128), 32
+#: Number of series that are analysed together, so that their hypotheses fit into the processor's cache.
+_TOGETHER = 500
+#: Numbers of points at the newest level at which its beginning is located again.
+_LOOK_AGAIN = (5, 8, 12, 20, 32, 48, 64, 96)
+#: A change is located within this many points of where it was reported.
+_NEAR = 10
+#: A plain step this close to a reported change is the same change.
+_SAME = 4
+#: A change is located where the probability within this many points is greatest.
+_NEARBY = 2
+#: Assumed share of the changes whose first point lies at neither level (about a tenth in the histories of other
+#: projects, taken twice to be safe), and the log odds from which such a point is in the range.
+_PARTIAL, _IN_RANGE = 0.2, math.log(0.025 / 0.975)
+#: Harmonic sizes of two levels between which more points lower the threshold of a report.
+SMALLEST, LARGEST = 2.0, 20.0
+#: Number of points beside a change whose scatter counts, and the weight of the series' noise in it, as points.
+_BESIDE, _PRIOR = 30, 2.0
+#: Stands for the size of the numbers in a series of zeros.
+_SMALLEST_NUMBER = 1e-100
+#: The sum over many hypotheses exceeds the best of them by at most about this log odds.
+_ODDS_OF_MANY = 3.0
 
 
-class Detector(OnlineFilter):
-    """Follows many series commit by commit, and decides which of their changes are reported.
+class Detector:
+    """The points of many series, and their reported changes.
 
     Args:
-        series: the number of series.
+        ratio: whether the changes of each series are ratios, see ``Trend.ratio``.
+
+    Attributes:
+        length: number of commits of each series.
+        count: number of measured points of each series.
+        values: the points [series, points]: logarithms for a ratio, otherwise the numbers.
+        errors, resolution, commit: standard error, rounding unit and commit index of each point [series, points].
+        variance, slope, correlated: the newest noise of each series, see ``NoiseOfPoints``.
+        shifts, revisions: the reported changes and their corrections, by series, in positions of ``values``.
     """
 
-    def __init__(self, series: int) -> None:
-        super().__init__(series)
+    def __init__(self, ratio: Mask) -> None:
+        series = ratio.size
+        self.ratio = ratio
+        self.length: Ints = np.zeros(series, dtype=np.int64)
+        self.count: Ints = np.zeros(series, dtype=np.int64)
+        self.done: Ints = np.zeros(series, dtype=np.int64)
+        self.values: Floats = np.full((series, 8), np.nan)
+        self.errors: Floats = np.full((series, 8), np.nan)
+        self.resolution: Floats = np.full((series, 8), np.nan)
+        self.commit: Ints = np.zeros((series, 8), dtype=np.int64)
+        self.variance: Floats = np.full(series, np.nan)
+        self.slope: Floats = np.zeros(series)
+        self.correlated: Mask = np.zeros(series, dtype=np.bool_)
         self.shifts: list[list[Shift]] = [[] for _ in range(series)]
         self.revisions: list[list[Revision]] = [[] for _ in range(series)]
-        self._retry: Ints = np.zeros(series, dtype=np.int64)
-        self._look: Ints = np.full(series, np.iinfo(np.int64).max)
 
-    def judge(self, rows: Ints, index: Ints) -> None:
-        """Report new changes, withdraw changes that became unlikely, and correct the positions of the last changes."""
-        run_lengths = self.run_lengths
-        cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
-        held = cost[np.arange(rows.size), self._best[rows]]
-        # Most series have nothing to report, so the expensive steps run only for the others.
-        gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
-        lowest = 2 * EVIDENCE - ODDS_OF_MANY - 2 * PATIENCE * np.log(LARGEST / RUN)
-        if (candidates := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
-            self._report(rows[candidates], index[candidates])
-        if self.depth[rows].any():
-            gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
-            if (candidates := (gain > 2 * WITHDRAW - ODDS_OF_MANY).nonzero()[0]).size:
-                self._reconsider(rows[candidates], index[candidates])
-        if (due := (index >= self._look[rows]).nonzero()[0]).size:
-            self._relocate(rows[due], index[due])
-        for place in (self._lost[rows] > LOST).nonzero()[0].tolist():
-            self._report_unsettled(int(rows[place]), int(index[place]))
-        unsettled = self.unsettled[rows]
-        if unsettled.max() >= 0:
-            for place in ((unsettled >= 0) & (index - unsettled >= SETTLES)).nonzero()[0].tolist():
-                self._accept_noise(int(rows[place]), int(index[place]))
+    def load(self, trends: Sequence[Trend]) -> None:
+        """Analyse whole series, which have no points yet."""
+        self._widen(max(map(len, trends), default=0))
+        for row, trend in enumerate(trends):
+            at = np.flatnonzero(np.isfinite(trend.values))
+            errors = np.full(at.size, np.nan) if trend.errors is None else trend.errors[at]
+            self._put(np.full(at.size, row), np.arange(at.size), trend.values[at], errors, at)
+            self.length[row], self.count[row] = len(trend), at.size
+        self._report(np.arange(len(trends)))
 
-    def _report(self, rows: Ints, index: Ints) -> None:
-        """Report the changes whose log odds exceed the threshold."""
-        run_lengths = self.run_lengths
-        cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
-        challengers = (relative == 1) & self._stands(rows, index)
-        challenger_cost = np.where(challengers, cost - 2 * self._bonus(rows), np.inf)
-        held = np.where(relative == 0, cost, np.inf)
-        strength = held.min(axis=1) - challenger_cost.min(axis=1)
-        likely = np.flatnonzero(log_odds(challenger_cost, held) > EVIDENCE)
-        if likely.size:
-            places = run_lengths.locate(rows[likely], challengers[likely])
-            columns = rows[likely], index[likely], strength[likely], *places
-            for challenge in zip(*(column.tolist() for column in columns), strict=True):
-                self._consider(*challenge)
+    def extend(self, values: Floats, errors: Floats, rows: Ints) -> None:
+        """Add the numbers of one commit to the series ``rows``, each at most once; NaN where there is none."""
+        at = np.flatnonzero(np.isfinite(values))
+        self._widen(int(self.count[rows].max(initial=0)) + 1)
+        measured = rows[at]
+        self._put(measured, self.count[measured], values[at], errors[at], self.length[measured])
+        self.count[measured] += 1
+        self.length[rows] += 1
+        self._report(measured)
 
-    def _stands(self, rows: Ints, index: Ints) -> NDArray[np.bool_]:
-        """Return a mask [rows, width] of the hypotheses with enough points for a report.
+    def _put(self, rows: Ints, places: Ints, values: Floats, errors: Floats, commits: Ints) -> None:
+        ratio = self.ratio[rows]
+        unit = resolution_of(values)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.values[rows, places] = np.where(ratio, np.log(np.abs(values)), values)
+            self.resolution[rows, places] = np.where(ratio, unit / np.abs(values), unit)
+        self.errors[rows, places] = errors
+        self.commit[rows, places] = commits
 
-        A hypothesis needs ``RUN`` points at its level, or two if the series has already left the level.
-        """
-        run_lengths = self.run_lengths
-        limit = GATE * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])
-        left = np.abs(self.values[rows, index][:, None] - run_lengths.level[rows]) > limit[:, None]
-        left &= np.abs(self._off[rows][:, None]) > GATE
-        short = left & (run_lengths.count[rows] == RUN - 1) & (index[:, None] - run_lengths.start[rows] >= RUN - 1)
-        mask: NDArray[np.bool_] = short | (run_lengths.count[rows] >= RUN)
-        return mask
+    def _widen(self, points: int) -> None:
+        missing = points - self.values.shape[1]
+        if missing > 0:
+            more = max(missing, self.values.shape[1] // 4)
+            for name in ("values", "errors", "resolution"):
+                setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more)), constant_values=np.nan))
+            self.commit = np.pad(self.commit, ((0, 0), (0, more)))
 
-    def _reconsider(self, rows: Ints, index: Ints) -> None:
-        """Withdraw the last change of each of the series ``rows`` if that change is no longer likely."""
-        run_lengths = self.run_lengths
-        cost, relative = run_lengths.cost[rows], run_lengths.depth[rows] - self.depth[rows][:, None]
-        fewer_cost, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
-        for place in np.flatnonzero(log_odds(fewer_cost, held) > WITHDRAW).tolist():
-            if self.shifts[rows[place]][-1].reported_at < index[place]:
-                self._withdraw(int(rows[place]), int(index[place]))
+    def _report(self, rows: Ints) -> None:
+        longest = int(self.count[rows].max(initial=0))
+        more = range(_FIRST_BLOCKS[-1] + _BLOCK, longest + _BLOCK, _BLOCK)
+        edges = [*_FIRST_BLOCKS, *more]
+        for start, stop in itertools.pairwise(edges):
+            chosen = rows[(self.count[rows] > start) & (self.done[rows] < stop)]
+            for first in range(0, chosen.size, _TOGETHER):
+                part = chosen[first : first + _TOGETHER]
+                _Block(self, part, start, min(stop, int(self.count[part].max()))).report()
+        self.done[rows] = self.count[rows]
 
-    def _bonus(self, rows: Ints) -> Floats:
-        """Return by how much the threshold for reporting each hypothesis falls, because more points support it."""
-        run_lengths = self.run_lengths
-        left = np.maximum(run_lengths.start[rows] - np.maximum(run_lengths.before[rows], 0), 1)
-        right = np.maximum(run_lengths.count[rows], 1)
-        size = np.clip(left * right / (left + right), SMALLEST, LARGEST)
-        # The noise was first guessed from these points, so they are weak evidence for a change.
-        guessed = self._guessed[rows, None]
-        raised = EARLY * BURN_IN / self.noise.points[rows, None]
-        early = (guessed >= 0) & (run_lengths.start[rows] <= 2 * guessed)
-        bonus: Floats = PATIENCE * np.log(size / RUN) - np.where(early, raised, 0.0)
-        return bonus
 
-    def _consider(self, row: int, now: int, strength: float, index: int, earliest: int, latest: int) -> None:
-        """Report a change unless switches between modes, a slope or noise explain it."""
-        run_lengths = self.run_lengths
-        silent: Silence = ""
-        switched = self._switched(row, index, now)
-        if switched is not None:
-            silent = "modes"
-        elif self._explained_by_noise(row, index, now, strength):
-            self._retry[row] = now + 1 + (now - index) // 4
-            return
-        # Test noise before a slope: a step that a slope silenced is reported when the slope ends, but a step that noise
-        # silenced is not.
-        elif self.unsettled[row] < 0 and self._slopes(row, index, now):
-            silent = "slope"
-        index, earliest, latest = after_last(self.shifts[row], self.values[row], index, earliest, latest)
-        self.depth[row] += 1
-        run_lengths.drop(row, run_lengths.depth[row] < self.depth[row] - 1)
-        self._choose_best(np.array([row]))
-        self.shifts[row].append(Shift(index, earliest, latest, now, silent))
-        self._look[row] = now + 1
-        self.unsettled[row] = -1
-        # These counts refer to the level that has ended.
-        self._off[row], self._odd[row], self._lost[row] = 0.0, -1, 0.0
-        self.noise.forget(row, index, now + 1, int(self._seen[row]))
-        if switched:
-            self._withdraw_switches(row, now, switched)
-        self._catch_up(row, now)
+class _Block:
+    """Some series up to the point ``stop``. The points from ``start`` on are new. Positions count from ``first``."""
 
-    def _explained_by_noise(self, row: int, index: int, now: int, strength: float) -> bool:
-        """Return whether correlated noise, or larger noise around ``index``, explains a step of this strength."""
-        points = self.values[row, index : now + 1]
-        return explained_by_noise(
-            self.noise.residuals(row, index),
-            points[np.isfinite(points)] - self.run_lengths.level[row, self._best[row]],
-            float(np.sqrt(self.noise.variance[row])),
-            strength - (2 * EVIDENCE - ODDS_OF_MANY),
+    def __init__(self, detector: Detector, rows: Ints, start: int, stop: int) -> None:
+        self.detector, self.rows = detector, rows
+        self.first = max(0, start - WINDOW)
+        self.known = start - self.first
+        window = slice(self.first, stop)
+        values, resolution = detector.values[rows, window], detector.resolution[rows, window]
+        size = np.where(detector.ratio[rows], 1.0, np.abs(values[:, : self.known]).max(axis=1))
+        # Any number is a change after zeros alone.
+        size = np.where(size > 0, size, _SMALLEST_NUMBER)
+        # A plain step may be one rounding unit.
+        self.least = np.maximum(resolution[:, : self.known].min(axis=1) / 2, FLOOR * size)
+        resolution = np.where(np.isfinite(resolution), resolution, 0.0)
+        noise = noise_of(
+            values, detector.errors[rows, window], resolution, FLOOR * size, self._levels(values.shape), self.known
         )
+        self.y = values - noise.slope[:, None] * np.arange(values.shape[1])
+        self.variance = noise.variance
+        detector.variance[rows], detector.slope[rows] = noise.usual, noise.slope
+        detector.correlated[rows] = noise.correlated
+        self.begin = np.array([max(0, self._last(row) - self.first) for row in rows.tolist()])
+        #: For each point, where the level begins that the cheapest hypothesis sees there.
+        self.begins = np.zeros(self.y.shape, dtype=np.int64)
 
-    def _catch_up(self, row: int, now: int) -> None:
-        """If the last point is already off the level that was just reported, begin to search for the next level."""
-        rows, run_lengths, best = np.array([row]), self.run_lengths, int(self._best[row])
-        level, start, cost = (
-            float(column[row, best]) for column in (run_lengths.level, run_lengths.start, run_lengths.cost)
-        )
-        limit = GATE * np.sqrt(self.noise.cautious(rows) * self.weights[rows, now])
-        if abs(self.values[row, now] - level) <= limit[0]:
-            return
-        before = run_lengths.select(rows)
-        self._restart_at(row, int(start), now, level)
-        run_lengths.cost[row] += cost - run_lengths.cost[row, self._best[row]]
-        # Keep the hypotheses without the change, so that the change can be withdrawn.
-        run_lengths.recall(row, before, before.depth[0] == self.depth[row] - 1)
-        self._choose_best(rows)
+    def _last(self, row: int) -> int:
+        shifts = self.detector.shifts[row]
+        return shifts[-1].index if shifts else 0
 
-    def _report_unsettled(self, row: int, now: int) -> None:
-        """Report that the points scatter too much to give a level, unless noise or modes explain the scatter."""
-        first = int(self._lost_at[row])
-        if self._lost[row] < LOST * correlated(self.noise.residuals(row, first)):
-            return
-        run_lengths = self.run_lengths
-        agree = (run_lengths.count[row] > 1) & (run_lengths.count[row] > now - run_lengths.start[row])
-        agree &= run_lengths.depth[row] == self.depth[row] + 1
-        if agree.any() and self._lost[row] < LOST + GATE**2 - UNSETTLED:
-            return  # the newest points may be a level; the next point will show
-        if self._switched(row, first, now) is not None:
-            self._lost[row] = 0.0
-            return
-        if self._noisier(row, first, now):
-            return
-        self.depth[row] += 1
-        self.shifts[row].append(Shift(first, first, first, now, unsettled=True))
-        self.unsettled[row] = first
-        self._look[row] = np.iinfo(np.int64).max
-        self.noise.forget(row, first, now + 1, int(self._seen[row]))
-        self._restart_at(row, first, now, np.nan)
+    def _levels(self, shape: tuple[int, ...]) -> Ints:
+        """Return the number of reported changes before each point [series, points]."""
+        steps = np.zeros(shape, dtype=np.int64)
+        for place, row in enumerate(self.rows.tolist()):
+            for shift in self.detector.shifts[row]:
+                if self.first < shift.index < self.first + shape[1]:
+                    steps[place, shift.index - self.first] = 1
+        return np.cumsum(steps, axis=1)
 
-    def _noisier(self, row: int, first: int, now: int) -> bool:
-        """Raise the noise of a series, and return True, if its points lie far off its level on both sides."""
-        level = float(self.run_lengths.level[row, self._best[row]])
-        points = self.values[row, first : now + 1]
-        points = points[np.isfinite(points)]
-        limit, middle = GATE * float(np.sqrt(self.noise.variance[row])), median(points)
-        if points.max() < level + limit or points.min() > level - limit:
-            return False
-        if abs(middle - level) > ABOUT * median(np.abs(points - middle)):
-            return False
-        self.noise.restart(row, points, int(self._seen[row]))
-        self._restart_at(row, first, now, level)
-        self._look[row] = np.iinfo(np.int64).max
-        return True
-
-    def _accept_noise(self, row: int, now: int) -> None:
-        """Treat points that scatter too much for a level ("unsettled") as a level with more noise from now on."""
-        first = int(self.unsettled[row])
-        self.unsettled[row] = -1
-        self.shifts[row][-1] = replace(self.shifts[row][-1], unsettled=False)
-        points = self.values[row, first : now + 1]
-        self.noise.restart(row, points[np.isfinite(points)], int(self._seen[row]))
-        self._restart_at(row, first, now, median(points))
-
-    def _switched(self, row: int, index: int, now: int) -> int | None:
-        """Return how many of the newest reported changes are switches between modes, like the step at ``index``.
-
-        ``None`` if the step at ``index`` is not such a switch.
-        """
-        series = self.values[row, : now + 1]
-        measured = np.isfinite(series)
-        places = np.cumsum(measured) - measured
-        edges = [int(places[shift.index]) for shift in self.reported(row) if shift.index < index]
-        return explained(series[measured], edges, int(places[index]))
-
-    def _slopes(self, row: int, index: int, now: int) -> bool:
-        """Return whether a slope explains the points since the last reported change better than a step at ``index``."""
-        begin = max([shift.index for shift in self.reported(row) if shift.index < index] + [now - LOOK_BACK, 0])
-        before, after = self.values[row, begin:index], self.values[row, index : now + 1]
-        before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-        noise = float(np.sqrt(self.noise.variance[row]))
-        return slopes(np.concatenate([before, after]), before.size, noise)
-
-    def _withdraw_switches(self, row: int, now: int, count: int) -> None:
-        """Withdraw the newest ``count`` reported changes, because they were switches between modes."""
-        reported = [place for place, shift in enumerate(self.shifts[row]) if not shift.silent]
-        for place in reported[-count:]:
-            shift = self.shifts[row][place]
-            self._revise(row, shift, now, None, "the series switches between a few levels")
-            self.shifts[row][place] = replace(shift, silent="modes")
-
-    def _withdraw(self, row: int, now: int) -> None:
-        shift = self.shifts[row].pop()
-        if not shift.silent:
-            self._revise(row, shift, now, None, "later points are at the level of before")
-        if self.shifts[row] and self.shifts[row][-1].unsettled:
-            self.unsettled[row] = self.shifts[row][-1].index
-        run_lengths = self.run_lengths
-        self.depth[row] -= 1
-        run_lengths.drop(row, run_lengths.depth[row] > self.depth[row] + 1)
-        self._choose_best(np.array([row]))
-        self._look[row] = np.iinfo(np.int64).max
-
-    def _relocate(self, rows: Ints, index: Ints) -> None:
-        """Compute the positions of the last changes again, and test again whether a slope explains unreported steps.
-
-        The next time comes when the number of commits since the report of the change has grown by half. The test for a
-        slope runs at each of the first ``SLOPE_CHECKS`` commits after an unreported step, and the step is reported as
-        soon as no slope explains it.
-        """
-        run_lengths = self.run_lengths
-        places = run_lengths.locate(rows, run_lengths.depth[rows] == self.depth[rows, None])
-        for row, now, index_now, *ends in zip(*(column.tolist() for column in (rows, index, *places)), strict=True):
-            shift = self.shifts[row][-1]
-            age = now - shift.reported_at
-            self._look[row] = now + 1 + (0 if shift.silent == "slope" and age < SLOPE_CHECKS else age // 2)
-            if index_now < shift.index - FAR:
-                # A place this far away belongs to another change, which was never likely enough for a report. So the
-                # reported change does not exist.
-                run_lengths.depth[row] -= (run_lengths.depth[row] == self.depth[row]) & (
-                    run_lengths.start[row] < shift.index - FAR
-                )
-                self._withdraw(row, now)
+    def report(self) -> None:
+        """Report the changes at each new point, in order."""
+        every = np.arange(self.rows.size)
+        done, count = self.detector.done[self.rows] - self.first, self.detector.count[self.rows] - self.first
+        for point, (cost, _) in enumerate(forward_costs(self.y, self.variance)):
+            best = self.begins[:, point] = cost.argmin(axis=1)
+            if point < self.known:
                 continue
-            index_now, *ends = after_last(self.shifts[row][:-1], self.values[row], index_now, *ends)
-            if index_now != shift.index and not shift.silent:
-                self._revise(row, shift, now, index_now, "later points place it better")
-            shift = replace(shift, index=index_now, earliest=ends[0], latest=ends[1])
-            if shift.silent == "slope" and not self._slopes(row, index_now, now):
-                shift = replace(shift, reported_at=now, silent="")
-            self.shifts[row][-1] = shift
+            new = (done <= point) & (point < count)
+            # Log odds of a level that began after the newest change, by the best hypothesis.
+            odds = (cost[every, np.minimum(self.begin, point)] - cost[every, best]) / 2
+            for place in np.flatnonzero(new & plain_steps(self.y[:, : point + 1], self.least)).tolist():
+                self._add_plain(place, point)
+            for place in np.flatnonzero(new & (best > self.begin) & (odds > -_ODDS_OF_MANY)).tolist():
+                self._find(place, point, cost[place])
+            ages = point + 1 - self.begin
+            for place in np.flatnonzero(new & (self.begin > 0) & np.isin(ages, _LOOK_AGAIN)).tolist():
+                self._look_again(place, point, cost[place])
 
-    def _revise(self, row: int, shift: Shift, now: int, moved_to: int | None, why: str) -> None:
-        before = self.values[row, max(0, shift.index - 20) : shift.index]
-        after = self.values[row, shift.index : now]
-        size = median(after) - median(before)
-        self.revisions[row].append(Revision(shift.reported_at, now, shift.index, moved_to, size, why))
+    def _find(self, place: int, point: int, cost: Floats) -> None:
+        """Report a change of the series at ``place`` if the costs of the hypotheses show it."""
+        begin, last = int(self.begin[place]), point - RUN + 1
+        if last <= begin:
+            return
+        among = cost[begin + 1 : last + 1]
+        at = begin + 1 + int(among.argmin())
+        if at < begin + 2 or cost[at] > cost.min() + 1:
+            return
+        evidence = (cost[begin] - cost[at]) / 2 + np.log(np.exp((cost[at] - among) / 2).sum())
+        early = EARLY if self.first + at < BURN_IN or (begin and at - begin < RUN) else 0.0
+        if evidence > threshold(at - begin, point - at + 1) + early and self._beside(place, begin, at, point):
+            self._find_before(place, begin, at, point)
+            at, earliest, latest = self._located(place, int(self.begin[place]), at, point)
+            self._add(place, point, at, earliest, latest, plain=False)
 
-    def reported(self, row: int) -> Iterator[Shift]:
-        """Yield the reported changes of one series that are not withdrawn, oldest first."""
-        return (shift for shift in self.shifts[row] if not shift.silent)
+    def _find_before(self, place: int, begin: int, at: int, point: int) -> None:
+        """Report the changes on the way to the one at ``at``, whose levels were too short before."""
+        ends = [at]
+        while (start := int(self.begins[place, ends[0] - 1])) > begin + 1:
+            ends.insert(0, start)
+        for start, stop in itertools.pairwise(ends):
+            if stop - start >= RUN and self._gain(place, begin, start, stop) > threshold(start - begin, stop - start):
+                self._add(place, point, start, start, start, plain=False)
+                begin = start
+
+    def _gain(self, place: int, begin: int, at: int, stop: int) -> float:
+        """Return the log odds of two levels, which meet at ``at``, against one level from ``begin`` to ``stop``."""
+        y, variance = self.y[place], self.variance[place]
+
+        def cost(first: int, last: int) -> float:
+            squares = (y[first:last] - np.median(y[first:last])) ** 2 / variance[first:last]
+            return float(np.minimum(squares, GATE**2).sum())
+
+        return (cost(begin, stop) - cost(begin, at) - cost(at, stop)) / 2 - NOVELTY
+
+    def _beside(self, place: int, begin: int, at: int, point: int) -> bool:
+        """Return whether the points beside a change scatter little enough to show it."""
+        y = self.y[place]
+        before, after = y[max(begin, at - _BESIDE) : at], y[at : point + 1]
+        usual = self.variance[place, point]
+        variance = max(_scatter(before, usual), _scatter(after, usual))
+        size = np.median(after) - np.median(before)
+        return bool(size * size / (variance / before.size + variance / after.size) > 2 * BESIDE)
+
+    def _located(self, place: int, begin: int, at: int, point: int) -> tuple[int, int, int]:
+        """Return where the change near ``at`` lies, by the levels on its sides, and its 95 % range."""
+        y, variance = self.y[place, : point + 1], self.variance[place, : point + 1]
+        low, high = max(begin + 1, at - _NEAR), min(point - RUN + 1, at + _NEAR)
+        levels = np.median(y[max(begin, at - _BESIDE) : at]), np.median(y[at : at + _BESIDE])
+        old, new = (
+            np.minimum((y[low : high + 1] - level) ** 2 / variance[low : high + 1], GATE**2) for level in levels
+        )
+        # A change at ``low + i`` leaves the points before it at the old level.
+        cost = np.append(0.0, np.cumsum(old - new)[:-1])
+        share = np.exp((cost.min() - cost) / 2)
+        share /= share.sum()
+        nearby = np.convolve(share, np.ones(2 * _NEARBY + 1))[_NEARBY : _NEARBY + share.size]
+        # Of several places with almost the same probability nearby, take the one that is itself most likely.
+        found = low + int(np.where(nearby > 0.95 * nearby.max(), share, -1.0).argmax())
+        grown = np.cumsum(share)
+        earliest, latest = low + int((grown >= 0.025).argmax()), low + int((grown >= 0.975).argmax())
+        # The point before may belong to the change and lie at neither level, anywhere between or beyond them.
+        before, after = (y[found - 1 : found + 1] - levels[0]) / np.sqrt(variance[found])
+        odds = math.log(_PARTIAL * math.sqrt(2 * math.pi) / (2 * max(abs(after), 1.0))) + before * before / 2
+        between = found - 1 > begin and odds > _IN_RANGE
+        return found, min(earliest, found - between), max(latest, found)
+
+    def _add_plain(self, place: int, point: int) -> None:
+        """Report a plain step, unless it is reported. A change close to it is moved to its place."""
+        row, at = int(self.rows[place]), point + 1 - PLAIN_POINTS
+        shifts = self.detector.shifts[row]
+        index = self.first + at
+        near = [shift for shift in shifts if abs(shift.index - index) <= _SAME]
+        begin = max([0, *(shift.index - self.first for shift in shifts if shift.index < index - _SAME)])
+        _, earliest, latest = self._located(place, begin, at, point)
+        earliest, latest = min(earliest, at), max(latest, at)
+        if not near:
+            self._add(place, point, at, earliest, latest, plain=True)
+            return
+        nearest = min(near, key=lambda shift: abs(shift.index - index))
+        if abs(nearest.index - index) <= 1:
+            self._replace(place, point, nearest, replace(nearest, plain=True))
+        elif not nearest.plain:
+            ends = {"earliest": self.first + earliest, "latest": self.first + latest}
+            self._replace(place, point, nearest, replace(nearest, index=index, plain=True, **ends))
+
+    def _look_again(self, place: int, point: int, cost: Floats) -> None:
+        """Locate the newest change again, or withdraw it."""
+        row = int(self.rows[place])
+        shift = self.detector.shifts[row][-1]
+        at = shift.index - self.first
+        if shift.plain or at != self.begin[place]:
+            return
+        before = max([0, *(other.index - self.first for other in self.detector.shifts[row][:-1])])
+        low, high = max(before + 1, at - _NEAR), point - RUN + 1
+        if high < low:
+            return
+        size = abs(np.median(self.y[place, at : point + 1]) - np.median(self.y[place, max(before, at - _BESIDE) : at]))
+        small = size < SURE * np.sqrt(min(self.variance[place, point], shift.variance))
+        against = (cost[low : high + 1].min() - cost[:low].min()) / 2
+        if small and point + 1 - at <= YOUNG and against > WITHDRAW:
+            self._replace(place, point, shift, None)
+            return
+        place_again, earliest, latest = self._located(place, before, at, point)
+        ends = min(earliest, place_again) + self.first, max(latest, place_again) + self.first
+        again = replace(shift, index=place_again + self.first, earliest=ends[0], latest=ends[1])
+        self._replace(place, point, shift, again)
+
+    def _add(self, place: int, point: int, at: int, earliest: int, latest: int, *, plain: bool) -> None:
+        row, first = int(self.rows[place]), self.first
+        shifts = self.detector.shifts[row]
+        # A change reported at the same point as others is identified by an earlier point: at most one names each point.
+        taken = {shift.reported_at for shift in shifts}
+        reported_at = next(now for now in range(first + point, -1, -1) if now not in taken)
+        variance = float(self.variance[place, point])
+        shifts.append(Shift(first + at, first + earliest, first + latest, reported_at, plain, variance))
+        shifts.sort(key=lambda shift: shift.index)
+        self.begin[place] = max(0, shifts[-1].index - first)
+
+    def _replace(self, place: int, point: int, old: Shift, new: Shift | None) -> None:
+        """Replace a reported change by its corrected form, or withdraw it if there is none."""
+        row = int(self.rows[place])
+        shifts = self.detector.shifts[row]
+        at = shifts.index(old)
+        shifts[at : at + 1] = [] if new is None else [new]
+        self.begin[place] = max(0, self._last(row) - self.first)
+        if new is not None and new.index == old.index:
+            return
+        y = self.y[place]
+        index = old.index - self.first
+        size = float(np.median(y[index : index + _BESIDE]) - np.median(y[max(0, index - _BESIDE) : max(index, 1)]))
+        why = "later points show the former level"
+        if new is not None:
+            way = "later" if new.index > old.index else "earlier"
+            why = f"later points place it {abs(new.index - old.index)} commits {way}"
+        moved = None if new is None else new.index
+        self.detector.revisions[row].append(Revision(old.reported_at, self.first + point, old.index, moved, size, why))
+
+
+def threshold(before: float, after: float) -> float:
+    """Return the log odds at which a change is reported that has these numbers of points on its sides."""
+    harmonic = before * after / (before + after)
+    return float(EVIDENCE - PATIENCE * np.log(np.clip(harmonic, SMALLEST, LARGEST) / RUN))
+
+
+def _scatter(points: Floats, usual: float) -> float:
+    """Return the variance of points about their median, at least ``usual``, without a fifth of outliers.
+
+    The variance of few points is taken with caution.
+    """
+    squares = np.sort((points - np.median(points)) ** 2)
+    squares = squares[: squares.size - squares.size // 5]
+    own = (_PRIOR * usual + squares.sum() * (1 + _PRIOR / squares.size)) / (_PRIOR + max(squares.size - 1, 1))
+    return float(max(usual, own))

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lockstep.detect.detector import Detector
+from lockstep.detect.detector import Detector, Floats, Ints
 from lockstep.detect.findings import Analysis, Change
-from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.summary import changes_of, summarise
 from lockstep.detect.trend import Better, Trend
 from lockstep.processes.end_with_parent import pool
@@ -60,30 +58,17 @@ class Monitor:
 
     def __init__(self, trends: Sequence[Trend]) -> None:
         self.better: list[Better] = [trend.better for trend in trends]
-        self.ratio = np.array([trend.ratio for trend in trends], dtype=np.bool_)
-        self.detector = Detector(len(trends))
-        lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
-        shape = len(trends), int(lengths.max(initial=0))
-        values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
-        for row, trend in enumerate(trends):
-            values[row, : len(trend)] = np.log(trend.values) if trend.ratio else trend.values
-            if trend.errors is not None:
-                errors[row, : len(trend)] = trend.errors
-        known = bool(np.isfinite(errors).any())
-        for index in range(shape[1]):
-            rows = np.flatnonzero(lengths > index)
-            self.detector.extend(values[rows, index], errors[rows, index] if known else None, rows)
+        self.detector = Detector(np.array([trend.ratio for trend in trends], dtype=np.bool_))
+        self.detector.load(trends)
 
     @classmethod
-    def of(cls, detector: Detector, better: Sequence[Better], ratio: NDArray[np.bool_]) -> Monitor:
+    def of(cls, detector: Detector, better: Sequence[Better]) -> Monitor:
         """Return a monitor that continues a detector.
 
-        Args:
-            better: the better direction of each series of the detector.
-            ratio: whether the changes of each series are ratios, see ``Trend.ratio``.
+        ``better`` is the better direction of each series of the detector.
         """
         monitor = cls(())
-        monitor.better, monitor.ratio, monitor.detector = list(better), ratio, detector
+        monitor.better, monitor.detector = list(better), detector
         return monitor
 
     def __len__(self) -> int:
@@ -103,10 +88,11 @@ class Monitor:
         """
         # A ``Trend`` validates its arrays.
         trend = Trend(values, errors)
-        ratio = self.ratio if rows is None else self.ratio[rows]
-        if bool(np.any(ratio & (trend.values <= 0))):
+        chosen = np.arange(len(self)) if rows is None else rows
+        if bool(np.any(self.detector.ratio[chosen] & (trend.values <= 0))):
             raise ValueError("a number is zero or negative, and earlier numbers are positive: analyse the series again")
-        self.detector.extend(np.log(trend.values, where=ratio, out=trend.values.copy()), trend.errors, rows)
+        unknown = np.full(len(trend), np.nan)
+        self.detector.extend(trend.values, unknown if trend.errors is None else trend.errors, chosen)
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """Return the analyses of the series ``rows`` (all series if not given)."""
@@ -114,14 +100,14 @@ class Monitor:
         analyses: list[Analysis] = []
         for first in range(0, len(indices), _TOGETHER):
             part = indices[first : first + _TOGETHER]
-            analyses += summarise(self.detector, part, self.better, self.ratio)
+            analyses += summarise(self.detector, part, self.better)
         return analyses
 
     def changes(self) -> dict[int, tuple[Change, ...]]:
         """Return the changes by series, without series that have none. This is about twenty times as fast as
         ``analyses``.
         """
-        return changes_of(self.detector, range(len(self)), self.better, self.ratio)
+        return changes_of(self.detector, range(len(self)), self.better)
 
 
 def _analyse_batch(trends: Sequence[Trend]) -> list[Analysis]:

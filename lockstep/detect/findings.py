@@ -22,9 +22,9 @@ def sense_of(size: float, better: Better) -> Sense:
     return "worse" if (size > 0) == (better == "lower") else "better"
 
 
-#: How a series behaves between changes. "short": it has too few points to estimate the noise, so nothing is reported.
-#: "steady": it has independent noise around a level. "drifting": its level wanders or slopes.
-#: "multimodal": it switches between two to four levels, and steps between them are not reported.
+#: A word for how a series behaves. It hides no change. "short": it has too few points to estimate the noise, so nothing
+#: is reported. "steady": it has independent noise around a level. "drifting": its level wanders or slopes.
+#: "multimodal": it switches between a few levels.
 Kind = Literal["short", "steady", "drifting", "multimodal"]
 
 
@@ -46,8 +46,6 @@ class Change:
         sense: "better", "worse" or "changed", by the better direction of the series' trend.
         left: the newest level against the old level, measured like ``size``; equal to ``size`` if no other change
             followed.
-        unsettled: whether the points from ``index`` to the next change scatter too much to give one level. ``size``
-            then refers to the median of these points, and ``low`` and ``high`` enclose all of them.
         measure: how ``size``, ``low``, ``high`` and ``left`` are measured.
     """
 
@@ -62,7 +60,6 @@ class Change:
     reported_at: int
     sense: Sense
     left: float
-    unsettled: bool = False
     measure: Measure = "ratio"
 
 
@@ -111,8 +108,6 @@ class Level:
         start, stop: the points at the level are those with ``start <= index < stop``.
         value: the level in the trend's unit.
         low, high: 95 % interval of ``value``.
-        unsettled: whether the points scatter too much to give one level. ``value`` is then the median of the points,
-            and ``low`` and ``high`` are the lowest and the highest point.
     """
 
     start: int
@@ -120,7 +115,6 @@ class Level:
     value: float
     low: float
     high: float
-    unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

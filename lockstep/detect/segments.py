@@ -1,138 +1,145 @@
-"""Compute the mean of each segment of a series, from one change to the next, with its interval."""
+"""Compute the mean of each level of a series, from one change to the next, with its interval."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lockstep.detect.detector import Detector
-from lockstep.detect.noise_estimate import CAUTION, MEDIAN_SQUARE
-from lockstep.detect.run_lengths import Floats, Ints
-from lockstep.detect.settings import GATE, MEMORY, SETTLES, WANDER
+from lockstep.detect.noise import CAUTION, FLOOR, MEDIAN_SQUARE, medians
+from lockstep.detect.settings import GATE, MEMORY, WANDER, WINDOW
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: Normal quantile of a 95 % interval.
 WIDE = 1.959964
+#: Error of a slope from ``n`` points, in standard deviations of a point over half of ``n`` to the power 1.5: √12 / 2
+#: for least squares, taken twice because the slope is a median.
+_SLANT = 3.5
 #: Number of points that are processed together, so that they stay in the processor's cache.
 _AT_ONCE = 131_072
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """The statistics of many segments, as arrays of equal length. A segment's values do not depend on other segments.
+    """The statistics of many levels, as arrays of equal length. A level's values do not depend on other levels.
 
     Attributes:
-        row: the series of each segment.
-        start, stop: the segment's points are ``start <= index < stop``.
-        mean: mean of the points without outliers, log units; NaN without points. For unsettled points, the median.
-        low, high: 95 % interval of the mean; NaN while the noise is unknown. For unsettled points, the lowest and the
-            highest point.
-        error: standard error of the mean.
+        row: the series of each level.
+        start, stop: the level's points are ``start <= position < stop``.
+        mean: mean of the points without outliers; NaN without points.
+        first, last: the level at its first and at its last point, which differ if the series has a slope.
+        error: standard error of the mean; NaN while the noise is unknown.
         count: total weight of the points in the mean; a usual point has the weight 1.
-        unsettled: whether the points scatter too much to give one level.
     """
 
     row: Ints
     start: Ints
     stop: Ints
     mean: Floats
-    low: Floats
-    high: Floats
+    first: Floats
+    last: Floats
     error: Floats
     count: Floats
-    unsettled: NDArray[np.bool_]
 
 
 def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
-    """Return the segments between the reported changes of the series ``rows``, by series, oldest first."""
-    edges = [
-        [(0, False), *((shift.index, shift.unsettled) for shift in detector.reported(row))] for row in rows.tolist()
-    ]
+    """Return the levels between the reported changes of the series ``rows``, by series, oldest first."""
+    edges = [[0, *(shift.index for shift in detector.shifts[row])] for row in rows.tolist()]
     edge_counts = np.array([len(row_edges) for row_edges in edges], dtype=np.int64)
-    start = np.array([edge for row_edges in edges for edge, _ in row_edges], dtype=np.int64)
-    unsettled = np.array([odd for row_edges in edges for _, odd in row_edges], dtype=np.bool_)
+    start = np.array([edge for row_edges in edges for edge in row_edges], dtype=np.int64)
     stop = np.append(start[1:], 0)
-    stop[np.cumsum(edge_counts) - 1] = detector.length[rows]
-    return segments(detector, np.repeat(rows, edge_counts), start, stop, unsettled)
-
-
-def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Segments:
-    """Return the statistics of segments, each of which holds the points ``start <= index < stop`` of a series ``row``.
-
-    ``unsettled`` marks segments that are already known not to have a level.
-    """
-    mean, count, scale, fit = (np.full(row.size, np.nan) for _ in range(4))
-    # Round each segment's width up to its own power of two. Sums over another width would round differently, and a
-    # segment's values must not depend on other segments.
-    width = 2 ** np.ceil(np.log2(np.maximum(stop - start, 8))).astype(np.int64)
-    for wide in np.unique(width).tolist():
-        indices = np.flatnonzero(width == wide)
-        step = max(1, _AT_ONCE // wide)
-        for first in range(0, indices.size, step):
-            part = indices[first : first + step]
-            mean[part], count[part], scale[part], fit[part] = _means(detector, row[part], start[part], stop[part], wide)
+    stop[np.cumsum(edge_counts) - 1] = detector.count[rows]
+    row = np.repeat(rows, edge_counts)
+    # The slope is that of the newest points.
+    slope = np.where(stop > detector.count[row] - WINDOW, detector.slope[row], 0.0)
+    own = _for_each(
+        stop - start, lambda part, wide: _own_variance(_points(detector, row, start, stop, slope, part, wide))
+    )
+    usual = _pooled(own[0], np.maximum(stop - start - 1, 0), detector.variance, row)
+    # Estimate the level's own noise, in which that of all levels counts like a few more points.
+    scale = np.sqrt((CAUTION * usual + (stop - start) * own[0]) / (CAUTION + stop - start))
+    mean, count = _for_each(
+        stop - start, lambda part, wide: _means(_points(detector, row, start, stop, slope, part, wide), scale[part])
+    )
     points = np.where(count > 0, count, np.nan)
-    error = scale * np.sqrt(1 / points + wandering(points))
-    low, high = mean - WIDE * error, mean + WIDE * error
-    # If most points of a short segment lie far off its mean, the mean is not a level.
-    unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < SETTLES))
-    for place in np.flatnonzero(unsettled).tolist():
-        y = np.sort(detector.values[row[place], start[place] : stop[place]])  # NaN last
-        y = y[np.isfinite(y)]
-        # Take one of the points as the median, even if their number is even.
-        mean[place], low[place], high[place] = y[(y.size - 1) // 2], y[0], y[-1]
-        error[place] = (high[place] - low[place]) / (2 * WIDE)
-    return Segments(row, start, stop, mean, low, high, error, np.nan_to_num(count), unsettled)
+    half = slope * np.maximum(stop - start - 1, 0) / 2
+    # More points make up neither for rounding, where a level varies at all, nor for the slope's error at its ends.
+    unit = np.nanmin(detector.resolution[rows], axis=1, initial=np.inf)
+    unit = np.repeat(np.where(np.isfinite(unit), unit, 0.0), edge_counts)
+    rounding = np.where(usual > 0, np.maximum(unit / np.sqrt(12), FLOOR), FLOOR)
+    slanting = np.where(slope != 0, _SLANT * scale * (stop - start) / np.minimum(detector.count[row], WINDOW) ** 1.5, 0)
+    error = np.sqrt(scale**2 * (1 / points + wandering(points)) + rounding**2 + slanting**2)
+    return Segments(row, start, stop, mean, mean - half, mean + half, error, np.nan_to_num(count))
 
 
 def wandering(count: ArrayLike) -> Floats:
-    """Return the variance that slow drift adds to a mean of ``count`` points, in units of the noise variance."""
+    """Return the variance that slow wandering adds to a mean of ``count`` points, in units of the noise variance."""
     independent = (1 + MEMORY) / (1 - MEMORY) / np.maximum(count, 1.0)
     added: Floats = WANDER**2 * np.minimum(1.0, independent)
     return added
 
 
-def limits(scale: Floats) -> Floats:
-    """Return how far from the median a point becomes an outlier, log units; infinite while the noise is unknown."""
-    distances: Floats = np.where(np.isfinite(scale), GATE * scale, np.inf)
-    return distances
+def _for_each(count: Ints, compute: Callable[[Ints, int], tuple[Floats, ...]]) -> list[Floats]:
+    """Compute numbers of each level, for many levels of a similar number of points at a time.
 
-
-def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the means of the segments and how certain they are, as four arrays with one number per segment.
-
-    The arrays are: the mean without outliers; the weight of its points; the standard deviation of a usual point; the
-    share of points within ``GATE`` of the mean, by the series' noise.
+    ``compute`` takes the indices of the levels and a width that no level exceeds.
     """
+    # Round each level's width up to its own power of two. Sums over another width would round differently, and the
+    # values of a level must not depend on other levels.
+    width = 2 ** np.ceil(np.log2(np.maximum(count, 8))).astype(np.int64)
+    columns: list[Floats] = []
+    for wide in np.unique(width).tolist():
+        indices = np.flatnonzero(width == wide)
+        step = max(1, _AT_ONCE // wide)
+        for first in range(0, indices.size, step):
+            part = indices[first : first + step]
+            numbers = compute(part, wide)
+            columns = columns or [np.full(count.size, np.nan) for _ in numbers]
+            for column, of_part in zip(columns, numbers, strict=True):
+                column[part] = of_part
+    return columns or [np.zeros(0), np.zeros(0)]
+
+
+def _points(
+    detector: Detector, row: Ints, start: Ints, stop: Ints, slope: Floats, part: Ints, width: int
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the points of some levels without their slope [levels, width], and which of them are measured."""
+    row, start, stop, slope = row[part], start[part], stop[part], slope[part]
     grid = start[:, None] + np.arange(width)
-    inside = grid < stop[:, None]
-    at = row[:, None], np.where(inside, grid, start[:, None])
-    y = np.where(inside, detector.values[at], np.nan)
-    weights = 1 / detector.weights[at]
-    measured = np.isfinite(y)
-    deviations = y - _medians(y, measured)[:, None]
-    # Estimate the segment's own noise, in which the series' noise counts like a few more points.
-    points = measured.sum(axis=1)
-    variance = (
-        _medians(deviations * deviations * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
-    )
-    scale = np.sqrt((CAUTION * detector.noise.variance[row] + points * np.nan_to_num(variance)) / (CAUTION + points))
-    inlier = measured & (np.abs(deviations) <= limits(scale[:, None] / np.sqrt(weights)))
+    measured = grid < stop[:, None]
+    y = detector.values[row[:, None], np.where(measured, grid, start[:, None])]
+    return y - slope[:, None] * (grid - ((start + stop - 1) / 2)[:, None]), measured
+
+
+def _own_variance(points: tuple[Floats, NDArray[np.bool_]]) -> tuple[Floats]:
+    """Return the variance of the points about their median; 0 for a single point."""
+    y, measured = points
+    count = measured.sum(axis=1)
+    deviations = y - medians(y, measured)[:, None]
+    return (medians(deviations**2, measured) / MEDIAN_SQUARE * count / np.maximum(count - 1, 1),)
+
+
+def _pooled(variance: Floats, weight: Ints, usual: Floats, row: Ints) -> Floats:
+    """Return the variance within the levels of the series of each level; ``usual`` where no level has two points."""
+    total, points = np.zeros(usual.size), np.zeros(usual.size)
+    np.add.at(total, row, variance * weight)
+    np.add.at(points, row, weight)
+    known = np.isfinite(usual) & (points > 0)
+    pooled: Floats = np.where(known, total / np.maximum(points, 1.0), usual)[row]
+    return pooled
+
+
+def _means(points: tuple[Floats, NDArray[np.bool_]], scale: Floats) -> tuple[Floats, Floats]:
+    """Return the means of the points without outliers, and the number of these points."""
+    y, measured = points
+    deviations = np.abs(y - medians(y, measured)[:, None])
+    inlier = measured & (deviations <= np.where(np.isfinite(scale), GATE * scale, np.inf)[:, None])
     none = ~inlier.any(axis=1)
     inlier[none] = measured[none]
-    inlier_weights = np.where(inlier, weights, 0.0)
-    count = inlier_weights.sum(axis=1)
-    total = (inlier_weights * np.where(inlier, y, 0.0)).sum(axis=1)
-    mean = total / np.where(count > 0, count, np.nan)
-    usual = np.sqrt(detector.noise.variance[row, None] / weights)
-    fit = measured & (np.abs(y - mean[:, None]) <= limits(usual))
-    return mean, count, scale, fit.sum(axis=1) / np.maximum(points, 1)
-
-
-def _medians(y: Floats, measured: NDArray[np.bool_]) -> Floats:
-    """Return the median of the measured points of each row; NaN for a row without any."""
-    ordered = np.sort(y, axis=1)  # NaN last
-    count, row_index = measured.sum(axis=1), np.arange(len(y))
-    medians: Floats = (ordered[row_index, np.maximum(count - 1, 0) // 2] + ordered[row_index, count // 2]) / 2
-    return medians
+    count = inlier.sum(axis=1).astype(np.float64)
+    return np.where(inlier, y, 0.0).sum(axis=1) / np.where(count > 0, count, np.nan), count

@@ -7,27 +7,30 @@ file can cause wrong numbers, but nothing worse.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.detector import Detector
+from lockstep.detect.detector import Detector, Ints
 from lockstep.detect.find_changes import Monitor
 from lockstep.detect.findings import Revision
-from lockstep.detect.level_shift import Shift
-from lockstep.detect.run_lengths import Ints
+from lockstep.detect.shift import Shift
 from lockstep.detect.trend import Better
 
 Arrays = Mapping[str, NDArray[Any]]
 
-#: Columns of the table of shifts. The lists of all series become one table, whose first column is the series' row.
-_SHIFT = ("row", "index", "earliest", "latest", "reported_at", "silent", "unsettled")
-_REVISION = ("row", "reported_at", "revised_at", "index", "moved_to", "size", "why")
-_TABLES = {"shift": _SHIFT, "revision": _REVISION}
+#: Columns of the tables, and their types. The lists of all series become one table; "row" is the index of the series.
+_TABLES: dict[str, dict[str, type]] = {
+    "shift": {"row": np.int64, "index": np.int64, "earliest": np.int64, "latest": np.int64}
+    | {"reported_at": np.int64, "plain": np.bool_, "variance": np.float64},
+    "revision": {"row": np.int64, "reported_at": np.int64, "revised_at": np.int64, "index": np.int64}
+    | {"moved_to": np.int64, "size": np.float64, "why": np.str_},
+}
 
 #: The better directions, in the order of their codes in the file.
-_BETTER = get_args(Better)
+_BETTER: tuple[Better, ...] = get_args(Better)
 
 #: Value of ``Revision.moved_to`` for a withdrawn change.
 _NOWHERE = -1
@@ -36,21 +39,19 @@ _NOWHERE = -1
 def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     """Return the state of a monitor as named arrays, which share memory with the monitor."""
     detector = monitor.detector
-    arrays = {f"{part}.{name}": array for part, name, array in _arrays(detector)}
+    arrays = {f"detector.{name}": array for name, array in _arrays(detector).items()}
     arrays["better"] = np.array([_BETTER.index(better) for better in monitor.better], dtype=np.uint8)
-    arrays["ratio"] = monitor.ratio
-    shifts = [(row, s) for row, row_shifts in enumerate(detector.shifts) for s in row_shifts]
-    revisions = [(row, r) for row, row_revisions in enumerate(detector.revisions) for r in row_revisions]
-    rows: dict[str, list[list[Any]]] = {
-        "shift": [[row, s.index, s.earliest, s.latest, s.reported_at, s.silent, s.unsettled] for row, s in shifts],
+    tables: dict[str, list[tuple[Any, ...]]] = {
+        "shift": [(row, *astuple(shift)) for row, shifts in enumerate(detector.shifts) for shift in shifts],
         "revision": [
-            [row, r.reported_at, r.revised_at, r.index, _NOWHERE if r.moved_to is None else r.moved_to, r.size, r.why]
-            for row, r in revisions
+            (row, r.reported_at, r.revised_at, r.index, _NOWHERE if r.moved_to is None else r.moved_to, r.size, r.why)
+            for row, revisions in enumerate(detector.revisions)
+            for r in revisions
         ],
     }
-    for table, names in _TABLES.items():
-        for place, name in enumerate(names):
-            arrays[f"{table}.{name}"] = np.array([entry[place] for entry in rows[table]], dtype=_dtype(name))
+    for table, entries in tables.items():
+        for place, (name, kind) in enumerate(_TABLES[table].items()):
+            arrays[f"{table}.{name}"] = np.array([entry[place] for entry in entries], dtype=kind)
     return arrays
 
 
@@ -61,18 +62,18 @@ def from_arrays(arrays: Arrays) -> Monitor:
         ValueError, KeyError: the arrays do not have the form that ``to_arrays`` returns.
     """
     better = [_BETTER[code] for code in arrays["better"].tolist()]
-    detector = Detector(len(better))
-    for part, name, fresh in list(_arrays(detector)):
-        array = arrays[f"{part}.{name}"]
+    detector = Detector(np.zeros(len(better), dtype=np.bool_))
+    for name, fresh in _arrays(detector).items():
+        array = arrays[f"detector.{name}"]
         if array.dtype != fresh.dtype or array.ndim != fresh.ndim or len(array) != len(better):
-            raise ValueError(f"the array {part}.{name} has a wrong shape or type")
-        setattr(_part(detector, part), name, array)
+            raise ValueError(f"the array detector.{name} has a wrong shape or type")
+        setattr(detector, name, array)
     for row, *shift in _rows(arrays, "shift"):
         detector.shifts[row].append(Shift(*shift))
     for row, reported_at, revised_at, index, moved_to, size, reason in _rows(arrays, "revision"):
         moved = None if moved_to == _NOWHERE else moved_to
         detector.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, reason))
-    return Monitor.of(detector, better, arrays["ratio"].astype(np.bool_))
+    return Monitor.of(detector, better)
 
 
 def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
@@ -102,39 +103,14 @@ def together(states: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
             parts = [part + start for part, start in zip(parts, starts[:-1], strict=True)]
         elif parts[0].ndim == 2:
             wide = max(part.shape[1] for part in parts)
-            parts = [_widened(part, wide, 1.0 if name == "detector.weights" else np.nan) for part in parts]
+            parts = [np.pad(part, ((0, 0), (0, wide - part.shape[1]))) for part in parts]
         joined[name] = np.concatenate(parts)
     return joined
 
 
-def _widened(array: NDArray[Any], width: int, blank: float) -> NDArray[Any]:
-    if array.shape[1] == width:
-        return array
-    return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=blank)
-
-
-def _part(detector: Detector, part: str) -> object:
-    return {"detector": detector, "noise": detector.noise, "run_lengths": detector.run_lengths}[part]
-
-
-def _arrays(detector: Detector) -> list[tuple[str, str, NDArray[Any]]]:
-    """Return every array of a detector with its part and name.
-
-    The arrays are found by their type, so an array that is later added to a class is included automatically.
-    """
-    arrays = []
-    for part in ("detector", "noise"):
-        arrays += [(part, name, value) for name, value in vars(_part(detector, part)).items() if _is_array(value)]
-    names = type(detector.run_lengths).__slots__
-    return [*arrays, *(("run_lengths", name, getattr(detector.run_lengths, name)) for name in names)]
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def _dtype(name: str) -> type:
-    return {"silent": np.str_, "unsettled": np.bool_, "why": np.str_, "size": np.float64}.get(name, np.int64)
+def _arrays(detector: Detector) -> dict[str, NDArray[Any]]:
+    """Return every array of a detector by its name, found by type so that none is forgotten."""
+    return {name: value for name, value in vars(detector).items() if isinstance(value, np.ndarray)}
 
 
 def _rows(arrays: Arrays, table: str) -> list[tuple[Any, ...]]:

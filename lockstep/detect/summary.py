@@ -2,249 +2,205 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lockstep.detect.detector import LARGEST, Detector
-from lockstep.detect.findings import Analysis, Change, Level, Measure, Noise, sense_of
-from lockstep.detect.level_shift import Shift
-from lockstep.detect.modes import modes, step_within
-from lockstep.detect.noise_estimate import CAUTION
-from lockstep.detect.run_lengths import Floats, Ints
+from lockstep.detect.detector import Detector, threshold
+from lockstep.detect.findings import Analysis, Change, Kind, Level, Noise, Revision, sense_of
+from lockstep.detect.noise import CAUTION
 from lockstep.detect.segments import WIDE, Segments, segments_between_changes, wandering
-from lockstep.detect.settings import EVIDENCE, GATE, NOVELTY, PATIENCE, PROMPT, RUN
-from lockstep.detect.step_or_drift import autocorrelation
+from lockstep.detect.settings import NOVELTY, PROMPT, RUN, WINDOW
 from lockstep.detect.trend import Better
 
-Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: Normal quantile of a power of 80 %.
 _POWER = 0.841621
-#: A level counts as drifting if the correlation of neighbours, or its slope in standard errors, exceeds these numbers.
-_LINKED, _SLOPING = 0.35, 5.0
 #: Maximum number of repeated measurements to recommend. More would not be practical.
 _MOST = 1000
+#: A series switches between levels if so many of its levels were left for at most ``_STAY`` points and visited again
+#: within ``_AGAIN`` of the noise.
+_RETURNS, _STAY, _AGAIN = 3, 12, 2.0
+#: See ``_switches``.
+_WITHIN, _SWITCHES = 0.1, 8
 
 
-def changes_of(
-    detector: Detector, rows: Sequence[int], better: Sequence[Better], ratio: Mask
-) -> dict[int, tuple[Change, ...]]:
+def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
     """Return the changes by series, for those of the series ``rows`` that have changes.
 
-    Args:
-        better: the better direction of every series of the detector.
-        ratio: whether the changes of every series of the detector are ratios.
+    ``better`` is the better direction of every series of the detector.
     """
-    changed = [row for row in rows if any(True for _ in detector.reported(row))]
-    return _changes(detector, segments_between_changes(detector, np.array(changed, dtype=np.int64)), better, ratio)
+    changed = [row for row in rows if detector.shifts[row]]
+    return _changes(detector, segments_between_changes(detector, np.array(changed, dtype=np.int64)), better)
 
 
-def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better], ratio: Mask) -> list[Analysis]:
+def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
     """Return what was found in each of the series ``rows``, with levels in the unit of the series' trend.
 
-    Args:
-        better: the better direction of every series of the detector.
-        ratio: whether the changes of every series of the detector are ratios.
+    ``better`` is the better direction of every series of the detector.
     """
     segments = segments_between_changes(detector, np.array(rows, dtype=np.int64))
-    changes = _changes(detector, segments, better, ratio)
-    starts = np.flatnonzero(segments.start == 0).tolist()
-    row_slices = [slice(first, after) for first, after in itertools.pairwise([*starts, segments.row.size])]
-    present = np.array([row_slice.stop - 1 for row_slice in row_slices], dtype=np.int64)
-    scale = np.sqrt(detector.noise.variance[segments.row[present]])
-    mde = smallest_step(scale, segments.count[present], PROMPT + 1)
-    mde = np.expm1(mde, where=ratio[list(rows)], out=mde.copy())
-    repeats = _repeats(scale, segments.count[present])
-    levels = _levels(segments, ratio)
+    changes = _changes(detector, segments, better)
+    ends = np.append(np.flatnonzero(segments.start == 0), segments.row.size).tolist()
     analyses = []
-    for place, (row, row_slice) in enumerate(zip(rows, row_slices, strict=True)):
-        noise = _noise(detector, row, _residuals(detector, segments, row_slice.stop - 1), _measure(ratio[row]))
-        known = noise.kind != "short"
+    for place, row in enumerate(rows):
+        levels = slice(ends[place], ends[place + 1])
+        ratio, newest = bool(detector.ratio[row]), ends[place + 1] - 1
+        scale = float(np.sqrt(detector.variance[row]))
+        known = math.isfinite(scale)
+        count = float(segments.count[newest])
+        step = float(smallest_step(scale, count, PROMPT + 1)) if known else math.inf
+        repeats = _repeats(scale, count) if known and ratio else None
+        kind = _kind(detector, row, segments.mean[levels], segments.start[levels], scale) if known else "short"
         analyses.append(
             Analysis(
                 changes=changes.get(row, ()),
-                revisions=tuple(detector.revisions[row]),
-                levels=tuple(level for level in levels[row_slice] if math.isfinite(level.value)),
-                noise=noise,
-                mde=float(mde[place]) if known else math.inf,
-                repeats_for_1_percent=int(repeats[place]) if known and ratio[row] and repeats[place] <= _MOST else None,
+                revisions=_revisions(detector, row),
+                levels=_levels(detector, segments, levels),
+                noise=Noise(scale, kind, "ratio" if ratio else "difference"),
+                mde=math.expm1(step) if ratio else step,
+                repeats_for_1_percent=repeats,
             )
         )
     return analyses
 
 
-def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike) -> Floats:
-    """Return the size (log) of the smallest step that is reported with 80 % probability.
+def smallest_step(scale: ArrayLike, before: float, after: float) -> Floats:
+    """Return the size of the smallest step that is reported with 80 % probability.
 
     The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after). This evidence
     must reach the threshold of a report.
 
     Args:
-        scale: standard deviation of a point, log units.
+        scale: standard deviation of a point.
         before: number of points at the current level; if it is 0, no step can be detected.
         after: number of points at the new level.
     """
-    scale, before, after = (np.asarray(argument, dtype=np.float64) for argument in (scale, before, after))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        size = before * after / (before + after)
-        lowered = PATIENCE * np.log(np.clip(size, 1.0, LARGEST) / RUN)
-        bar = NOVELTY + EVIDENCE - lowered + np.log(np.maximum(size, 1.0)) / 2
-        margin = np.sqrt(2 * np.maximum(bar, 1.0) * (1 + CAUTION / before)) + _POWER
-        steps = scale * margin * np.sqrt(1 / size + wandering(before) + wandering(after))
-    return np.where(before > 0, steps, np.inf)
+    if before <= 0:
+        return np.full(np.shape(scale), np.inf)
+    size = before * after / (before + after)
+    bar = NOVELTY + threshold(before, after) + math.log(max(size, 1.0)) / 2
+    margin = math.sqrt(2 * max(bar, 1.0) * (1 + CAUTION / before)) + _POWER
+    return np.asarray(scale) * margin * np.sqrt(1 / size + wandering(before) + wandering(after))
 
 
-def _repeats(scale: Floats, before: Floats) -> Ints:
-    """Return how many points at the new level are needed before a step of 1 % is reported.
-
-    A number above ``_MOST`` means that no number of points is enough.
-    """
-    low, high = np.full(scale.size, RUN), np.full(scale.size, _MOST + 1)
-    while (open_ := low < high).any():
+def _repeats(scale: float, before: float) -> int | None:
+    """Return how many points at the new level are needed before a step of 1 % is reported; ``None`` above ``_MOST``."""
+    low, high = RUN, _MOST + 1
+    while low < high:
         middle = (low + high) // 2
-        sufficient = smallest_step(scale, before, middle) <= math.log1p(0.01)
-        high, low = np.where(open_ & sufficient, middle, high), np.where(open_ & ~sufficient, middle + 1, low)
-    return low
+        if smallest_step(scale, before, middle) <= math.log1p(0.01):
+            high = middle
+        else:
+            low = middle + 1
+    return low if low <= _MOST else None
 
 
-def _levels(segments: Segments, ratio: Mask) -> list[Level]:
-    log = ratio[segments.row]
-    columns = (
-        segments.start,
-        segments.stop,
-        *(np.exp(column, where=log, out=column.copy()) for column in (segments.mean, segments.low, segments.high)),
-        segments.unsettled,
-    )
-    return list(map(Level, *(column.tolist() for column in columns)))
+def _levels(detector: Detector, segments: Segments, part: slice) -> tuple[Level, ...]:
+    levels = []
+    for at in range(part.start, part.stop):
+        row, mean, half = int(segments.row[at]), float(segments.mean[at]), WIDE * float(segments.error[at])
+        if not math.isfinite(mean):
+            continue
+        # A level covers the commits up to the next change, measured or not.
+        start = int(detector.commit[row, segments.start[at]]) if segments.start[at] else 0
+        last = at + 1 == part.stop
+        stop = int(detector.length[row] if last else detector.commit[row, segments.stop[at]])
+        values = (mean, mean - half, mean + half)
+        levels.append(Level(start, stop, *(map(math.exp, values) if detector.ratio[row] else values)))
+    return tuple(levels)
 
 
-def _residuals(detector: Detector, segments: Segments, at: int) -> Floats:
-    """Return the distances of a segment's points from the segment's mean, log units."""
-    y = detector.values[segments.row[at], segments.start[at] : segments.stop[at]]
-    residuals: Floats = y[np.isfinite(y)] - segments.mean[at]
-    return residuals
-
-
-def _changes(
-    detector: Detector, segments: Segments, better: Sequence[Better], ratio: Mask
-) -> dict[int, tuple[Change, ...]]:
-    """Return the changes by series: one at the start of each segment except the first. Some series have none."""
+def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+    """Return the changes by series: one at the start of each level except the first. Some series have none."""
     right = np.flatnonzero(segments.start > 0)
     left = right - 1
-    size = segments.mean[right] - segments.mean[left]
+    size = segments.first[right] - segments.last[left]
     error = np.hypot(segments.error[left], segments.error[right])
-    # Unsettled points scatter widely, but this does not make it less certain that the series left its old level.
-    open_ = segments.unsettled[left] | segments.unsettled[right]
-    error = np.where(open_, np.sqrt(2 * detector.noise.variance[segments.row[right]]), error)
+    count = segments.count[left] * segments.count[right] / (segments.count[left] + segments.count[right])
     with np.errstate(divide="ignore", invalid="ignore"):
-        count = segments.count[left] * segments.count[right] / (segments.count[left] + segments.count[right])
         evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
     odds = evidence - NOVELTY - np.log(np.maximum(1.0, count)) / 2
     ends = np.flatnonzero(np.append(segments.start[1:], 0) == 0)
     newest = ends[np.searchsorted(ends, right)]
+    remains = np.where(newest == right, size, segments.last[newest] - segments.last[left])
     columns = (
         segments.row[right],
         size,
-        *_interval(segments, left, right, size, error),
+        size - WIDE * error,
+        size + WIDE * error,
         1 / (1 + np.exp(-np.clip(odds, -700.0, 700.0))),
-        segments.mean[newest] - segments.mean[left],
-        segments.unsettled[right],
+        remains,
     )
-    shifts: dict[int, Iterator[Shift]] = {}
+    nth: dict[int, int] = defaultdict(int)
     changes: dict[int, list[Change]] = defaultdict(list)
-    for row, log_size, low, high, confidence, remains, unsettled in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
-        if row not in shifts:
-            shifts[row] = detector.reported(row)
-        shift = next(shifts[row])
-        within_modes = _within_modes(detector, row, shift.index)
-        if within_modes is not None:
-            remains = within_modes[0] if remains == log_size else remains
-            log_size, low, high = (
-                within_modes[0],
-                within_modes[0] - WIDE * within_modes[1],
-                within_modes[0] + WIDE * within_modes[1],
-            )
+    for row, step, low, high, confidence, left_over in zip(*(column.tolist() for column in columns), strict=True):
+        shift = detector.shifts[row][nth[row]]
+        nth[row] += 1
+        commit = detector.commit[row]
         changes[row].append(
             Change(
-                index=shift.index,
-                last_before=_last_measured(detector, row, shift.index),
-                earliest=min(shift.earliest, shift.index),
-                latest=max(shift.latest, shift.index),
-                size=log_size,
+                index=int(commit[shift.index]),
+                last_before=int(commit[shift.index - 1]),
+                earliest=int(commit[shift.earliest]),
+                latest=int(commit[shift.latest]),
+                size=step,
                 low=low,
                 high=high,
                 confidence=confidence,
-                reported_at=shift.reported_at,
-                sense=sense_of(log_size, better[row]),
-                left=remains,
-                unsettled=unsettled,
-                measure=_measure(ratio[row]),
+                reported_at=int(commit[shift.reported_at]),
+                sense=sense_of(step, better[row]),
+                left=left_over,
+                measure="ratio" if detector.ratio[row] else "difference",
             )
         )
     return {row: tuple(row_changes) for row, row_changes in changes.items()}
 
 
-def _interval(segments: Segments, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
-    """Return the intervals of the sizes. Next to unsettled points, an interval reaches to the extreme points."""
-    low, high = size - WIDE * error, size + WIDE * error
-    open_ = segments.unsettled[left] | segments.unsettled[right]
-    return (
-        np.where(open_, segments.low[right] - segments.high[left], low),
-        np.where(open_, segments.high[right] - segments.low[left], high),
+def _revisions(detector: Detector, row: int) -> tuple[Revision, ...]:
+    commit = detector.commit[row]
+    return tuple(
+        replace(
+            revision,
+            reported_at=int(commit[revision.reported_at]),
+            revised_at=int(commit[revision.revised_at]),
+            index=int(commit[revision.index]),
+            moved_to=None if revision.moved_to is None else int(commit[revision.moved_to]),
+        )
+        for revision in detector.revisions[row]
     )
 
 
-def _within_modes(detector: Detector, row: int, index: int) -> tuple[float, float] | None:
-    """Return the step at ``index`` and its standard error if the series switches between levels; otherwise ``None``.
+def _kind(detector: Detector, row: int, means: Floats, starts: Ints, scale: float) -> Kind:
+    """Return the word for how the series behaves between and across its changes."""
+    stays = np.diff(starts)
+    returned = sum(
+        bool(np.any(np.abs(means[: at - 1] - means[at]) < _AGAIN * scale)) and stays[at - 1] <= _STAY
+        for at in range(2, means.size)
+    )
+    if returned >= _RETURNS or _switches(detector.values[row, : detector.count[row]][-WINDOW:]):
+        return "multimodal"
+    return "drifting" if detector.slope[row] or detector.correlated[row] else "steady"
 
-    Each level after the step is compared with the same level before it.
+
+def _switches(y: Floats) -> bool:
+    """Return whether the points lie at two levels and switch between them at least ``_SWITCHES`` times.
+
+    Two groups, each with a tenth of the points or more, leave ``_WITHIN`` of the variance; of normal noise .36.
     """
-    if not any(shift.silent == "modes" for shift in detector.shifts[row]):
-        return None
-    edges = [0, *(shift.index for shift in detector.reported(row)), int(detector.length[row])]
-    at = edges.index(index)
-    before, after = (detector.values[row, edges[at + side] : edges[at + side + 1]] for side in (-1, 0))
-    return step_within(_measured(before), _measured(after))
-
-
-def _last_measured(detector: Detector, row: int, before: int) -> int:
-    at = before - 1
-    while math.isnan(detector.values[row, at]):
-        at -= 1
-    return at
-
-
-def _measure(ratio: bool) -> Measure:
-    return "ratio" if ratio else "difference"
-
-
-def _measured(series: Floats) -> Floats:
-    return series[np.isfinite(series)]
-
-
-def _noise(detector: Detector, row: int, residuals: Floats, measure: Measure) -> Noise:
-    """Return the noise of a series. ``residuals`` holds the deviations of the newest points from the current level."""
-    scale = float(np.sqrt(detector.noise.variance[row]))
-    if not math.isfinite(scale):
-        return Noise(math.nan, "short", measure)
-    series = detector.values[row, : detector.length[row]]
-    since = max((shift.index for shift in detector.reported(row)), default=0)
-    # Search for modes since the last change, and then in the whole series. Without a change, these are the same.
-    starts = dict.fromkeys((since, 0))
-    if any(modes(_measured(series[start:])) is not None for start in starts):
-        return Noise(scale, "multimodal", measure)
-    residuals = np.clip(residuals, -GATE * scale, GATE * scale)
-    if residuals.size < 12:
-        return Noise(scale, "steady", measure)
-    position = np.arange(residuals.size) - (residuals.size - 1) / 2
-    slope = float(position @ residuals / (position @ position))
-    if abs(slope) * math.sqrt(float(position @ position)) > _SLOPING * scale or autocorrelation(residuals) > _LINKED:
-        return Noise(scale, "drifting", measure)
-    return Noise(scale, "steady", measure)
+    if y.size < 2 * _SWITCHES:
+        return False
+    ordered = np.sort(y)
+    count = np.arange(1, y.size)
+    lower = np.cumsum(ordered)[:-1]
+    between = (lower - count * ordered.mean()) ** 2 / count * y.size / (y.size - count)
+    between[: y.size // 10] = between[y.size - 1 - y.size // 10 :] = 0.0
+    best = int(between.argmax())
+    switches = int(np.count_nonzero(np.diff(y > ordered[best])))
+    return bool(between[best] > (1 - _WITHIN) * y.var() * y.size > 0 and switches >= _SWITCHES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lockstep.history.model import Run
@@ -24,9 +24,7 @@ class _Group:
     runs: list[int] = field(default_factory=list)
 
 
-def machine_names(
-    runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int], joined: Collection[str] = ()
-) -> list[str]:
+def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int]) -> list[str]:
     """Return the name of the machine to which each run belongs.
 
     The machine of the oldest results in a folder has the folder's name. So a second operating system, processor or
@@ -36,8 +34,6 @@ def machine_names(
         runs: the runs; the field ``machine`` of a run is not read.
         folders: asv's machine name of each run.
         places: the position of each commit in the history.
-        joined: names in ``folders`` that a rule of thresholds.toml gives to several machines. Their hardware may
-            differ, unless it was measured at the same commits.
     """
     of_folder: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: (places[runs[index].commit], runs[index].path)):
@@ -45,9 +41,7 @@ def machine_names(
     names = [""] * len(runs)
     used_names = set(of_folder)
     for folder in sorted(of_folder):
-        groups = _groups(runs, of_folder[folder], named=folder not in joined)
-        if folder in joined:
-            groups = _in_turn(runs, groups)
+        groups = _groups(runs, of_folder[folder])
         for group in groups:
             for lane, environment in _lanes(runs, group.runs, places):
                 first = group is groups[0] and lane[0] == groups[0].runs[0]
@@ -59,22 +53,13 @@ def machine_names(
     return names
 
 
-def _in_turn(runs: Sequence[Run], groups: list[_Group]) -> list[_Group]:
-    """Return the groups as one, unless two of them measured the same commit."""
-    commits = [runs[index].commit for group in groups for index in {runs[i].commit: i for i in group.runs}.values()]
-    if len(set(commits)) < len(commits):
-        return groups
-    in_order = {index: None for group in groups for index in group.runs}
-    return [_Group(groups[-1].strings, list(in_order))]
-
-
-def _groups(runs: Sequence[Run], indices: Sequence[int], named: bool = True) -> list[_Group]:
+def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
     groups: list[_Group] = []
     for index in indices:
         run = runs[index]
         strings = hardware(run.strings)
         # If a folder holds files of two machines with equal hardware, only asv's name tells the machines apart.
-        strings |= {_NAMED: run.named} if run.named and named else {}
+        strings |= {_NAMED: run.named} if run.named else {}
         for group in groups:
             # A string that older runs lack does not make another machine.
             if all(group.strings.get(key, text) == text for key, text in strings.items()):

@@ -27,7 +27,7 @@ DECIDES = {
         "lockstep/record/shared_fields.py",
     ],
     FOUND_BY: [
-        "lockstep/detect/modes.py",
+        "lockstep/detect/detector.py",
         "lockstep/alerts/cause/attribution.py",
         "lockstep/history/repeats.py",
         "lockstep/alerts/analysis/findings_files.py",

@@ -70,7 +70,6 @@ class AnalysisResult:
         dead: machines that stopped while other machines continued, see
             ``lockstep.alerts.analysis.freshness.dead_machines``.
         ended: machines about which one line says more than an alert for each.
-        refused: see ``Results``.
     """
 
     changes: tuple[FoundChange, ...]
@@ -79,7 +78,6 @@ class AnalysisResult:
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
     ended: EndedMachines = field(default_factory=EndedMachines)
-    refused: tuple[str, ...] = ()
 
     @property
     def current_alerts(self) -> CurrentAlerts:
@@ -134,9 +132,7 @@ def analyse_results(
     ended = ended_machines(results)
     stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in ended.machines]
     dead = dead_machines(newest)
-    return AnalysisResult(
-        tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended, results.refused
-    )
+    return AnalysisResult(tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended)
 
 
 def _ends(

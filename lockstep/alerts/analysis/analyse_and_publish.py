@@ -76,7 +76,6 @@ def _finding(change: FoundChange) -> Finding:
         kind=change.cause.kind,
         sentence=change.cause.sentence,
         suppressed=change.suppressed,
-        unsettled=step.unsettled,
         old=step.old,
         new=step.new,
         better=step.better,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lockstep.alerts.analysis.cache_files import write_whole
 from lockstep.alerts.analysis.mapped_arrays import MappedArrays, mapped
 from lockstep.detect import Analysis, Monitor, Trend
-from lockstep.detect.run_lengths import Floats, Ints
+from lockstep.detect.detector import Floats, Ints
 from lockstep.detect.state_arrays import Arrays, from_arrays, select, to_arrays, together
 from lockstep.processes.end_with_parent import pool
 
@@ -35,7 +35,7 @@ _BATCH = 500
 #: new commit before the next write, up to ``_MOST_BEHIND`` new commits.
 _WRITE_EVERY, _MOST_BEHIND = 256, 8
 
-_NEEDED = {"of", "series.names", "series.check", "noise.variance", "ratio"}
+_NEEDED = {"of", "series.names", "series.check", "detector.variance", "detector.ratio"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +118,15 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
     try:
         names, monitor = _names(arrays), from_arrays(_state(arrays))
         # The errors of new points are those of logarithms.
-        new = [replace(points, errors=np.where(monitor.ratio[points.row], points.errors, np.nan)) for points in new]
+        new = [
+            replace(points, errors=np.where(monitor.detector.ratio[points.row], points.errors, np.nan))
+            for points in new
+        ]
         since = [*past, *new]
         for points in since:
             monitor.extend(points.values, points.errors, points.row)
         if len(since) < min(1 + int(monitor.detector.length.max(initial=0)) // _WRITE_EVERY, _MOST_BEHIND):
-            _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.detector.noise.variance))
+            _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.detector.variance))
         else:
             _write(path, after, monitor, names, _checks(arrays["series.check"], since))
     except (ValueError, KeyError, IndexError, TypeError):
@@ -155,8 +158,8 @@ class StoredDetector:
         recent = (_arrays(_recent(path)) or {}) if self._past else {}
         #: Run-to-run noise (standard deviation of the logarithm) of each series; NaN if unknown, or if the series has
         #: no logarithms.
-        self.noise: Floats = recent.get("scale", np.sqrt(self._arrays["noise.variance"]))
-        self.noise = np.where(self._arrays["ratio"], self.noise, np.nan)
+        self.noise: Floats = recent.get("scale", np.sqrt(self._arrays["detector.variance"]))
+        self.noise = np.where(self._arrays["detector.ratio"], self.noise, np.nan)
 
     @property
     def names(self) -> list[str]:

@@ -47,7 +47,6 @@ class Finding(ChangeSize):
         kind: the kind of the cause.
         sentence: a sentence that states the cause.
         suppressed: why the change is not reported; "" if the change is reported.
-        unsettled: see ``lockstep.alerts.cause.change_facts.Step``.
     """
 
     series: SeriesName
@@ -63,7 +62,6 @@ class Finding(ChangeSize):
     kind: Kind
     sentence: str
     suppressed: Suppressed = ""
-    unsettled: bool = False
     old: float | None = None
     new: float | None = None
     better: Better = "lower"

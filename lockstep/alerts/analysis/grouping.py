@@ -158,7 +158,6 @@ def _member(reported: ReportedStep) -> Member:
         left=step.left,
         before=step.good,
         after=step.end,
-        unsettled=step.unsettled,
         old=step.old,
         new=step.new,
         better=step.better,

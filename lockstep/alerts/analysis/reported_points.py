@@ -14,7 +14,7 @@ from lockstep.alerts.analysis.detector_state import Points
 from lockstep.alerts.analysis.followed_series import Followed, by_version, common_baselines, name_of, paired_numbers
 from lockstep.alerts.analysis.reports import Reports, ReportState
 from lockstep.detect import Trend as Values
-from lockstep.detect.run_lengths import Ints
+from lockstep.detect.detector import Ints
 from lockstep.history.model import STATES, Trend
 from lockstep.history.reader import Numbers
 from lockstep.history.snapshot import Results

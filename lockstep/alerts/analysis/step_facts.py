@@ -188,7 +188,7 @@ def sized(step: Step, better: Better, change: Change) -> Step:
     low, high = sorted((worse * change.low, worse * change.high))
     size, left = worse * change.size, worse * change.left
     moved: dict[str, Any] = {"size": size, "low": low, "high": high, "left": left, "better": better}
-    moved |= {"confidence": change.confidence, "unsettled": change.unsettled}
+    moved |= {"confidence": change.confidence}
     return Step(**(vars(step) | moved))
 
 

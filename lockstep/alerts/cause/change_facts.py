@@ -72,8 +72,6 @@ class Step(ChangeSize):
         controls: moves of the run's controls ("copy", "matmul", "empty").
         left: by how much the newest level is worse than the level before the step, measured like ``size``; 0 if fully
             recovered.
-        unsettled: whether the points after the change scatter too much to give one level. Then ``low`` and ``high``
-            enclose all of these points, and ``size`` refers to their median.
     """
 
     series: SeriesName
@@ -94,7 +92,6 @@ class Step(ChangeSize):
     baseline: Move | None = None
     controls: Mapping[str, Move] = field(default_factory=dict)
     left: float = math.nan
-    unsettled: bool = False
     old: float | None = None
     new: float | None = None
     better: Better = "lower"

@@ -18,7 +18,6 @@ class ChangeSize:
             ``measure`` is "ratio", the natural log of a factor: 0.05 is 5 % slower. Otherwise a difference in the
             unit of the series.
         low, high: interval of ``size``.
-        unsettled: whether the points after the change scatter too much to give one level.
         better: the better direction of the number.
         measure: how ``size`` and its interval are measured.
         old, new: the numbers of an exact quantity, or the levels of a series whose changes are differences; otherwise
@@ -31,7 +30,6 @@ class ChangeSize:
     size: float
     low: float
     high: float
-    unsettled: bool
     better: Better
     measure: Measure
     old: float | None

@@ -13,6 +13,7 @@ from lockstep.alerts.model import Alert, Member, Waiver
 from lockstep.record.series_name import SeriesName
 
 _SERIES = tuple(field.name for field in fields(SeriesName))
+_MEMBER = frozenset(field.name for field in fields(Member))
 
 
 class DamagedContent(ValueError):
@@ -46,12 +47,17 @@ def from_json(content: Mapping[str, Any]) -> Alert:
             "also_on": tuple(content["also_on"]),
             "cause": _cause(content["cause"]),
             "members": tuple(
-                Member(**{**member, "series": SeriesName(**member["series"]), "cause": _cause(member["cause"])})
+                member_of({**member, "series": SeriesName(**member["series"]), "cause": _cause(member["cause"])})
                 for member in content["members"]
             ),
             "waiver": waiver and Waiver(waiver["because"], _day(waiver["until"])),
         }
     )
+
+
+def member_of(content: Mapping[str, Any]) -> Member:
+    """Return the member with these fields. Fields that only an older version had are left out."""
+    return Member(**{name: value for name, value in content.items() if name in _MEMBER})
 
 
 def _series_json(series: SeriesName) -> dict[str, Any]:

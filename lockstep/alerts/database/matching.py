@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from lockstep.alerts.database.alert_as_json import member_of
 from lockstep.alerts.database.states_and_actions import ACCEPTED
 from lockstep.alerts.model import Alert, Member
 from lockstep.history.parameter_text import comparable
@@ -85,7 +86,7 @@ def _comparable(series: SeriesName) -> SeriesName:
 
 def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int]) -> _StoredChange:
     series = SeriesName(**content["series"])
-    key = Member(**{**content, "series": series, "cause": None}).key
+    key = member_of({**content, "series": series, "cause": None}).key
     # Older versions stored no range for a series. Other machines may have narrowed the range of the alert.
     before, after = content.get("before") or row.content["before"], content.get("after")
     measured = [places[commit] for commit in row.content["commits"] if commit in places]

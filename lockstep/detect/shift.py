@@ -1,0 +1,25 @@
+"""Define a shift: a change of level as the detector follows it, by positions among the measured points of a series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A reported change of level.
+
+    Attributes:
+        index: first point at the new level.
+        earliest, latest: the points between which ``index`` lies with 95 % probability.
+        reported_at: the newest point when the shift was first reported.
+        plain: whether the shift is plainly there (``lockstep.detect.plain``). It is then never withdrawn.
+        variance: variance of a point when the shift was reported.
+    """
+
+    index: int
+    earliest: int
+    latest: int
+    reported_at: int
+    plain: bool
+    variance: float

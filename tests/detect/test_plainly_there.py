@@ -1,0 +1,98 @@
+"""Steps that nobody can miss are reported, whatever a series did before: it switched, drifted or never varied."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from lockstep.detect import Trend, analyse, analyse_many
+from lockstep.detect.noise import resolution_of
+
+
+def found(values, errors=None):
+    return [change.index for change in analyse(Trend(np.asarray(values, dtype=float), errors)).changes]
+
+
+def noisy(generator, length, spread=0.003):
+    return np.exp(generator.normal(0, spread, length))
+
+
+@pytest.mark.parametrize("equal", [3, 5, 7, 8, 9, 30])
+@pytest.mark.parametrize("times", [2.0, 0.125])
+def test_a_constant_that_changes_is_reported_at_the_third_point(equal, times):
+    (change,) = analyse(Trend(np.r_[np.full(equal, 5.0), np.full(90 - equal, 5.0 * times)])).changes
+    assert (change.index, change.reported_at) == (equal, equal + 2)
+    assert np.exp(change.size) == pytest.approx(times)
+
+
+def test_every_plateau_is_a_level_although_other_levels_come_back():
+    generator = np.random.default_rng(1)
+    levels = [100, 160, 120, 190, 120, 210, 90]
+    values = np.repeat(levels, 20) * noisy(generator, 140)
+    changes = analyse(Trend(values)).changes
+    assert [change.index for change in changes] == [20, 40, 60, 80, 100, 120]
+    sizes = [np.exp(change.size) for change in changes]
+    assert sizes == pytest.approx([after / before for before, after in itertools.pairwise(levels)], rel=0.01)
+
+
+@pytest.mark.parametrize("reverts", [False, True])
+def test_twelve_steps_twelve_commits_apart_have_the_right_sizes(reverts):
+    generator = np.random.default_rng(2)
+    right = total = 0
+    for _ in range(20):
+        sizes = np.log1p(generator.uniform(0.2, 2, 12)) * generator.choice([-1, 1], 12)
+        if reverts:
+            sizes[1::2] = -sizes[::2]
+        y = np.repeat(np.cumsum([0.0, *sizes]), 12) + generator.normal(0, 0.005, 156)
+        at = {change.index: change for change in analyse(Trend(np.exp(y))).changes}
+        total += 12
+        right += sum(
+            12 * (place + 1) in at and abs(at[12 * (place + 1)].size - size) < 0.02 for place, size in enumerate(sizes)
+        )
+    assert right / total >= 0.95
+
+
+def test_a_later_switch_never_takes_back_an_earlier_step():
+    generator = np.random.default_rng(3)
+    values = np.r_[np.full(15, 300.0), np.full(16, 380.0), np.full(16, 440.0), np.tile([444.0, 440.0], 20)]
+    values *= noisy(generator, values.size, 0.001)
+    for length in range(25, values.size):
+        assert 15 in found(values[:length])
+
+
+@pytest.mark.parametrize("slope", [0.001, 0.002, 0.003])
+def test_a_doubling_within_a_drift(slope):
+    generator = np.random.default_rng(4)
+    y = slope * np.arange(100) + generator.normal(0, 0.003, 100)
+    y[40:80] += np.log(2)
+    analysis = analyse(Trend(np.exp(y)))
+    assert {40, 80} <= {change.index for change in analysis.changes}
+    (up,) = [change for change in analysis.changes if change.index == 40]
+    assert np.exp(up.size) == pytest.approx(2, rel=0.03)
+    assert analysis.noise.kind == "drifting"
+
+
+def test_a_noisy_dip_does_not_hide_the_step_that_ends_it():
+    generator = np.random.default_rng(5)
+    trends = []
+    for _ in range(100):
+        dip = 2 * np.exp(generator.normal(0, 0.1, 9))
+        trends.append(Trend(np.r_[9 + generator.normal(0, 0.09, 20), dip, 13 + generator.normal(0, 0.26, 20)]))
+    analyses = analyse_many(trends)
+    for at in (20, 29):
+        assert sum(any(abs(change.index - at) <= 1 for change in one.changes) for one in analyses) >= 98
+
+
+def test_pure_noise_is_seldom_plainly_there():
+    generator = np.random.default_rng(6)
+    trends = [Trend(noisy(generator, 100, 0.01)) for _ in range(500)]
+    assert sum(len(one.changes) for one in analyse_many(trends)) <= 25
+
+
+def test_the_rounding_unit_comes_from_the_digits():
+    units = resolution_of(np.array([12.0, 1200.0, 3.25, 0.0375, 1 / 3, 0.0]))
+    assert units[:4] == pytest.approx([1, 1, 0.01, 0.0001])
+    assert units[4] < 1e-8
+    assert units[5] == np.inf
