@@ -79,6 +79,12 @@ def test_a_machine_whose_environments_all_stop_is_silent(tmp_path):
     assert analysed(tmp_path / "r")[1] == ["box (py3.11)"]
 
 
+def test_environments_that_stop_within_a_week_are_one_silent_machine(tmp_path):
+    measure(tmp_path / "r", "box", range(20), environment="py3.10")
+    measure(tmp_path / "r", "box", range(10, 23), environment="py3.11")
+    assert analysed(tmp_path / "r") == ([], ["box (py3.11)"])
+
+
 def test_an_operating_system_that_was_replaced_is_one_line(tmp_path):
     for number, system in enumerate(("Linux 5.4", "Linux 6.1", "Linux 6.17")):
         measure(tmp_path / "r", "box", range(20 * number, 20 * number + 10), os=system)

@@ -130,7 +130,8 @@ def analyse_results(
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
     ended = ended_machines(results)
-    stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in ended.machines]
+    quiet = ended.machines | ended.outlived
+    stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in quiet]
     dead = dead_machines(newest)
     return AnalysisResult(tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended)
 

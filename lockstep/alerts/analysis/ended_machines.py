@@ -32,10 +32,13 @@ class EndedMachines:
     Attributes:
         once: machines of equal hardware that reported one after another, each for less than a week, by hardware.
         replaced: the day on which each environment or operating system that was replaced reported last, by machine.
+        outlived: environments and operating systems whose machine reported later. If the machine is silent, its newest
+            environment says so.
     """
 
     once: tuple[tuple[str, ...], ...] = ()
     replaced: Mapping[str, str] = field(default_factory=dict)
+    outlived: frozenset[str] = frozenset()
 
     @property
     def machines(self) -> frozenset[str]:
@@ -77,17 +80,20 @@ def ended_machines(results: Results) -> EndedMachines:
     for machine in results.machines.values():
         of_folder[machine.folder].append(machine.name)
     replaced: dict[str, str] = {}
+    outlived: set[str] = set()
     alike: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for name in sorted(first, key=lambda name: (first[name], name)):
         machine = results.machines[name]
         others = [last[other] for other in of_folder[machine.folder] if other in last]
+        if max(others) > last[name]:
+            outlived.add(name)
         if max(others) - last[name] >= SILENT_DAYS * _DAY_MS:
             replaced[name] = day_of(last[name])
         elif len(others) == 1 and last[name] - first[name] < SILENT_DAYS * _DAY_MS:
             alike[tuple(sorted(hardware(machine.strings).items()))].append(name)
     # Machines of a fleet that began this week report at the same time.
     runners = [names for names in alike.values() if last[names[-1]] - min(map(last.__getitem__, names)) >= _DAY_MS]
-    return EndedMachines(tuple(tuple(names) for names in runners if len(names) >= _MANY), replaced)
+    return EndedMachines(tuple(tuple(names) for names in runners if len(names) >= _MANY), replaced, frozenset(outlived))
 
 
 def _listed(names: Sequence[str]) -> str:
