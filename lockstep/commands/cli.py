@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,10 @@ def _status() -> int:
     except OSError as error:
         _show_traceback(verbose)
         log.error(str(error) or type(error).__name__)
+        return BROKEN
+    except BrokenExecutor:
+        _show_traceback(verbose)
+        log.error("a child process was killed, perhaps for lack of memory: free memory and try again")
         return BROKEN
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -10,6 +10,7 @@ import pytest
 
 import tools.__main__  # noqa: F401 — makes its verbs known
 from lockstep.commands import cli
+from lockstep.processes.end_with_parent import pool
 
 CONFIG = {"version": 1, "project": "toy", "repo": ".", "benchmark_dir": "suites", "lockstep": {"packages": ["k"]}}
 
@@ -123,6 +124,16 @@ def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch, words, er
     assert f"unexpected {type(error).__name__}" in said
     assert "Traceback" not in said
     assert "Traceback" in run(*words, "--verbose")[1]
+
+
+def test_a_killed_child_is_told_with_what_to_do(run, monkeypatch):
+    def work(path):
+        with pool(1, "spawn") as workers:
+            workers.submit(os._exit, 9).result()
+
+    monkeypatch.setattr(cli, "check_config", work)
+    status, said = run("measure", "x")
+    assert (status, "a child process was killed, perhaps for lack of memory" in said) == (3, True)
 
 
 def test_a_verb_that_cannot_be_loaded_is_no_verdict(run, monkeypatch):
