@@ -76,7 +76,9 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     all_health = [health_of(results, machine) for machine in results.machines]
     all_health.sort(key=lambda health: -health.reported_at)
     parts: list[Any] = [table(_HEAD, [_row(health, now) for health in all_health], "Machines")]
-    parts += [html.P(f"{sentence}.", className="dim") for sentence in ended_machines(results).sentences()]
+    parts += [
+        html.P(f"{sentence}.", className="dim") for sentence in (*results.refused, *ended_machines(results).sentences())
+    ]
     sections = [html.Section(_section(health, results.commits(health.machine), scheme)) for health in all_health]
     parts.append(html.Div(sections, className="charts sections"))
     if results.problems:

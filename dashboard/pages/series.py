@@ -34,8 +34,8 @@ from lockstep.timing.detectable_effect import detectable_by_error, epochs_to_det
 
 def layout(results: Results, address: SeriesAddress) -> Any:
     """Return the page of a series, or a notice with the machines that measured it if the address's machine did not."""
-    key = results.keys(address.machine).current(key_at(address))
-    address = replace(address, case=key.case)
+    key = results.current(key_at(address))
+    address = replace(address, machine=key.machine, suite=key.suite, case=key.case)
     machines = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
     if key.machine not in machines:
         items = [html.Li(_elsewhere(address, machine)) for machine in machines]

@@ -130,8 +130,9 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(alerts_json(alerts, _site())))
     else:
         _print(alerts, store.archived())
-        for sentence in ended_machines(results).sentences() if results and not args.machine else ():
-            print(sentence)
+        if results is not None:
+            for sentence in (*results.refused, *(() if args.machine else ended_machines(results).sentences())):
+                print(sentence)
     if any(alert.open and alert.alert.topic in URGENT for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():

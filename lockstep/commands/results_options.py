@@ -10,6 +10,7 @@ from asv.config import Config
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
+from lockstep.suite.thresholds import FILE
 
 if TYPE_CHECKING:
     from lockstep.history.store import Store
@@ -70,4 +71,5 @@ def open_store(args: argparse.Namespace) -> Store:
     """
     from lockstep.history.store import Store  # imported here, because the import takes half a second
 
-    return Store.open(results_folder(args), args.repo, args.cache)
+    thresholds = Path(getattr(args, "thresholds", None) or FILE)
+    return Store.open(results_folder(args), args.repo, args.cache, thresholds=thresholds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lockstep.history.model import Run
@@ -24,7 +24,9 @@ class _Group:
     runs: list[int] = field(default_factory=list)
 
 
-def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int]) -> list[str]:
+def machine_names(
+    runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int], joined: Collection[str] = ()
+) -> list[str]:
     """Return the name of the machine to which each run belongs.
 
     The machine of the oldest results in a folder has the folder's name. So a second operating system, processor or
@@ -34,6 +36,8 @@ def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[s
         runs: the runs; the field ``machine`` of a run is not read.
         folders: asv's machine name of each run.
         places: the position of each commit in the history.
+        joined: names in ``folders`` that a rule of thresholds.toml gives to several machines. Their hardware may
+            differ, unless it was measured at the same commits.
     """
     of_folder: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: (places[runs[index].commit], runs[index].path)):
@@ -41,7 +45,9 @@ def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[s
     names = [""] * len(runs)
     used_names = set(of_folder)
     for folder in sorted(of_folder):
-        groups = _groups(runs, of_folder[folder])
+        groups = _groups(runs, of_folder[folder], named=folder not in joined)
+        if folder in joined:
+            groups = _in_turn(runs, groups)
         for group in groups:
             for lane, environment in _lanes(runs, group.runs, places):
                 first = group is groups[0] and lane[0] == groups[0].runs[0]
@@ -53,13 +59,22 @@ def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[s
     return names
 
 
-def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
+def _in_turn(runs: Sequence[Run], groups: list[_Group]) -> list[_Group]:
+    """Return the groups as one, unless two of them measured the same commit."""
+    commits = [runs[index].commit for group in groups for index in {runs[i].commit: i for i in group.runs}.values()]
+    if len(set(commits)) < len(commits):
+        return groups
+    in_order = {index: None for group in groups for index in group.runs}
+    return [_Group(groups[-1].strings, list(in_order))]
+
+
+def _groups(runs: Sequence[Run], indices: Sequence[int], named: bool = True) -> list[_Group]:
     groups: list[_Group] = []
     for index in indices:
         run = runs[index]
         strings = hardware(run.strings)
         # If a folder holds files of two machines with equal hardware, only asv's name tells the machines apart.
-        strings |= {_NAMED: run.named} if run.named else {}
+        strings |= {_NAMED: run.named} if run.named and named else {}
         for group in groups:
             # A string that older runs lack does not make another machine.
             if all(group.strings.get(key, text) == text for key, text in strings.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.history.columns import BLANKS, COLUMNS, DTYPES, Kind
+from lockstep.history.joined_series import Joined
 from lockstep.history.model import STATES, Floats, Ints
 from lockstep.history.part_checks import PartChecks, StoreError
 from lockstep.history.repeats import averaged
@@ -51,6 +52,7 @@ class Source:
         runs: for each id, its index in ``Results.runs``.
         commits: for each id, the index of its commit in ``Results.commits(machine)``.
         ranks: for each id, the number of earlier measurements of the same commit (0 for the first).
+        joined: which stored series belong to which series.
     """
 
     parts: tuple[Path, ...]
@@ -58,6 +60,7 @@ class Source:
     runs: Ints
     commits: Ints
     ranks: Ints
+    joined: Joined = field(default_factory=Joined)
 
     def in_order(self, runs: NDArray[Any], series: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.intp]:
         """Return the machine's rows among ``rows``, sorted by series, commit and rank."""
@@ -143,7 +146,8 @@ class Reader:
         """
         portion = max(1, _AT_ONCE // max(1, len(source.ids)))
         for start in range(0, len(series), portion):
-            yield _in_order(self._columns(source, series[start : start + portion]), source, series)
+            asked = series[start : start + portion]
+            yield _in_order(self._columns(source, source.joined.stored(asked)), source, asked)
 
     def all_numbers(self, source: Source) -> Numbers:
         """Return all points of a source at once, with the baselines of their ratios. Use it for a few runs only."""
@@ -165,7 +169,7 @@ class Reader:
             names: the names of the columns. They must include the columns that identify a row and those that hold its
                 number with its interval. A ratio must come with its interval.
         """
-        condition = f"series {_among(series)}" if series else f"run IN ({_listed(runs)})"
+        condition = f"series {_among(source.joined.stored(series))}" if series else f"run IN ({_listed(runs)})"
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {condition}"
         stored = self._ask(sql, source)
         # Convert one column at a time, so that memory never holds two copies of all columns.
@@ -185,12 +189,14 @@ class Reader:
         if len(newest["series"]) == count:
             return newest
         sql = """
-            SELECT series, max(place)
+            SELECT series, max(place) AS place
             FROM read_parquet(?) JOIN (SELECT unnest(?::INTEGER[]) AS run, unnest(?::INTEGER[]) AS place) USING (run)
             GROUP BY series
         """
         last = self._ask(sql, source, source.ids.tolist(), source.commits.tolist())
-        series, places = last.values()
+        series, index = np.unique(last["series"], return_inverse=True)
+        places = np.zeros(len(series), dtype=np.int64)
+        np.maximum.at(places, index, last["place"])
         parts = []
         for place in np.unique(places).tolist():
             rows = self.rows(source, runs=source.ids[source.commits == place].tolist(), names=names)
@@ -200,12 +206,30 @@ class Reader:
             return parts[0]
         return {name: np.concatenate([part.pop(name) for part in parts]) for name in names} if parts else {}
 
+    def version_ends(self, source: Source, series: Sequence[int]) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
+        """Return the commit and the version of the first and of the last point of each stored series.
+
+        Commits are indices, see ``Source.commits``. Series without points are left out.
+        """
+        columns = self._ask(f"SELECT series, run, version FROM read_parquet(?) WHERE series {_among(series)}", source)
+        columns = {name: _filled(values, COLUMNS[name]) for name, values in columns.items()}
+        place, belongs = lookup(source.ids, columns["run"])
+        ends: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
+        for number in series:
+            rows = np.flatnonzero(belongs & (columns["series"] == number))
+            points = sorted(zip(source.commits[place[rows]].tolist(), columns["version"][rows].tolist(), strict=True))
+            if points:
+                ends[number] = points[0], points[-1]
+        return ends
+
     def _ask(self, sql: str, source: Source, *parameters: list[int]) -> dict[str, Any]:
         """Return the columns that a query selects. Its first parameter is the list of the source's parts."""
         for part in source.parts:
             self._checks.verify(part)
         try:
-            return self._cursor().execute(sql, [list(map(str, source.parts)), *parameters]).fetchnumpy()
+            columns = self._cursor().execute(sql, [list(map(str, source.parts)), *parameters]).fetchnumpy()
+            source.joined.rename(columns)
+            return columns
         except duckdb.Error as error:
             for part in source.parts:  # perhaps a part was deleted or damaged meanwhile
                 self._checks.verify(part)

@@ -59,7 +59,16 @@ class SeriesIds:
 
     def number(self, benchmark: str, values: Sequence[str]) -> int:
         """Return the number of the series of a benchmark with these parameter values."""
-        text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
-        number = digest(f"{benchmark}\n{text}")
+        number, text = _numbered(benchmark, values)
         self.known[number] = (benchmark, text)
         return number
+
+
+def number_of(benchmark: str, values: Sequence[str]) -> int:
+    """Return the number of the series of a benchmark with these parameter values."""
+    return _numbered(benchmark, values)[0]
+
+
+def _numbered(benchmark: str, values: Sequence[str]) -> tuple[int, str]:
+    text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+    return digest(f"{benchmark}\n{text}"), text

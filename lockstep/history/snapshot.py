@@ -15,7 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.history.columns import COLUMNS
-from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
+from lockstep.history.model import (
+    NO_NUMBER,
+    STATES,
+    Benchmark,
+    Commit,
+    Ints,
+    Machine,
+    Point,
+    Run,
+    Series,
+    SeriesKey,
+    Trend,
+)
 from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
 from lockstep.history.row_keys import KeyIndex, index_keys
 from lockstep.history.snapshot_contents import Contents, MachineIndex
@@ -34,6 +46,7 @@ class Results:
         files: the number of result files, readable or not.
         problems: the problems of files or parts of files that could not be read.
         notes: the accepted differences from asv's format.
+        refused: why rules ``[[same]]`` of thresholds.toml were not applied, as sentences without full stops.
     """
 
     def __init__(self, contents: Contents, reader: Reader) -> None:
@@ -46,6 +59,7 @@ class Results:
         self.notes = tuple(problem for problem in contents.problems if problem.weight == "note")
         self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
         self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
+        self.refused: tuple[str, ...] = contents.refused
         self._contents = contents
         self._reader = reader
         self._machines = {name: MachineIndex(name, contents) for name in self.machines}
@@ -79,6 +93,7 @@ class Results:
         if state_key not in self._states:
             runs = zip(index.runs, index.commits[:first], strict=False)
             parts = [f"{index.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
+            parts.append(repr(sorted(self._contents.joined.series.items())) if self._contents.joined.series else "")
             parts += [repr(self.benchmarks[name]) for name in sorted(index.benchmarks)]
             text = "\n".join(parts).encode("utf-8", "surrogateescape")
             self._states[state_key] = blake2b(text, digest_size=16).hexdigest()
@@ -193,6 +208,13 @@ class Results:
     def keys(self, machine: str) -> KeyIndex:
         """Return the keys of a machine's series; no keys for an unknown machine."""
         return self._machines[machine].keys if machine in self._machines else index_keys((), {})
+
+    def current(self, key: SeriesKey) -> SeriesKey:
+        """Return the key of today of a series that an old address names, see ``KeyIndex.current``."""
+        contents = self._contents
+        machine = contents.machines_were.get(key.machine, key.machine)
+        suite = contents.benchmarks_were.get(key.suite, key.suite)
+        return self.keys(machine).current(key._replace(machine=machine, suite=suite))
 
     def columns(
         self, machine: str, names: Collection[str], commit: str | None = None, series: Iterable[Series] | None = None

@@ -6,7 +6,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 from lockstep.history import display_names as names
 from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.cache_catalog import Reading, RunRow
-from lockstep.history.machine_identity import machine_names
+from lockstep.history.joined_machines import Folders, joined_folders
+from lockstep.history.joined_series import Joined, same_series, version_joins
+from lockstep.history.machine_identity import hardware, machine_names
 from lockstep.history.model import Benchmark, Commit, Control, Machine, Run, Series
 from lockstep.history.problems import Problem
-from lockstep.history.reader import Source
+from lockstep.history.reader import Reader, Source
 from lockstep.history.row_keys import KeyIndex, index_keys
 from lockstep.history.series_ids import Ids
+from lockstep.suite.thresholds import Same
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class Contents:
         parts: parquet files by folder.
         layouts: series numbers by the layout that a row names.
         known: benchmark and parameter values of each series by number.
+        joined: which stored series belong to which series.
+        refused: why rules ``[[same]]`` were not applied, as sentences.
+        machines_were, benchmarks_were: the names of today of what was joined, by the earlier names.
         versions: texts of the benchmark versions by number.
     """
 
@@ -54,6 +60,10 @@ class Contents:
     known: Mapping[int, tuple[str, tuple[str, ...]]]
     versions: Mapping[int, str]
     problems: tuple[Problem, ...]
+    joined: Joined = field(default_factory=Joined)
+    refused: tuple[str, ...] = ()
+    machines_were: Mapping[str, str] = field(default_factory=dict)
+    benchmarks_were: Mapping[str, str] = field(default_factory=dict)
 
 
 class MachineIndex:
@@ -79,7 +89,8 @@ class MachineIndex:
     @cached_property
     def source(self) -> Source:
         """The source of all points of the machine: their files and runs."""
-        return self._source(self._contents.parts[self._contents.rows[self.runs[0]][0].folder], 0)
+        folders = {row.folder for index in self.runs for row in self._contents.rows[index]}
+        return self._source(tuple(path for folder in sorted(folders) for path in self._contents.parts[folder]), 0)
 
     def newest(self, commits: int) -> Source:
         """Return the source of the points at the newest commits, without parts that hold none of these points."""
@@ -95,12 +106,14 @@ class MachineIndex:
             for rank, row in enumerate(self._contents.rows[index])
         ]
         ids, runs, commits, ranks = np.array(sorted(ranked_rows), dtype=np.int64).T
-        return Source(parts, ids, runs.astype(np.int32), commits.astype(np.int32), ranks.astype(np.int32))
+        places = runs.astype(np.int32), commits.astype(np.int32), ranks.astype(np.int32)
+        return Source(parts, ids, *places, self._contents.joined)
 
     @cached_property
     def _numbers(self) -> list[int]:
         layouts = {row.layout for index in self.runs for row in self._contents.rows[index]}
-        numbers: list[int] = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts])).tolist()
+        stored = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts]))
+        numbers: list[int] = np.unique(self._contents.joined.own(stored)).tolist()
         return numbers
 
     @property
@@ -171,23 +184,27 @@ def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:
     return series.benchmark, [keys[text] for _, text in series.axes]
 
 
-def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -> Contents:
+def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], rules: Sequence[Same] = ()) -> Contents:
     """Return the contents of a snapshot from the manifest.
 
     Args:
         parts: folder of the parquet files.
         reading: a view of the manifest.
         strays: problems of the results folder that do not belong to a single result file.
+        rules: the rules of thresholds.toml that join what was renamed.
     """
     order, dates = reading.history(), reading.commits()
     # Another process may still be reading files. It adds them in portions, and orders the commits at the end.
     unordered = dates.keys() - {commit for commit, _ in order}
     order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
     place = {commit: index for index, (commit, _) in enumerate(order)}
-    rows, repeated = _by_run([row for row in reading.runs() if row.points])
+    layouts = {layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()}
+    files = [row for row in reading.runs() if row.points]
+    joined = joined_folders(files, {row.facts: _facts(row.facts) for row in files}, layouts, rules)
+    rows, repeated = _by_run(files, joined, layouts)
     runs = [_run(run_rows) for run_rows in rows]
-    folders = [run_rows[0].folder for run_rows in rows]
-    machines = machine_names(runs, folders, place)
+    folders = [joined.of(run_rows[0].folder) for run_rows in rows]
+    machines = machine_names(runs, folders, place, joined.ruled)
     runs = [replace(run, machine=machine) for run, machine in zip(runs, machines, strict=True)]
     measured_commits = {run.commit for run in runs}
     of_folder: dict[str, list[Path]] = defaultdict(list)
@@ -197,6 +214,15 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
     table = json.loads(reading.stored_text("benchmarks") or "{}")
     faults = json.loads(reading.stored_text("table_problems") or "[]")
     strays = [*strays, *(Problem(path, what, weight="part") for path, what in faults)]
+    files_at = [
+        (run.machine, run.commit, row.layout) for run, run_rows in zip(runs, rows, strict=True) for row in run_rows
+    ]
+    benchmarks = {name: benchmark(name, table.get(name)) for name in sorted({name for name, _ in known.values()})}
+    same = same_series(rules, known, benchmarks, files_at, layouts)
+    entries = {new: table[old] for old, new in same.benchmarks_were.items() if old in table and new not in table}
+    for name in sorted({name for name, _ in same.known.values()} - benchmarks.keys()):
+        benchmarks[name] = benchmark(name, entries.get(name))
+    shown = {name: joined.of(folder) for name, folder in zip(machines, folders, strict=True)}
     return Contents(
         root=root,
         machines=_machines(runs, folders, place),
@@ -207,22 +233,46 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
         rows=rows,
         files=len(reading.files()),
         parts={folder: tuple(paths) for folder, paths in of_folder.items()},
-        layouts={layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()},
-        benchmarks={name: benchmark(name, table.get(name)) for name in sorted({name for name, _ in known.values()})},
-        known=known,
+        layouts=layouts,
+        benchmarks={name: benchmarks[name] for name in sorted({name for name, _ in same.known.values()})},
+        known=same.known,
         versions=reading.versions(),
         problems=(*strays, *reading.problems(), *repeated),
+        joined=Joined(same.series),
+        refused=(*joined.refused, *joined.apart(shown), *same.refused),
+        machines_were={old: new for old, new in joined.machine.items() if old != new},
+        benchmarks_were=same.benchmarks_were,
     )
 
 
-def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
-    """Group the rows of measurements that belong to the same run: by folder, commit and environment, newest last.
+def with_versions(contents: Contents, reader: Reader) -> Contents:
+    """Return the contents with the versions that count for the points of joined series."""
+    if not contents.joined.series:
+        return contents
+    place = {commit.hash: place for place, commit in enumerate(contents.commits)}
+    at = {row.id: place[run.commit] for run, rows in zip(contents.runs, contents.rows, strict=True) for row in rows}
+    ids = np.array(sorted(at), dtype=np.int64)
+    places = np.array([at[number] for number in ids.tolist()], dtype=np.int32)
+    parts = tuple(path for paths in contents.parts.values() for path in paths)
+    source = Source(parts, ids, places, places, np.zeros_like(places))
+    involved = sorted({*contents.joined.series, *contents.joined.series.values()})
+    versions = version_joins(contents.joined.series, reader.version_ends(source, involved))
+    return replace(contents, joined=replace(contents.joined, versions=versions))
+
+
+def _by_run(
+    rows: Sequence[RunRow], folders: Folders, layouts: Mapping[str, Ids]
+) -> tuple[list[list[RunRow]], list[Problem]]:
+    """Group the rows of measurements that belong to the same run: by machine, commit and environment, newest last.
 
     Copies of a file are left out. Return the groups, and notes about copies and repeated measurements.
     """
-    rows_by_run: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
+    rows_by_run: dict[tuple[Any, ...], list[RunRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.path):
-        rows_by_run[row.folder, row.commit, row.environment].append(row)
+        machine = folders.of(row.folder)
+        # A rule joins machines whose hardware may differ; only measurements on equal hardware are repetitions.
+        kind = tuple(sorted(hardware(_facts(row.facts)["strings"]).items())) if machine in folders.ruled else ()
+        rows_by_run[machine, kind, row.commit, row.environment].append(row)
     notes = []
     for run_rows in rows_by_run.values():
         first: dict[str, RunRow] = {}
@@ -231,7 +281,10 @@ def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
                 message = f"the file holds the same measurements as {first[row.content].path}, so they count once"
                 notes.append(Problem(row.path, message, _COPY, "note"))
         run_rows[:] = sorted(first.values(), key=lambda row: row.measured_at)
-        notes += [Problem(row.path, _REPEAT, weight="note") for row in run_rows if len(run_rows) > 1]
+        if len(run_rows) > 1:
+            together = np.concatenate([layouts[row.layout] for row in run_rows])
+            if len(np.unique(together)) < len(together):
+                notes += [Problem(row.path, _REPEAT, weight="note") for row in run_rows]
     return list(rows_by_run.values()), notes
 
 

@@ -9,6 +9,7 @@ import time
 from concurrent.futures.process import BrokenProcessPool
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from lockstep.history.benchmark_tables import TABLE, gather
 from lockstep.history.cache_catalog import MADE_BY, Catalog, Part, is_damage
@@ -22,8 +23,9 @@ from lockstep.history.problems import Problem, Refreshed
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, probably_unchanged, scan
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_contents import load
+from lockstep.history.snapshot_contents import load, with_versions
 from lockstep.history.trouble import Trouble, refused_by_disk
+from lockstep.suite.thresholds import Same, ThresholdsError, read_thresholds
 
 __all__ = ["Store", "StoreError", "default_cache"]
 
@@ -45,11 +47,13 @@ class Store:
     from the result files alone, so it may be deleted at any time.
     """
 
-    def __init__(self, root: Path, repo: Path, cache: Path, patience: float) -> None:
+    def __init__(self, root: Path, repo: Path, cache: Path, patience: float, thresholds: Path | None) -> None:
         self.root = root
         self.cache = cache
         self._repo = repo
         self._patience = patience
+        self._thresholds = thresholds
+        self._rules: tuple[Same, ...] = ()
         self._parts = cache / "parts"
         self._manifest = cache / "manifest.sqlite"
         self._checks = PartChecks()
@@ -64,13 +68,20 @@ class Store:
         self._scanned = 0.0
         self._strays: tuple[Problem, ...] = ()
         self._snapshot: Results | None = None
-        self._loaded_state: tuple[str, tuple[Problem, ...]] | None = None
+        self._loaded_state: tuple[Any, ...] | None = None
         self._loaded_parts: tuple[Path, ...] = ()
         #: Stamps of the manifest and of its checksum when the checksum was last verified or stored.
         self._sealed: tuple[Stamp | None, ...] = ()
 
     @classmethod
-    def open(cls, results: Path, repo: Path | None = None, cache: Path | None = None, patience: float = 2.0) -> Store:
+    def open(
+        cls,
+        results: Path,
+        repo: Path | None = None,
+        cache: Path | None = None,
+        patience: float = 2.0,
+        thresholds: Path | None = None,
+    ) -> Store:
         """Return the store of a results folder without reading a file. The folder need not exist yet.
 
         Args:
@@ -78,6 +89,7 @@ class Store:
             repo: a folder in the git repository that gives the order of commits; ``results`` by default.
             cache: folder for the cache; by default a folder in the user's cache folder, named after ``results``.
             patience: seconds for which ``current`` returns the same snapshot and does not look at the files.
+            thresholds: the file whose rules ``[[same]]`` join what was renamed; ``None`` joins nothing.
 
         Raises:
             StoreError: the cache would lie inside the results, or DuckDB cannot read its path.
@@ -90,7 +102,7 @@ class Store:
             )
         if chosen.resolve().is_relative_to(root.resolve()):
             raise StoreError(f"the cache {chosen.parent} would lie inside the results folder: choose another folder")
-        return cls(root, repo or root, chosen, patience)
+        return cls(root, repo or root, chosen, patience, thresholds)
 
     def refresh(self, wait: bool = True) -> Refreshed:
         """Update the cache for files that are new, changed (path, mtime, size) or deleted.
@@ -305,13 +317,28 @@ class Store:
         if state != before:
             catalog.set_history(state, ((commit.hash, commit.subject) for commit in order_commits(dates, self._repo)))
 
+    def _read_rules(self) -> tuple[Same, ...]:
+        """Read the rules that join what was renamed. While a server runs, a wrong file leaves the rules as they are.
+
+        Raises:
+            ThresholdsError: the file is wrong, and there is no snapshot yet.
+        """
+        if self._thresholds is not None:
+            try:
+                self._rules = read_thresholds(self._thresholds).same
+            except ThresholdsError:
+                if self._snapshot is None:
+                    raise
+        return self._rules
+
     def _load(self) -> None:
         with Catalog(self._manifest).reading() as reading:
-            state = (reading.stored_text("generation"), self._strays)
+            state = (reading.stored_text("generation"), self._strays, self._read_rules())
             # A manifest that another process is making again has no order of commits yet. It holds too few results.
             complete = self._snapshot is None or reading.stored_text("history")
             if state != self._loaded_state and complete:
-                contents = load(self.root, self._parts, reading, self._strays)
+                contents = load(self.root, self._parts, reading, self._strays, self._rules)
+                contents = with_versions(contents, self._reader)
                 self._snapshot = Results(contents, self._reader)
                 self._loaded_parts = tuple(path for paths in contents.parts.values() for path in paths)
                 self._loaded_state = state

@@ -73,7 +73,8 @@ def _current(conf: Any) -> list[Tracked]:
     try:
         thresholds = read_thresholds(Path(FILE))
         store = AlertStore(Database(default_state(results)))
-        store.sync(analyse_store(Store.open(results), thresholds, results, packages)[1].current_alerts)
+        opened = Store.open(results, thresholds=Path(FILE))
+        store.sync(analyse_store(opened, thresholds, results, packages)[1].current_alerts)
         return store.alerts()
     except (StateError, StoreError, ThresholdsError) as error:
         raise UserError(str(error)) from error

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from lockstep.record.quantity import PAIRED, Better
 
@@ -99,6 +99,27 @@ class Accept:
         return any(_concerns(reference, text) for reference in self.of for text in texts)
 
 
+#: What an entry ``[[same]]`` joins.
+Kind = Literal["benchmark", "parameter", "machine"]
+
+
+@dataclass(frozen=True)
+class Same:
+    """An entry of thresholds.toml that joins what was renamed.
+
+    Attributes:
+        kind: what was renamed.
+        name: the name of today: a benchmark, a machine, or a parameter's value as pages show it, ``tol=0.5``.
+        was: earlier names; of machines also globs.
+        where: the place in the file, for messages.
+    """
+
+    kind: Kind
+    name: str
+    was: tuple[str, ...]
+    where: str
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules.
@@ -111,6 +132,7 @@ class Thresholds:
     mutes: tuple[Mute, ...] = ()
     accepts: tuple[Accept, ...] = ()
     confirm: bool = False
+    same: tuple[Same, ...] = ()
 
     def of(self, suite: str, variant: str, case: str, l2: str, quantity: str = "latency") -> Threshold:
         """Return the threshold of one series.
@@ -186,7 +208,7 @@ def read_thresholds(path: Path) -> Thresholds:
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise ThresholdsError(f"{path} cannot be read: {error}") from error
     file = _Entry(f"{path}", table)
-    file.only("default", "rule", "mute", "accept", "confirm")
+    file.only("default", "rule", "mute", "accept", "confirm", "same")
     default = file.table("default")
     default.only("min_effect", "confidence", "owner")
     return Thresholds(
@@ -195,6 +217,7 @@ def read_thresholds(path: Path) -> Thresholds:
         tuple(_mute(entry) for entry in file.tables("mute")),
         tuple(_accept(entry) for entry in file.tables("accept")),
         file.flag("confirm") if "confirm" in table else False,
+        tuple(_same(entry) for entry in file.tables("same")),
     )
 
 
@@ -220,6 +243,23 @@ def _accept(entry: _Entry) -> Accept:
     return Accept(entry.pattern(), entry.share("slower_by"), entry.names("of"), entry.text("because"))
 
 
+def _same(entry: _Entry) -> Same:
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    entry.only(*kinds, "was")
+    stated = [kind for kind in kinds if kind in entry.values]
+    if len(stated) != 1:
+        raise entry.wrong("[[same]]", f"needs one of benchmark, parameter and machine, and has {len(stated)}")
+    [kind] = stated
+    name, was = entry.text(kind), entry.texts("was")
+    if name in was:
+        raise entry.wrong("was", f"contains {name!r}, the name of today")
+    if kind == "parameter":
+        for text in (name, *was):
+            if "=" not in text.strip("="):
+                raise entry.wrong(kind if text == name else "was", f"is {text!r}; write {_HOW['parameter']}")
+    return Same(kind, name, was, entry.where)
+
+
 #: How to write a value, for the message about a missing value or a wrong type.
 _HOW = {
     "match": 'a table of globs: match = { suite = "linear", case = "M=1,*" }',
@@ -231,6 +271,10 @@ _HOW = {
     "until": "a day without quotes: until = 2027-01-31",
     "because": 'a reason for whoever reads it next year: because = "…"',
     "confirm": "confirm = true, above all tables of the file",
+    "benchmark": 'the name of today: benchmark = "ops.Sorter.time_small"',
+    "parameter": 'name and value of today as pages show them: parameter = "tol=0.5"',
+    "machine": 'the name of today: machine = "runner"',
+    "was": 'the earlier names: was = ["ops.Sort.time_small"]',
     "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
 }
 
@@ -314,6 +358,13 @@ class _Entry:
         if not names or not all(isinstance(name, str) and _REFERENCE.fullmatch(name) for name in names):
             raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]} (at least seven digits of a hash)")
         return tuple(names)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self._given(key, str | list)
+        texts = [value] if isinstance(value, str) else value
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
+        return tuple(texts)
 
     def day(self, key: str) -> datetime.date:
         value: datetime.date = self._given(key, datetime.date)

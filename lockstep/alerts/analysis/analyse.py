@@ -70,6 +70,7 @@ class AnalysisResult:
         dead: machines that stopped while other machines continued, see
             ``lockstep.alerts.analysis.freshness.dead_machines``.
         ended: machines about which one line says more than an alert for each.
+        refused: see ``Results``.
     """
 
     changes: tuple[FoundChange, ...]
@@ -78,6 +79,7 @@ class AnalysisResult:
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
     ended: EndedMachines = field(default_factory=EndedMachines)
+    refused: tuple[str, ...] = ()
 
     @property
     def current_alerts(self) -> CurrentAlerts:
@@ -133,7 +135,9 @@ def analyse_results(
     quiet = ended.machines | ended.outlived
     stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in quiet]
     dead = dead_machines(newest)
-    return AnalysisResult(tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended)
+    return AnalysisResult(
+        tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended, results.refused
+    )
 
 
 def _ends(
