@@ -52,15 +52,18 @@ def machines(results: Results) -> list[dict[str, Any]]:
 
 
 def commits(results: Results, machine: str) -> Part:
-    """Return the commits of a machine, oldest first: hash, date in ms since 1970, subject, toolchain of the run."""
+    """Return the commits of a machine, oldest first: hash, date in ms since 1970, subject, toolchain of the run.
+
+    The commits off the line follow those of the line. "apart" tells them, "fork" is where they left the line.
+    """
     _known(results, machine)
-    runs = {run.commit: run for run in results.runs_of(machine)}
+    runs = {run.commit: run for run in results.runs if run.machine == machine}
 
     def as_json(commit: Commit) -> dict[str, Any]:
         run = runs[commit.hash]
         return {**asdict(commit), "toolchain": dict(run.toolchain), "clock_state": run.clock_state}
 
-    return part_of(results.commits(machine), as_json)
+    return part_of((*results.commits(machine), *results.apart(machine)), as_json)
 
 
 def series(results: Results, machine: str) -> Part:

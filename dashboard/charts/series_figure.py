@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dashboard.charts.apart import Apart, apart_marks
 from dashboard.charts.axes import commit_axis, fitted, in_zoom, scientific, value_axis
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import telemetry_panels
@@ -44,6 +45,7 @@ def series_figure(
     style: Style,
     scheme: Scheme,
     zoom: tuple[float, ...] = (),
+    apart: Sequence[Apart] = (),
 ) -> Figure:
     """Return the chart of one series: its numbers, and below them clock, temperature and registers where recorded.
 
@@ -51,6 +53,7 @@ def series_figure(
         points: the points of one series, oldest first, each with its number in the unit of ``quantity``.
         analysis: the detector's levels of these numbers; ``None`` if the detector follows another quantity.
         zoom: visible range of the x axis; () begins at the first point of the series. The y axis fits these points.
+        apart: the points at commits off the line.
     """
     shown = [(point, number) for point, number in points if number is not None]
     layout = chart_layout(scheme)
@@ -58,7 +61,9 @@ def series_figure(
     layout["yaxis"]["fixedrange"] = True
     data = _main(shown, commits, quantity, style, scheme)
     in_view = [measured for point, measured in shown if in_zoom(point.commit, zoom)]
-    ends = fitted(*(np.array([getattr(n, end) for n in in_view], dtype=float) for end in ("value", "low", "high")))
+    beside = [Measured(entry.value, None, None) for entry in apart if in_zoom(entry.place, zoom)]
+    measures = [*in_view, *beside]
+    ends = fitted(*(np.array([getattr(n, end) for n in measures], dtype=float) for end in ("value", "low", "high")))
     if ends:
         layout["yaxis"] |= value_axis(*ends, quantity.unit if quantity.unit in "×%" else "")
     if quantity.name == "error":
@@ -66,6 +71,7 @@ def series_figure(
     small = {"size": 11, "color": neutral(scheme)}
     title = f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")
     layout["yaxis"]["title"] = {"text": escape(title), "font": small}
+    data += apart_marks(apart, {point.commit: number.value for point, number in shown}, quantity, scheme)
     if analysis is not None:
         data += _levels(analysis, shown, scheme)
     below = telemetry_panels(points, scheme)

@@ -12,7 +12,7 @@ import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 from numpy.typing import NDArray
 
-from dashboard.address import CommitAddress, SeriesAddress
+from dashboard.address import CommitAddress, SeriesAddress, link
 from dashboard.pages.infinite_rows import Values, block, key_values, percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, waiting
 from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
@@ -37,15 +37,10 @@ def layout(results: Results, address: CommitAddress) -> Any:
     commit = find(results, address.commit)
     if commit is None:
         return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
-    machines = [name for name in results.machines if commit in results.commits(name)]
+    machines = [name for name in results.machines if results.run_at(name, commit.hash)]
     machine = address.machine if address.machine in machines else machines[0]
-    commits = results.commits(machine)
-    place = commits.index(commit)
-    steps: list[Any] = []
-    if place:
-        steps += ["← ", commit_link(commits[place - 1], machine)]
-    if place + 1 < len(commits):
-        steps += [" · " if place else "", commit_link(commits[place + 1], machine), " →"]
+    run = results.run_at(machine, commit.hash)
+    assert run is not None
     return html.Main(
         [
             html.Div([back_link(), html.Span(" / "), html.H1(commit.short, className="mono")], className="crumbs"),
@@ -54,15 +49,17 @@ def layout(results: Results, address: CommitAddress) -> Any:
                 className="said",
             ),
             html.P(
-                ["on ", *_machines(commit, machine, machines), html.Span(" · ", className="dim"), *steps],
+                ["on ", *_machines(commit, machine, machines), html.Span(" · ", className="dim")]
+                + (_fork(results, machine, commit) if commit.apart else _neighbours(results, machine, commit)),
                 className="said",
             ),
             dcc.Store(id="commit-told"),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
-            _run_facts(results.runs_of(machine)[place]),
+            _run_facts(run),
             html.P(
-                "How fast each family is against the last commit at which it was measured: the geometric mean over its "
-                "series, above 1× is faster.",
+                "How fast each family is against the last commit "
+                + ("of the line before the fork " if commit.apart else "")
+                + "at which it was measured: the geometric mean over its series, above 1× is faster.",
                 className="dim hint",
             ),
             loading(html.Div(waiting(), id="commit-families", className="cards")),
@@ -206,6 +203,30 @@ def _cells(compared: Compared) -> dict[str, Any]:
         "baseline_change": percent(times.baseline) if times else None,
         "why": ". ".join(part for part in (row.reason, row.note) if part),
     }
+
+
+def _neighbours(results: Results, machine: str, commit: Commit) -> list[Any]:
+    """Return links to the previous and the next measured commit."""
+    commits = results.commits(machine)
+    place = commits.index(commit)
+    steps: list[Any] = []
+    if place:
+        steps += ["← ", commit_link(commits[place - 1], machine)]
+    if place + 1 < len(commits):
+        steps += [" · " if place else "", commit_link(commits[place + 1], machine), " →"]
+    return steps
+
+
+def _fork(results: Results, machine: str, commit: Commit) -> list[Any]:
+    """Return the words for a commit off the line: where it forked, and the measured commit with which it compares."""
+    where = f"forked at {commit.fork[:8]}" if commit.fork else "git does not know where it forked"
+    words: list[Any] = [f"apart from the line, {where}"]
+    place = results.place_of(machine, commit.hash)
+    base = results.commits(machine)[place] if place >= 0 else None
+    if base is not None and base != commit:
+        href = link("/compare", bm=machine, bc=base.hash, hm=machine, hc=commit.hash)
+        words += [" · compared with ", commit_link(base, machine), " (", dcc.Link("all cases", href=href), ")"]
+    return words
 
 
 def _run_facts(run: Run) -> Any:

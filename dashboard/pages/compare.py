@@ -193,14 +193,19 @@ def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
 
 
 def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:
-    """Return a machine's commits for a menu, the newest first, restricted to a toolchain ("" for any)."""
-    runs = {run.commit: run for run in results.runs_of(machine)}
+    """Return a machine's commits for a menu, the newest first, restricted to a toolchain ("" for any).
+
+    The commits off the line come last.
+    """
+    runs = {run.commit: run for run in results.runs if run.machine == machine}
     return [
         {
             "value": commit.hash,
-            "label": " ".join(part for part in (commit.short, day(commit.date), commit.subject[:60]) if part),
+            "label": " ".join(
+                part for part in (commit.short, day(commit.date), "(apart)" * commit.apart, commit.subject[:60]) if part
+            ),
         }
-        for commit in reversed(results.commits(machine))
+        for commit in (*reversed(results.commits(machine)), *reversed(results.apart(machine)))
         if toolchain in ("", toolchain_text(runs[commit.hash]))
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,12 +13,13 @@ import numpy as np
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
+from dashboard.charts.apart import Apart
 from dashboard.charts.change_marks import marks
 from dashboard.charts.cost_against_latency import against
 from dashboard.charts.roofline import roofline
 from dashboard.charts.size_sweep import sweep, sweep_axis
 from dashboard.charts.theme import Scheme, Style
-from dashboard.charts.trend import trend
+from dashboard.charts.trend import commit_line, trend
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
@@ -218,6 +221,7 @@ def trends(
     shown = [key for key in keys if key[3] in cases and key[2] in style_of]
     long = len(shown) * len(commits) > LONG
     rows = rows_over(results, address.machine, shown, address.quantities if long else None)
+    apart_rows = rows_over(results, address.machine, shown, address.quantities if long else None, apart=True)
     place = {commit.hash: at for at, commit in enumerate(commits)}
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     charts: list[Any] = []
@@ -238,7 +242,15 @@ def trends(
             figure = None
             if len(measured):
                 figure = trend(
-                    case_rows, commits, quantity, style_of, scheme, marks_of[name], address.zoom, columns if long else 0
+                    case_rows,
+                    commits,
+                    quantity,
+                    style_of,
+                    scheme,
+                    marks_of[name],
+                    address.zoom,
+                    columns if long else 0,
+                    _apart(results, address.machine, apart_rows.of(own_keys), name),
                 )
             chart: Any
             if figure is not None:
@@ -248,6 +260,19 @@ def trends(
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
     return charts
+
+
+def _apart(results: Results, machine: str, rows: RowTable, quantity: str) -> dict[str, list[Apart]]:
+    """Return the numbers of a quantity at the commits off the line, by variant."""
+    commits = (*results.commits(machine), *results.apart(machine))
+    of_variant: dict[str, list[Apart]] = defaultdict(list)
+    values, at = rows.measured(quantity).tolist(), rows.columns["commit"].tolist()
+    for key, value, index in zip(rows.columns["key"].tolist(), values, at, strict=True):
+        place = results.place_of(machine, commits[index].hash)
+        if place >= 0 and not math.isnan(value):
+            variant = rows.series_keys.keys[key].variant
+            of_variant[variant].append(Apart(place, value, commit_line(commits[index])))
+    return of_variant
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:

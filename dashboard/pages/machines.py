@@ -79,6 +79,8 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     parts += [
         html.P(f"{sentence}.", className="dim") for sentence in (*results.refused, *ended_machines(results).sentences())
     ]
+    if results.line_note:
+        parts.append(html.P(results.line_note, className="dim"))
     sections = [html.Section(_section(health, results.commits(health.machine), scheme)) for health in all_health]
     parts.append(html.Div(sections, className="charts sections"))
     if results.problems:

@@ -14,7 +14,7 @@ from dashboard.address import OverviewAddress
 from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_style, heatmap
 from dashboard.charts.theme import Scheme
 from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news
-from dashboard.pages.overview_machine import machine_line, opening_machine, scatter_line
+from dashboard.pages.overview_machine import apart_line, machine_line, opening_machine, scatter_line
 from dashboard.pages.overview_rows import of_cache, register_rows
 from dashboard.pages.overview_table import columns, table
 from dashboard.pages.parts import (
@@ -115,6 +115,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.H1("Overview", className="visually-hidden"),
             _loaded(results),
             machine_line(results, machine, requested),
+            apart_line(results, machine),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
             loading(html.Div(waiting(), id="overview-cards")),
@@ -315,8 +316,10 @@ def _loaded(results: Results) -> Any:
     ]
     parts: list[Any] = [html.Span(" · ".join(numbers), className="strong"), " · newest "]
     parts += commit_line(results.commits()[-1])
-    line = html.P(parts, className="loaded")
+    lines = [html.P(parts, className="loaded")]
+    if results.line_note:
+        lines.append(html.P(results.line_note, className="said dim"))
     if not results.problems:
-        return line
+        return html.Div(lines)
     summary = html.Summary("; ".join(tally(results).sentences()))
-    return html.Div([line, html.Details([summary, problem_list(results.problems)], className="trouble")])
+    return html.Div([*lines, html.Details([summary, problem_list(results.problems)], className="trouble")])

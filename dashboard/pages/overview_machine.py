@@ -8,7 +8,7 @@ import numpy as np
 from dash import dcc, html
 
 from dashboard.address import OverviewAddress
-from dashboard.pages.parts import count, day
+from dashboard.pages.parts import commit_link, count, day
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
@@ -16,6 +16,9 @@ from lockstep.history.snapshot_cache import remembered
 
 #: Number of newest commits whose numbers are counted, to find the machine with the most: few, so that it is fast.
 RECENT = 8
+
+#: Maximum number of links to commits off the line.
+MOST_APART = 3
 
 #: Maximum number of links to other machines; the menu has all machines.
 MOST_LINKS = 6
@@ -64,6 +67,19 @@ def machine_line(results: Results, machine: str, requested: bool) -> Any:
         parts.append(f" ({commits}, {day(_measured_at(results, name))})")
     if len(other_machines) > MOST_LINKS:
         parts.append(f" and {len(other_machines) - MOST_LINKS} more in the menu")
+    return html.P(parts, className="said dim")
+
+
+def apart_line(results: Results, machine: str) -> Any:
+    """Return the line that links the machine's newest commits off the line; ``None`` if there are none."""
+    newest = results.apart(machine)[: -MOST_APART - 1 : -1]
+    if not newest:
+        return None
+    parts: list[Any] = ["Apart from the line: "]
+    for commit in newest:
+        parts += [", " if len(parts) > 1 else "", commit_link(commit, machine), f" {commit.subject[:60]}".rstrip()]
+    if (more := len(results.apart(machine)) - len(newest)) > 0:
+        parts.append(f" and {more} more on Compare")
     return html.P(parts, className="said dim")
 
 

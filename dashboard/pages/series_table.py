@@ -10,11 +10,12 @@ from dash import html
 from dashboard.charts.axes import in_zoom
 from dashboard.charts.series_figure import changed_conditions
 from dashboard.charts.telemetry import Points
-from dashboard.pages.parts import commit_link, count, day, minus
+from dashboard.pages.parts import commit_link, count, day, minus, table
 from lockstep.compare.number_format import significant, whole
-from lockstep.compare.row import STATE_LABELS
+from lockstep.compare.row import STATE_LABELS, Measured
 from lockstep.compare.shown_quantities import Quantity
 from lockstep.history.model import Commit, Point
+from lockstep.history.snapshot import Results
 from lockstep.record.quantity import SUITE_BENCHMARK
 
 #: Maximum number of listed commits. The chart shows all commits, and its zoom selects the listed ones.
@@ -39,13 +40,37 @@ def commit_table(
     text_functions = list(extra_columns.values())
     body = [html.Tr(_table_cells(commits, machine, points, quantity, place, text_functions)) for place in listed]
     omitted = len(visible) - len(listed)
-    table = html.Table([html.Thead(html.Tr([html.Th(title, scope="col") for title in head])), html.Tbody(body)])
-    parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
+    rows = html.Table([html.Thead(html.Tr([html.Th(title, scope="col") for title in head])), html.Tbody(body)])
+    parts: list[Any] = [html.Div(rows, className="card table commits", tabIndex=0)]
     return (
         [*parts, html.P(f"and {count(omitted, 'older commit')}: drag along the chart to list them", className="dim")]
         if omitted
         else parts
     )
+
+
+def apart_table(results: Results, machine: str, points: Points, apart: Points, quantity: Quantity) -> list[Any]:
+    """Return a table of the newest points at commits off the line, each against the last number before its fork."""
+    if not apart:
+        return []
+    commits, off_line = results.commits(machine), results.apart(machine)
+    rows = []
+    for point, number in apart[: -MOST_ROWS - 1 : -1]:
+        commit = off_line[point.commit - len(commits)]
+        place = results.place_of(machine, commit.hash)
+        before, last = next((entry for entry in reversed(points) if entry[0].commit <= place), (None, None))
+        cells = [
+            html.Td(commit_link(commit, machine)),
+            html.Td(day(commit.date), className="dim"),
+            html.Td("–" if number is None else significant(number.value, 5), className="number"),
+            html.Td(_moved(quantity, before, last, point, number), className="number dim"),
+            html.Td(commit_link(commits[before.commit], machine) if before else "unknown"),
+            html.Td(commit.subject),
+        ]
+        rows.append(html.Tr(cells))
+    title = f"{quantity.label} {quantity.unit}"
+    head = ("Commit", "Date", title, "Change %", "Against", "Subject")
+    return [html.H2("Apart from the line"), table(head, rows, "Commits off the line")]
 
 
 #: Columns that appear if at least one listed point has the fact.
@@ -66,20 +91,26 @@ def _table_cells(
     point, number = points[index]
     before, last = points[index - 1] if index else (None, None)
     commit = commits[point.commit]
-    moved = ""
-    if number and last and before and before.version == point.version and min(number.value, last.value) > 0:
-        # As on every page, a speedup stands for a time: if 1.5 × become 1.4 ×, the time grows by 7 %.
-        inverse = quantity.better == "higher" and SUITE_BENCHMARK.fullmatch(point.series.benchmark)
-        old, new = (number.value, last.value) if inverse else (last.value, number.value)
-        moved = minus(f"{100 * (new / old - 1):+z.2f}")
     conditions = changed_conditions(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
     return [
         html.Td(commit_link(commit, machine)),
         html.Td(day(commit.date), className="dim"),
         html.Td("–" if number is None else significant(number.value, 5), className="number"),
-        html.Td(moved, className="number dim"),
+        html.Td(_moved(quantity, before, last, point, number), className="number dim"),
         *(html.Td(text_of(point), className="number dim") for text_of in text_functions),
         html.Td(state, className="failed" if point.state == "failed" else "dim"),
         html.Td([commit.subject, html.Span(f" {', '.join(conditions)}" if conditions else "", className="slower")]),
     ]
+
+
+def _moved(
+    quantity: Quantity, before: Point | None, last: Measured | None, point: Point, number: Measured | None
+) -> str:
+    """Return the change from the number ``last`` to ``number`` in per cent; "" if they do not compare."""
+    if not (number and last and before and before.version == point.version and min(number.value, last.value) > 0):
+        return ""
+    # As on every page, a speedup stands for a time: if 1.5 × become 1.4 ×, the time grows by 7 %.
+    inverse = quantity.better == "higher" and SUITE_BENCHMARK.fullmatch(point.series.benchmark)
+    old, new = (number.value, last.value) if inverse else (last.value, number.value)
+    return minus(f"{100 * (new / old - 1):+z.2f}")

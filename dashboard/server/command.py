@@ -16,7 +16,7 @@ from asv.util import UserError
 from dashboard.auth.credentials import NAME_PEOPLE, Access, AccessError, access_of, add_access
 from dashboard.server.prefix import add_prefix
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
-from lockstep.commands.results_options import check_locations, open_store, results_folder
+from lockstep.commands.results_options import check_locations, open_store, repository, results_folder
 
 if TYPE_CHECKING:
     from lockstep.alerts.pages_service import AlertService
@@ -85,7 +85,7 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
         read_thresholds(thresholds)
     except (StoreError, StateError, ThresholdsError) as error:
         raise UserError(str(error)) from error
-    repo = args.repo or results_folder(args)
+    repo = repository(args)
     findings = Findings(store.cache, repo, packages_of(args), thresholds, service.runner)
     app = create_app(store, service, access, findings, args.prefix)
     host, port = listener.getsockname()[:2]

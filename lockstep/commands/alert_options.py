@@ -19,6 +19,7 @@ from lockstep.commands.results_options import (
     check_locations,
     load_config,
     open_store,
+    repository,
     results_folder,
 )
 from lockstep.processes.exit_status import BROKEN, USAGE
@@ -119,7 +120,7 @@ def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     # An analysis frees no objects until it ends. Garbage collection would take a third of its time without effect.
     gc.disable()
     try:
-        return analyse_store(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
+        return analyse_store(open_store(args), thresholds, repository(args), packages_of(args))
     finally:
         if collecting:
             gc.enable()

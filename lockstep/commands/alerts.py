@@ -133,6 +133,8 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         if results is not None:
             for sentence in (*results.refused, *(() if args.machine else ended_machines(results).sentences())):
                 print(sentence)
+            if results.line_note:
+                print(results.line_note)
     if any(alert.open and alert.alert.topic in URGENT for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():

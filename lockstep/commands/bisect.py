@@ -15,7 +15,7 @@ from asv.commands import Command
 from asv.console import log
 
 from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
-from lockstep.commands.results_options import load_config, open_store, results_folder
+from lockstep.commands.results_options import load_config, open_store, repository
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:
-        RangeWidener(
-            Ranges(args.repo or results_folder(args)), open_store(args).current(), details, worst, False
-        ).first()
+        RangeWidener(Ranges(repository(args)), open_store(args).current(), details, worst, False).first()
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     if conf or not worst.series.ours:

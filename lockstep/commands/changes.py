@@ -86,14 +86,14 @@ def _run(args: argparse.Namespace) -> int:
             machine: {"series": scatter_of_machine.series, "median_log": scatter_of_machine.median}
             for machine, scatter_of_machine in noisy.items()
         }
-        extra = {"noisy": scatter, "problems": tally(results).as_json()}
+        extra = {"noisy": scatter, "problems": tally(results).as_json(), "line": results.line_note}
         print(json.dumps(_json(changes, now, _noise(changes, results, args)) | extra))
     else:
         _print(changes, now, args)
         for machine, scatter_of_machine in noisy.items():
             if args.machine or machine not in now.ended.machines:
                 print(scatter_of_machine.sentence(machine))
-        for sentence in tally(results).sentences():
+        for sentence in filter(None, (*tally(results).sentences(), results.line_note)):
             print(sentence)
     return BAD_NEWS if any(not change.suppressed and _is_open(change.step) for change in changes) else OK
 

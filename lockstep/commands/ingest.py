@@ -62,6 +62,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
         if args.json:
             content = asdict(done) | {"results": str(store.root), "cache": str(store.cache)}
             content |= {"machines": _machines(results), "counts": tally(results).as_json()}
+            content |= {"line": results.line_note}
             content |= {
                 "problems": list(map(problem_json, results.problems)),
                 "notes": list(map(problem_json, results.notes)),
@@ -77,6 +78,7 @@ def _machines(results: Results) -> list[dict[str, Any]]:
         {
             "machine": machine.name,
             "commits": len(results.commits(machine.name)),
+            "apart": len(results.apart(machine.name)),
             "series": len(results.series(machine=machine.name)),
             "newest": datetime.fromtimestamp(machine.last_date / 1000, UTC).date().isoformat(),
             "clocks": machine.clock_state,
@@ -94,11 +96,13 @@ def _print(results: Results, done: Refreshed) -> None:
     console.print(read + (f"; {done.gone} gone" if done.gone else ""), highlight=False)
     if results.machines:
         table = plain_table(())
-        for name in ("machine", "commits", "series", "newest", "clocks"):
-            table.add_column(name, justify="right" if name in ("commits", "series") else "left")
+        for name in ("machine", "commits", "apart", "series", "newest", "clocks"):
+            table.add_column(name, justify="right" if name in ("commits", "apart", "series") else "left")
         for machine in _machines(results):
             table.add_row(*(Text(str(value)) for value in machine.values()))
         console.print(table)
+    if results.line_note:
+        console.print(results.line_note, markup=False, highlight=False, soft_wrap=True)
     counted = tally(results)
     for reason, count in counted.notes:
         counted_notes = "1 note" if count == 1 else f"{count:,} notes"

@@ -10,6 +10,7 @@ from asv.config import Config
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
+from lockstep.processes.git import Git
 from lockstep.suite.thresholds import FILE
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def add_location_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repo",
         type=Path,
-        help="git repository with the order and subjects of the commits (default: the repository of the results)",
+        help="git repository with the order and subjects of the commits (default: the local repository that "
+        "asv.conf.json names, else that of the results)",
     )
     parser.add_argument("--cache", type=Path, help="folder for the store's cache (default: in the user's cache folder)")
 
@@ -63,6 +65,32 @@ def load_config(args: argparse.Namespace) -> Any | None:
     return Config.load(args.config) if has_config else None
 
 
+def repository(args: argparse.Namespace) -> Path:
+    """Return a folder in the commits' git repository: ``--repo``, else asv's local repository, else the results."""
+    if args.repo:
+        return Path(args.repo)
+    conf = _config_of_results(args)
+    # asv clones a repository with an address into a folder with the project's name.
+    named = [Path(text) for text in (conf.repo, conf.project) if text] if conf else []
+    local = (folder for folder in named if folder.is_dir() and Git(folder).try_line("rev-parse", "--git-dir"))
+    return next(local, results_folder(args))
+
+
+def tracked_branches(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the branches that asv.conf.json tracks; () for the repository's default branch."""
+    conf = _config_of_results(args)
+    return tuple(filter(None, conf.branches)) if conf else ()
+
+
+def _config_of_results(args: argparse.Namespace) -> Any | None:
+    """Return asv's configuration, unless ``--results`` or ``--repo`` names a folder that it does not name."""
+    conf = load_config(args)
+    if conf is None or args.config:
+        return conf
+    chosen = [(args.results, conf.results_dir), (args.repo, conf.repo)]
+    return None if any(given and given.resolve() != Path(own or "").resolve() for given, own in chosen) else conf
+
+
 def open_store(args: argparse.Namespace) -> Store:
     """Open the store of the results that the command line names, without reading results.
 
@@ -71,5 +99,5 @@ def open_store(args: argparse.Namespace) -> Store:
     """
     from lockstep.history.store import Store  # imported here, because the import takes half a second
 
-    thresholds = Path(getattr(args, "thresholds", None) or FILE)
-    return Store.open(results_folder(args), args.repo, args.cache, thresholds=thresholds)
+    thresholds, branches = Path(getattr(args, "thresholds", None) or FILE), tracked_branches(args)
+    return Store.open(results_folder(args), repository(args), args.cache, thresholds=thresholds, branches=branches)

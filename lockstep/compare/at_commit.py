@@ -12,7 +12,7 @@ from lockstep.compare.difference import Difference, Differences, Scope, compare_
 from lockstep.compare.missing_points import not_new
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row import Row
-from lockstep.compare.row_table import Indices, RowTable, concatenated, no_rows
+from lockstep.compare.row_table import Indices, RowTable, concatenated
 from lockstep.compare.series_status import noise_by_key
 from lockstep.history.model import STATES, Commit
 from lockstep.history.snapshot import Results
@@ -65,19 +65,22 @@ def compare_commit(
 ) -> CommitComparison:
     """Compare every series of a commit with the newest of the 20 previous commits that measured the same suite.
 
+    The previous commits of a commit apart are those of the line up to the fork point.
+
     Args:
         commit: full hash; an unknown hash gives an empty comparison.
         findings: the detector's findings for this machine, with the noise of each series; ``None`` if unknown.
     """
     commits = results.commits(machine)
-    place = next((at for at, known in enumerate(commits) if known.hash == commit), None)
-    rows = no_rows() if place is None else rows_at(results, machine, commit)
+    rows = rows_at(results, machine, commit)
+    # Number of commits that are earlier on the line.
+    place = results.place_of(machine, commit) + any(known.hash == commit for known in results.apart(machine))
     absent = STATES.index("na")
     suite = rows.series_keys.suite[rows.columns["key"]]
     suites = set(suite.tolist())
     earlier: dict[int, Commit] = {}
     parts = []
-    for known in commits[max((place or 0) - _FAR, 0) : place or 0][::-1]:
+    for known in commits[max(place - _FAR, 0) : max(place, 0)][::-1]:
         if suites <= earlier.keys():
             break
         earlier_rows = rows_at(results, machine, known.hash)
@@ -89,7 +92,7 @@ def compare_commit(
     places = before.place[rows.columns["key"]]
     differences = compare_rows(before, places, rows, thresholds, Scope(), noise_by_key(results, machine, findings))
     followed = np.isin(suite, list(earlier))
-    differences = not_new(differences, results, machine, place or 0, rows, places, followed)
+    differences = not_new(differences, results, machine, max(place, 0), rows, places, followed)
     order = loudest_first(differences.verdict, differences.worse, rows)
     order = order[rows.columns["state"][order] != absent]
     names = dict(zip(suite.tolist(), (key.suite for key in rows.keys), strict=True))

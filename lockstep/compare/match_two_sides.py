@@ -296,7 +296,7 @@ def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dic
 
 def run_of(results: Results, side: Side) -> Run | None:
     """Return the run that measured a side; ``None`` if there is none."""
-    return next((run for run in results.runs_of(side.machine) if run.commit == side.commit), None)
+    return results.run_at(side.machine, side.commit)
 
 
 def differing(base: Run, head: Run) -> list[tuple[str, str, str]]:

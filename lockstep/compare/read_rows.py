@@ -56,15 +56,21 @@ def rows_at(results: Results, machine: str, commit: str) -> RowTable:
 
 
 def rows_over(
-    results: Results, machine: str, keys: Iterable[SeriesKey], quantities: Collection[str] | None = None
+    results: Results,
+    machine: str,
+    keys: Iterable[SeriesKey],
+    quantities: Collection[str] | None = None,
+    apart: bool = False,
 ) -> RowTable:
     """Return all rows of the series with these keys, ordered by series and then from old to new.
 
     Args:
         quantities: the names of the quantities to read, without texts and other facts; ``None`` for all columns.
+        apart: return the rows at the commits off the line instead of those on the line.
     """
     names = SHARED if quantities is None else [COLUMN_OF[name] for name in quantities if name in COLUMN_OF]
-    return rows_of(results, machine, results.columns(machine, names, series=results.keys(machine).series_of(keys)))
+    series = results.keys(machine).series_of(keys)
+    return rows_of(results, machine, results.columns(machine, names, series=series, apart=apart))
 
 
 def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
@@ -73,7 +79,8 @@ def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
     Args:
         points: columns that ``results.columns`` returned.
     """
-    shared = MachineFacts(results.keys(machine), results.commits(machine), results.benchmarks)
+    commits = (*results.commits(machine), *results.apart(machine))
+    shared = MachineFacts(results.keys(machine), commits, results.benchmarks)
     index = shared.index
     if not points:
         return RowTable(shared, no_columns())

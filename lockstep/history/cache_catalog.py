@@ -16,6 +16,8 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
 
+from lockstep.history.line import Line
+from lockstep.history.model import Commit
 from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
 from lockstep.history.sqlite_wal import keep_write_ahead_log
@@ -24,7 +26,7 @@ from lockstep.history.sqlite_wal import keep_write_ahead_log
 MADE_BY = (
     "lockstep.history.benchmarks_file",
     "lockstep.history.cache_catalog",
-    "lockstep.history.commit_order",
+    "lockstep.history.line",
     "lockstep.history.ingest",
     "lockstep.history.parquet",
     "lockstep.history.scan",
@@ -54,7 +56,9 @@ _TABLES = """
     CREATE TABLE IF NOT EXISTS layout (id TEXT PRIMARY KEY, series BLOB) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, benchmark TEXT, parameters TEXT);
     CREATE TABLE IF NOT EXISTS version (id INTEGER PRIMARY KEY, text TEXT);
-    CREATE TABLE IF NOT EXISTS history ("commit" TEXT PRIMARY KEY, place INTEGER, subject TEXT) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS history (
+        "commit" TEXT PRIMARY KEY, place INTEGER, subject TEXT, apart INTEGER, fork TEXT, base TEXT
+    ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS said (key TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
 """
 
@@ -219,12 +223,16 @@ class Catalog:
         with self._writing() as connection:
             connection.execute("INSERT INTO problem VALUES (?, ?, ?, ?, ?)", (problem.path, *astuple(problem)))
 
-    def set_history(self, state: str, commits: Iterable[tuple[str, str]]) -> None:
-        """Store the commits (hash and subject) in their order, and the state from which the order was computed."""
+    def set_history(self, state: str, line: Line) -> None:
+        """Store the commits in their order, and the state from which the order was computed."""
         with self._writing() as connection:
             connection.execute("DELETE FROM history")
-            rows = [(commit, place, subject) for place, (commit, subject) in enumerate(commits)]
-            connection.executemany("INSERT INTO history VALUES (?, ?, ?)", rows)
+            rows = [
+                (commit.hash, place, commit.subject, commit.apart, commit.fork, commit.base)
+                for place, commit in enumerate(line.commits)
+            ]
+            connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?)", rows)
+            _say(connection, "line note", line.note)
             _say(connection, "history", state)
 
     def say(self, values: Mapping[str, str]) -> None:
@@ -301,9 +309,10 @@ class Reading:
         """Return the text of each benchmark version, by the version's number."""
         return dict(self._connection.execute("SELECT id, text FROM version"))
 
-    def history(self) -> list[tuple[str, str]]:
-        """Return the hash and subject of every commit, oldest first."""
-        return list(self._connection.execute('SELECT "commit", subject FROM history ORDER BY place'))
+    def history(self) -> list[Commit]:
+        """Return every commit that was placed, oldest first, with the date 0."""
+        rows = self._connection.execute('SELECT "commit", subject, apart, fork, base FROM history ORDER BY place')
+        return [Commit(commit, 0, subject, bool(apart), fork, base) for commit, subject, apart, fork, base in rows]
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -57,11 +57,22 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that has results. ``date`` is in ms since 1970; ``subject`` is "" if git does not know the commit."""
+    """A commit that has results.
+
+    Attributes:
+        date: ms since 1970.
+        subject: "" if git does not know the commit.
+        apart: whether the commit is off the line of the tracked branch, see ``lockstep.history.line``.
+        fork: for a commit apart, full hash of the commit of the line where it forked; "" if unknown.
+        base: the fork, or the newest measured commit of the line before it; "" if unknown.
+    """
 
     hash: str
     date: int
     subject: str = ""
+    apart: bool = False
+    fork: str = ""
+    base: str = ""
 
     @property
     def short(self) -> str:

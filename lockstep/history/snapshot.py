@@ -28,7 +28,7 @@ from lockstep.history.model import (
     SeriesKey,
     Trend,
 )
-from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
+from lockstep.history.reader import Numbers, Reader, Rows, Source, errors, log_ratios, lookup
 from lockstep.history.row_keys import KeyIndex, index_keys
 from lockstep.history.snapshot_contents import Contents, MachineIndex
 from lockstep.timing.intervals import standard_error
@@ -47,6 +47,7 @@ class Results:
         problems: the problems of files or parts of files that could not be read.
         notes: the accepted differences from asv's format.
         refused: why rules ``[[same]]`` of thresholds.toml were not applied, as sentences without full stops.
+        line_note: what git's history could not tell about the order of commits, in sentences; "" if nothing.
     """
 
     def __init__(self, contents: Contents, reader: Reader) -> None:
@@ -55,6 +56,7 @@ class Results:
         self.runs: tuple[Run, ...] = contents.runs
         self.benchmarks: Mapping[str, Benchmark] = contents.benchmarks
         self.files: int = contents.files
+        self.line_note: str = contents.line_note
         self.problems = tuple(problem for problem in contents.problems if problem.weight != "note")
         self.notes = tuple(problem for problem in contents.problems if problem.weight == "note")
         self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
@@ -68,15 +70,42 @@ class Results:
     def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
         """Return the commits that have results, oldest first; () for an unknown machine.
 
-        ``machine`` restricts them to the commits that this machine measured.
+        ``machine`` restricts them to the commits of the line (``lockstep.history.line``) that this machine measured. A
+        machine that measured only commits apart has these.
         """
         if machine is None:
             return self._contents.commits
         return self._machines[machine].commits if machine in self._machines else ()
 
+    def apart(self, machine: str) -> tuple[Commit, ...]:
+        """Return the other commits that a machine measured, which are off the line, oldest first."""
+        return self._machines[machine].apart if machine in self._machines else ()
+
+    def on_line(self, machine: str) -> bool:
+        """Return whether a machine measured a commit of the line."""
+        return machine in self._machines and self._machines[machine].on_line
+
+    def place_of(self, machine: str, commit: str) -> int:
+        """Return the index among ``commits(machine)`` of a commit (full hash), or of the fork point of a commit apart.
+
+        The fork point is the newest measured commit of the line that is an ancestor. −1 if unknown.
+        """
+        index = self._machines.get(machine)
+        if index is None:
+            return -1
+        place = next((at for at, known in enumerate(index.commits) if known.hash == commit), None)
+        if place is not None:
+            return place
+        apart = next((known for known in index.apart if known.hash == commit), None)
+        return -1 if apart is None else index.place_of_base(apart)
+
     def runs_of(self, machine: str) -> tuple[Run, ...]:
-        """Return the runs of a machine, one per commit, in the order of commits; () for an unknown machine."""
+        """Return the runs of a machine, one for each of ``commits(machine)``; () for an unknown machine."""
         return tuple(self.runs[index] for index in self._machines[machine].runs) if machine in self._machines else ()
+
+    def run_at(self, machine: str, commit: str) -> Run | None:
+        """Return the run of a machine at a commit (full hash), also at a commit apart; ``None`` if there is none."""
+        return next((run for run in self.runs if (run.machine, run.commit) == (machine, commit)), None)
 
     def state(self, machine: str, first: int | None = None) -> str:
         """Return a text that changes whenever the points of a machine change; "" for an unknown machine.
@@ -217,7 +246,12 @@ class Results:
         return self.keys(machine).current(key._replace(machine=machine, suite=suite))
 
     def columns(
-        self, machine: str, names: Collection[str], commit: str | None = None, series: Iterable[Series] | None = None
+        self,
+        machine: str,
+        names: Collection[str],
+        commit: str | None = None,
+        series: Iterable[Series] | None = None,
+        apart: bool = False,
     ) -> Rows:
         """Return points of a machine as columns, sorted as ``series()`` and then by commit; {} if there are no points.
 
@@ -226,27 +260,30 @@ class Results:
             names: the names of stored columns (``lockstep.history.columns``).
             commit: the full hash of the commit whose points are returned; ``None`` for each series' newest point.
             series: the series of which every point is returned. If given, ``commit`` has no effect.
+            apart: return the points of ``series`` at the commits apart instead of those on the line.
 
         Returns:
             the columns, and three more: "rank", the index of the point's series in ``series(machine)``; "commit", an
-            index into ``commits(machine)``; "error", the standard error of log("value"). "version" holds indices into
-            ``versions``.
+            index into ``commits(machine)`` followed by ``apart(machine)``; "error", the standard error of log("value").
+            "version" holds indices into ``versions``.
         """
         index = self._machines.get(machine)
-        if index is None:
+        if index is None or (apart and not index.apart):
             return {}
         names = {*_IDENTITY, *names}
+        apart = apart or any(known.hash == commit for known in index.apart)
+        source = index.apart_source if apart else index.source
         if series is not None:
             numbers = [index.numbers[one_series] for one_series in series if one_series in index.numbers]
-            rows = self._reader.rows(index.source, series=numbers, names=names) if numbers else {}
+            rows = self._reader.rows(source, series=numbers, names=names) if numbers else {}
         elif commit is None:
-            rows = self._reader.latest(index.source, index.count, names)
+            rows = self._reader.latest(source, index.count, names)
         else:
             ids = index.ids_at.get(commit)
-            rows = self._reader.rows(index.source, runs=ids, names=names) if ids else {}
+            rows = self._reader.rows(source, runs=ids, names=names) if ids else {}
         if not rows:
             return {}
-        order, commits, ranks = _in_order(rows, index)
+        order, commits, ranks = _in_order(rows, index, source)
         rows["error"] = errors(rows)
         rows["version"] = np.searchsorted(self._version_ids, rows["version"]).astype(np.int32)
         columns = {name: rows.pop(name)[order] for name in tuple(rows)}
@@ -300,7 +337,7 @@ class Results:
 
     def _portion(self, rows: Rows, index: MachineIndex) -> Iterator[Point]:
         """Yield a ``Point`` for each of some rows."""
-        runs = index.source.runs[lookup(index.source.ids, rows["run"])[0]]
+        runs = index.runs_of(rows["run"])
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}
@@ -343,10 +380,10 @@ _AS_STORED = (
 )
 
 
-def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, Ints]:
+def _in_order(rows: Rows, index: MachineIndex, source: Source) -> tuple[NDArray[np.intp], Ints, Ints]:
     """Return the indices that sort the rows by series and commit, and the sorted rows' commits and series."""
-    place, _ = lookup(index.source.ids, rows["run"])
-    commits, ranks = index.source.commits[place], index.ranks(rows["series"]).astype(np.int32)
+    place, _ = lookup(source.ids, rows["run"])
+    commits, ranks = source.commits[place], index.ranks(rows["series"]).astype(np.int32)
     order = np.lexsort((commits, ranks))
     return order, commits[order], ranks[order]
 

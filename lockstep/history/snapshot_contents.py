@@ -36,6 +36,7 @@ class Contents:
     Attributes:
         machines, runs, benchmarks, problems: see ``Results``.
         commits: all commits that have results, oldest first.
+        line_note: see ``Results``.
         rows: the manifest's rows for each of ``runs``. A run has several rows, the newest last, if its commit was
             measured several times.
         files: the number of result files.
@@ -51,6 +52,7 @@ class Contents:
     root: Path
     machines: Mapping[str, Machine]
     commits: tuple[Commit, ...]
+    line_note: str
     runs: tuple[Run, ...]
     rows: Sequence[Sequence[RunRow]]
     files: int
@@ -76,11 +78,28 @@ class MachineIndex:
         place = {commit.hash: place for place, commit in enumerate(contents.commits)}
         run_indices = [index for index, run in enumerate(contents.runs) if run.machine == name]
         run_indices.sort(key=lambda index: place[contents.runs[index].commit])
+        every = [contents.commits[place[contents.runs[index].commit]] for index in run_indices]
+        #: Whether a commit of the machine is on the line. If not, all its commits are shown in order.
+        self.on_line = not all(commit.apart for commit in every)
+        split = [self.on_line and commit.apart for commit in every]
         #: Indices into the snapshot's runs, in the order of commits.
-        self.runs = run_indices
-        self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in run_indices)
+        self.runs = [index for index, apart in zip(run_indices, split, strict=True) if not apart]
+        self.apart_runs = [index for index, apart in zip(run_indices, split, strict=True) if apart]
+        self.commits = tuple(commit for commit, apart in zip(every, split, strict=True) if not apart)
+        self.apart = tuple(commit for commit, apart in zip(every, split, strict=True) if apart)
         #: Stored numbers by commit.
         self.ids_at = {contents.runs[index].commit: self.ids(index) for index in run_indices}
+        self._place = place
+
+    def place_of_base(self, commit: Commit) -> int:
+        """Return the index among ``commits`` of the newest one that is an ancestor of a commit apart; −1 if none is."""
+        if commit.base not in self._place:
+            return -1
+        return bisect_right(self._places, self._place[commit.base]) - 1
+
+    @cached_property
+    def _places(self) -> list[int]:
+        return [self._place[commit.hash] for commit in self.commits]
 
     def ids(self, index: int) -> tuple[int, ...]:
         """Return the stored numbers of a run, given by its index."""
@@ -89,20 +108,28 @@ class MachineIndex:
     @cached_property
     def source(self) -> Source:
         """The source of all points of the machine: their files and runs."""
-        folders = {row.folder for index in self.runs for row in self._contents.rows[index]}
-        return self._source(tuple(path for folder in sorted(folders) for path in self._contents.parts[folder]), 0)
+        every = (*self.runs, *self.apart_runs)
+        folders = {row.folder for index in every for row in self._contents.rows[index]}
+        parts = tuple(path for folder in sorted(folders) for path in self._contents.parts[folder])
+        return self._source(parts, self.runs, 0)
+
+    @cached_property
+    def apart_source(self) -> Source:
+        """The source of the points at the commits apart, whose indices follow those of ``commits``."""
+        return self._source(self.source.parts, self.apart_runs, len(self.runs))
 
     def newest(self, commits: int) -> Source:
         """Return the source of the points at the newest commits, without parts that hold none of these points."""
         first = max(len(self.runs) - commits, 0)
         part_names = {row.part for index in self.runs[first:] for row in self._contents.rows[index]}
-        return self._source(tuple(part for part in self.source.parts if part.name in part_names), first)
+        chosen = tuple(part for part in self.source.parts if part.name in part_names)
+        return self._source(chosen, self.runs[first:], first)
 
-    def _source(self, parts: tuple[Path, ...], first: int) -> Source:
-        """Return the source of the points of the machine's runs from index ``first`` on."""
+    def _source(self, parts: tuple[Path, ...], run_indices: Sequence[int], first: int) -> Source:
+        """Return the source of the points of some runs; ``first`` is the index of the first run's commit."""
         ranked_rows = [
             (row.id, index, place, rank)
-            for place, index in enumerate(self.runs[first:], first)
+            for place, index in enumerate(run_indices, first)
             for rank, row in enumerate(self._contents.rows[index])
         ]
         ids, runs, commits, ranks = np.array(sorted(ranked_rows), dtype=np.int64).T
@@ -111,10 +138,23 @@ class MachineIndex:
 
     @cached_property
     def _numbers(self) -> list[int]:
-        layouts = {row.layout for index in self.runs for row in self._contents.rows[index]}
+        every = (*self.runs, *self.apart_runs)
+        layouts = {row.layout for index in every for row in self._contents.rows[index]}
         stored = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts]))
         numbers: list[int] = np.unique(self._contents.joined.own(stored)).tolist()
         return numbers
+
+    def runs_of(self, ids: Ids) -> NDArray[np.int32]:
+        """Return the index of the run in ``Results.runs`` to which each stored number belongs."""
+        stored, runs = self._run_of_id
+        found: NDArray[np.int32] = runs[np.searchsorted(stored, ids)]
+        return found
+
+    @cached_property
+    def _run_of_id(self) -> tuple[Ids, NDArray[np.int32]]:
+        pairs = sorted((number, run) for run in (*self.runs, *self.apart_runs) for number in self.ids(run))
+        stored, runs = np.array(pairs, dtype=np.int64).T
+        return stored, runs.astype(np.int32)
 
     @property
     def count(self) -> int:
@@ -193,11 +233,12 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
         strays: problems of the results folder that do not belong to a single result file.
         rules: the rules of thresholds.toml that join what was renamed.
     """
-    order, dates = reading.history(), reading.commits()
+    dates = reading.commits()
+    order = [replace(commit, date=dates[commit.hash]) for commit in reading.history() if commit.hash in dates]
     # Another process may still be reading files. It adds them in portions, and orders the commits at the end.
-    unordered = dates.keys() - {commit for commit, _ in order}
-    order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
-    place = {commit: index for index, (commit, _) in enumerate(order)}
+    unordered = dates.keys() - {commit.hash for commit in order}
+    order += [Commit(commit, date) for date, commit in sorted((dates[commit], commit) for commit in unordered)]
+    place = {commit.hash: index for index, commit in enumerate(order)}
     layouts = {layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()}
     files = [row for row in reading.runs() if row.points]
     joined = joined_folders(files, {row.facts: _facts(row.facts) for row in files}, layouts, rules)
@@ -226,9 +267,8 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
     return Contents(
         root=root,
         machines=_machines(runs, folders, place),
-        commits=tuple(
-            Commit(commit, dates[commit], subject) for commit, subject in order if commit in measured_commits
-        ),
+        commits=tuple(commit for commit in order if commit.hash in measured_commits),
+        line_note=reading.stored_text("line note"),
         runs=tuple(runs),
         rows=rows,
         files=len(reading.files()),

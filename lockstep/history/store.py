@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from hashlib import blake2b
 from pathlib import Path
@@ -15,8 +16,8 @@ from lockstep.history.benchmark_tables import TABLE, gather
 from lockstep.history.cache_catalog import MADE_BY, Catalog, Part, is_damage
 from lockstep.history.cache_folder import default_cache, only_one, sweep_caches
 from lockstep.history.code_digest import code_digest
-from lockstep.history.commit_order import order_commits, repository_state
 from lockstep.history.ingest import batches, read_all
+from lockstep.history.line import find_line, repository_state
 from lockstep.history.parquet import merge_parts, mergeable, sweep
 from lockstep.history.part_checks import DAMAGED, DamagedPart, PartChecks, Stamp, StoreError, move_aside, stamp_of
 from lockstep.history.problems import Problem, Refreshed
@@ -47,10 +48,19 @@ class Store:
     from the result files alone, so it may be deleted at any time.
     """
 
-    def __init__(self, root: Path, repo: Path, cache: Path, patience: float, thresholds: Path | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        repo: Path,
+        cache: Path,
+        patience: float,
+        thresholds: Path | None,
+        branches: Sequence[str],
+    ) -> None:
         self.root = root
         self.cache = cache
         self._repo = repo
+        self._branches = branches
         self._patience = patience
         self._thresholds = thresholds
         self._rules: tuple[Same, ...] = ()
@@ -81,6 +91,7 @@ class Store:
         cache: Path | None = None,
         patience: float = 2.0,
         thresholds: Path | None = None,
+        branches: Sequence[str] = (),
     ) -> Store:
         """Return the store of a results folder without reading a file. The folder need not exist yet.
 
@@ -90,6 +101,7 @@ class Store:
             cache: folder for the cache; by default a folder in the user's cache folder, named after ``results``.
             patience: seconds for which ``current`` returns the same snapshot and does not look at the files.
             thresholds: the file whose rules ``[[same]]`` join what was renamed; ``None`` joins nothing.
+            branches: the tracked branches of the repository, see ``lockstep.history.line``; () for its default branch.
 
         Raises:
             StoreError: the cache would lie inside the results, or DuckDB cannot read its path.
@@ -102,7 +114,7 @@ class Store:
             )
         if chosen.resolve().is_relative_to(root.resolve()):
             raise StoreError(f"the cache {chosen.parent} would lie inside the results folder: choose another folder")
-        return cls(root, repo or root, chosen, patience, thresholds)
+        return cls(root, repo or root, chosen, patience, thresholds, branches)
 
     def refresh(self, wait: bool = True) -> Refreshed:
         """Update the cache for files that are new, changed (path, mtime, size) or deleted.
@@ -312,10 +324,11 @@ class Store:
         """Ask git for the order of commits if the commits or the repository's history changed."""
         with catalog.reading() as reading:
             dates, before = reading.commits(), reading.stored_text("history")
-        inputs = [str(self._repo.absolute()), repository_state(self._repo), *sorted(map(str, dates.items()))]
+        repository = [str(self._repo.absolute()), repository_state(self._repo, self._branches), *self._branches]
+        inputs = [*repository, *sorted(map(str, dates.items()))]
         state = blake2b("\n".join(inputs).encode(), digest_size=16).hexdigest()
         if state != before:
-            catalog.set_history(state, ((commit.hash, commit.subject) for commit in order_commits(dates, self._repo)))
+            catalog.set_history(state, find_line(dates, self._repo, self._branches))
 
     def _read_rules(self) -> tuple[Same, ...]:
         """Read the rules that join what was renamed. While a server runs, a wrong file leaves the rules as they are.

@@ -35,7 +35,7 @@ def test_what_was_read_is_told_as_json(ingest, tmp_path):
     assert (told["files"], told["changed"], told["points"], told["problems"]) == (1, 1, 2, [])
     assert told["cache"].startswith(str(tmp_path / "cache" / "lockstep"))
     assert told["machines"] == [
-        {"machine": MACHINE, "commits": 1, "series": 2, "newest": "2026-09-21", "clocks": "locked@1500"}
+        {"machine": MACHINE, "commits": 1, "apart": 0, "series": 2, "newest": "2026-09-21", "clocks": "locked@1500"}
     ]
     assert json.loads(ingest("--json")[1])["changed"] == 0
 

@@ -118,7 +118,8 @@ def analyse_results(
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
     series: Counter[tuple[str, str, str]] = Counter()
-    chosen = list(results.machines) if machines is None else machines
+    # The commits of a machine that measured none on the line may have nothing to do with one another.
+    chosen = [name for name in (results.machines if machines is None else machines) if results.on_line(name)]
     for machine in _analyse_machines(results, chosen, ranges, cache):
         changes += _found_changes(machine.changed, thresholds)
         stale += freshness(machine.reports, int(now.timestamp() * 1000), partial(_ends, results, machine.machine))

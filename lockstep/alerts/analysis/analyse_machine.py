@@ -75,7 +75,7 @@ def analyse_machine(
         cached = analysis.appended() or analysis.whole(processes)
         write_analysis(cache.cached(machine), cached)
     commits = [(commit.hash, commit.date) for commit in results.commits(machine)]
-    measured_at = max((run.measured_at for run in results.runs_of(machine)), default=0)
+    measured_at = max((run.measured_at for run in results.runs if run.machine == machine), default=0)
     reports = MachineReports(machine, commits, measured_at, cached.reported.reports(), cached.measured)
     changed = tuple(
         ChangedSeries(row, tuple(series_steps.steps.values())) for row, series_steps in cached.changed.items()

@@ -1,0 +1,231 @@
+"""Find the line of the tracked branch, and where each measured commit stands to it.
+
+The line is the branch's newest commit with its first parents, as ``git log --first-parent`` lists them. A point is
+compared with earlier points of the line. A measured commit off the line is *apart*: a pull request, an experiment, the
+inside of a merged branch, a commit from before a rebase. It belongs to the commit of the line where it forked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lockstep.history.asv_file_header import FULL_HASH
+from lockstep.history.model import Commit
+from lockstep.processes.git import Git
+
+#: Seconds that one git command may take.
+_TIMEOUT_S = 30.0
+
+#: Number of commits that a note names.
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """The measured commits in their order, oldest first and parents before children.
+
+    Attributes:
+        commits: every measured commit; see ``Commit.apart`` for those off the line.
+        note: which commits are apart, and what git's history could not tell, in sentences; "" if there is nothing.
+    """
+
+    commits: tuple[Commit, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Tip:
+    """The newest commit of a line, and the name of the branch; "" if the repository has no commit."""
+
+    commit: str
+    branch: str
+    note: str = ""
+
+
+def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()) -> Line:
+    """Return the measured commits in the order of git's history, and mark those that are apart from the line.
+
+    A commit that git does not know is placed by its date. It is apart if the clone is complete and holds newer commits,
+    because a clone would hold it if it were on the line.
+
+    Args:
+        dates: date of each commit in ms since 1970, by full hash.
+        repo: a folder in the commits' git repository. In any other folder, subjects are "", and the dates give the
+            order.
+        branches: the tracked branches, the first of which is the line; () for the repository's default branch.
+    """
+    # A partial clone would fetch missing objects over the network.
+    git = Git(repo, _TIMEOUT_S, fetch=False)
+    known = _known(git, dates)
+    if not known:
+        by_date = tuple(Commit(commit, date) for date, commit in sorted((date, name) for name, date in dates.items()))
+        return Line(by_date, _nothing_known(git, len(dates)))
+    tip = _tip(git, branches)
+    history = _History(git, known, tip.commit)
+    notes, name = [tip.note], tip.branch
+    if known.isdisjoint(history.line) and (head := _resolved(git, ["HEAD"])[0]) not in ("", tip.commit):
+        on_head = _History(git, known, head)
+        if not known.isdisjoint(on_head.line):
+            history, name = on_head, "the current commit"
+            notes.append(f"No measured commit is on {tip.branch}, so the line is that of the current commit.")
+    ends = _clone_ends(git, repo)
+    placed: list[tuple[int, int, int, Commit]] = []
+    reached = 0
+    for index, (commit, subject) in enumerate(history.subjects):
+        # Take the running maximum, so that a wrong date (after a rebase, say) does not put a child before its parent.
+        reached = max(reached, dates[commit])
+        fork = history.fork.get(commit, "")
+        # Where a shallow clone ends, the fork may lie below the end, and the commit may be on the line.
+        apart = commit not in history.line and bool(history.line) and (bool(fork) or not ends)
+        placed.append((reached, 0, index, Commit(commit, dates[commit], subject, apart, fork)))
+    for index, (date, commit) in enumerate(sorted((dates[name], name) for name in dates.keys() - known)):
+        placed.append((date, 1, index, Commit(commit, date, apart=not ends and date <= history.newest)))
+    commits = _with_bases([commit for *_, commit in sorted(placed, key=lambda key: key[:3])], history.line)
+    unplaced = [commit for commit in commits if not commit.apart and commit.hash not in history.line]
+    notes.append(_by_date(unplaced, bool(ends)))
+    off_line = sum(commit.apart for commit in commits)
+    if off_line:
+        notes.append(
+            f"{off_line} of {len(commits)} measured commits {'is' if off_line == 1 else 'are'} off the line of {name}: "
+            "pages show them apart, and they open no alert."
+        )
+    return Line(commits, " ".join(filter(None, notes)))
+
+
+def repository_state(repo: Path, branches: Sequence[str] = ()) -> str:
+    """Return a text that changes whenever the line may, or the commits that git knows; "" without a repository.
+
+    The text holds the current commit, the branch's commit, and the commits at which a shallow clone ends, because
+    ``git fetch --unshallow`` adds older commits and leaves the others as they are.
+    """
+    git = Git(repo, _TIMEOUT_S, fetch=False)
+    head = git.try_line("rev-parse", "HEAD")
+    return " ".join([head, _tip(git, branches).commit, *sorted(_clone_ends(git, repo))]) if head else ""
+
+
+class _History:
+    """What one pass of ``git log`` says of the measured commits and the line.
+
+    Attributes:
+        subjects: hash and subject of the measured commits, parents before children.
+        line: the commits of the line with their places, the oldest first.
+        fork: for each measured commit off the line, the newest commit of the line that is its ancestor.
+        newest: date of the line's newest commit, ms since 1970; 0 for an empty line.
+    """
+
+    def __init__(self, git: Git, known: set[str], tip: str) -> None:
+        self.subjects: list[tuple[str, str]] = []
+        self.fork: dict[str, str] = {}
+        self.newest = 0
+        line: list[str] = []
+        # Without this setting, a user's log.showSignature would add gpg's output to the lines.
+        log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--format=%H%x09%P%x09%ct%x09%s")
+        on_line = tip
+        #: Measured commits off the line, by an ancestor that has not come yet.
+        descendants: dict[str, set[str]] = defaultdict(set)
+        # Children come before parents, so the first commit of the line that is an ancestor is the newest one.
+        for text in git.try_lines(*log, given=[*sorted(known), *filter(None, [tip])]) or ():
+            commit, parents, date, subject = text.split("\t", 3)
+            waiting = descendants.pop(commit, set())
+            if commit in known:
+                self.subjects.append((commit, subject))
+            if commit == on_line:
+                self.newest = self.newest or 1000 * int(date)
+                line.append(commit)
+                on_line = parents.partition(" ")[0]
+                self.fork |= {descendant: commit for descendant in waiting if descendant not in self.fork}
+                continue
+            waiting = {descendant for descendant in waiting if descendant not in self.fork}
+            if commit in known:
+                waiting.add(commit)
+            for parent in parents.split() if waiting else ():
+                descendants[parent] |= waiting
+        self.subjects.reverse()
+        self.line = {commit: place for place, commit in enumerate(reversed(line))}
+
+
+def _with_bases(commits: Sequence[Commit], line: Mapping[str, int]) -> tuple[Commit, ...]:
+    """Add to each commit apart the newest measured commit of the line that is its ancestor."""
+    measured = sorted(line[commit.hash] for commit in commits if commit.hash in line)
+    name = {line[commit.hash]: commit.hash for commit in commits if commit.hash in line}
+
+    def base(fork: str) -> str:
+        count = bisect_right(measured, line[fork])
+        return name[measured[count - 1]] if count else ""
+
+    return tuple(replace(commit, base=base(commit.fork)) if commit.fork else commit for commit in commits)
+
+
+def _tip(git: Git, branches: Sequence[str]) -> _Tip:
+    """Return the newest commit of the line: of the first tracked branch that exists, else the current commit.
+
+    A branch may exist here and at the remote. The one that holds the other counts; if they differ, the remote's.
+    """
+    names = list(branches)
+    if not names:
+        remote = git.try_line("symbolic-ref", "--short", "--quiet", "refs/remotes/origin/HEAD")
+        names = list(dict.fromkeys(filter(None, [remote.removeprefix("origin/"), "main", "master"])))
+    found = _resolved(git, [text for name in names for text in (f"refs/heads/{name}", f"origin/{name}", name)])
+    for place, name in enumerate(names):
+        local, remote, other = found[3 * place : 3 * place + 3]
+        if local and remote and local != remote:
+            ahead = git.try_lines("merge-base", "--is-ancestor", remote, local) is not None
+            return _Tip(local if ahead else remote, name)
+        if local or remote or other:
+            return _Tip(local or remote or other, name)
+    note = f"The repository has no branch {branches[0]}, so the line is that of the current commit." if branches else ""
+    return _Tip(_resolved(git, ["HEAD"])[0], "the current commit", note)
+
+
+def _resolved(git: Git, names: Sequence[str]) -> list[str]:
+    """Return the commit to which each name refers; "" for a name that the repository does not know."""
+    lines = git.try_lines("cat-file", "--batch-check", given=[f"{name}^{{commit}}" for name in names])
+    parts = [line.split(" ") for line in lines or [""] * len(names)]
+    return [part[0] if len(part) == 3 and part[1] == "commit" else "" for part in parts]
+
+
+def _known(git: Git, hashes: Mapping[str, int]) -> set[str]:
+    """Return those hashes that are commits of the repository."""
+    # ``git log`` refuses the whole list if a single hash is unknown. Ask only for full hashes: git would resolve a name
+    # such as "HEAD", which is another commit every day.
+    full = sorted(text for text in hashes if FULL_HASH.fullmatch(text))
+    objects = (line.split(" ") for line in git.try_lines("cat-file", "--batch-check", given=full) or ())
+    return {part[0] for part in objects if len(part) == 3 and part[1] == "commit"}
+
+
+def _clone_ends(git: Git, repo: Path) -> frozenset[str]:
+    """Return the commits at which a shallow clone ends; none for a complete clone."""
+    path = git.try_line("rev-parse", "--git-path", "shallow")
+    try:
+        return frozenset((repo / path).read_text(encoding="ascii").split()) if path else frozenset()
+    except OSError:
+        return frozenset()
+
+
+def _nothing_known(git: Git, commits: int) -> str:
+    if not commits:
+        return ""
+    if not git.try_line("rev-parse", "--git-dir"):
+        return "Commits are in the order of their dates, because there is no git repository: name it with --repo."
+    return (
+        "Commits are in the order of their dates, because the git repository knows none of them: "
+        "name their repository with --repo."
+    )
+
+
+def _by_date(commits: Sequence[Commit], shallow: bool) -> str:
+    """Return the note on commits that git could not place; "" if there is none."""
+    if not commits:
+        return ""
+    named = ", ".join(commit.short for commit in commits[:_MOST_NAMED])
+    more = f" and {len(commits) - _MOST_NAMED} more" if len(commits) > _MOST_NAMED else ""
+    one = len(commits) == 1
+    reason = "is shallow: `git fetch --unshallow`" if shallow else "lacks newer commits: `git fetch`"
+    return (
+        f"{len(commits)} measured commit{'' if one else 's'} cannot be placed by git and stand{'s' if one else ''} by "
+        f"date ({named}{more}), because the clone {reason} places {'it' if one else 'them'}."
+    )

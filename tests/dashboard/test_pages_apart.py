@@ -1,0 +1,118 @@
+"""Commits off the line: pages show them apart, with their size against the commit where they forked."""
+
+import pytest
+from measured_repository import Repository
+from trees import analysed, open_store
+
+from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress
+from dashboard.pages import commit as commit_page
+from dashboard.pages import compare as compare_page
+from dashboard.pages import family as family_page
+from dashboard.pages import machines as machines_page
+from dashboard.pages import overview as overview_page
+from dashboard.pages.overview import OverviewAddress
+from dashboard.pages.series_data import chart, view
+from dashboard.pages.series_table import apart_table
+from dashboard.server.app import create_app
+from lockstep.compare.at_commit import compare_commit
+from lockstep.suite.thresholds import Thresholds
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Results of a line of three commits, and of an experiment that forked at the second and is half as fast."""
+    repository = Repository(tmp_path / "repo", tmp_path / "results")
+    line = [repository.commit(f"line {number}", 0.01) for number in range(2)]
+    repository.switch("-c", "experiment")
+    experiment = repository.commit("an experiment", 0.02)
+    repository.switch("main")
+    line.append(repository.commit("line 2", 0.01))
+    store = open_store(repository.results, repo=repository.folder)
+    return store, analysed(store, repository.folder), line, experiment
+
+
+def test_the_page_of_a_commit_off_the_line_compares_with_the_fork(place):
+    store, findings, line, experiment = place
+    results = store.current()
+    text = words(commit_page.layout(results, CommitAddress(experiment[:8])))
+    assert f"apart from the line, forked at {line[1][:8]}" in text
+    assert f"compared with {line[1][:8]}" in text
+    found = compare_commit(results, "box", experiment, findings.of_machine(results, "box"), Thresholds())
+    [one] = found
+    assert [earlier.hash for earlier in found.earlier.values()] == [line[1]]
+    assert one.difference.percent == pytest.approx(100)
+    # The commit of the line after the fork does not compare with the experiment.
+    [after] = compare_commit(results, "box", line[2], None, Thresholds())
+    assert after.difference.percent == pytest.approx(0)
+
+
+def test_compare_offers_commits_off_the_line_last(place):
+    store, _, line, experiment = place
+    options = compare_page.commit_options(store.current(), "box")
+    assert [option["value"] for option in options] == [*line[::-1], experiment]
+    assert "(apart)" in options[-1]["label"]
+    assert not any("(apart)" in option["label"] for option in options[:-1])
+
+
+def test_charts_and_tables_show_the_point_beside_its_fork(place):
+    store, _, line, experiment = place
+    results = store.current()
+    [key] = results.keys("box").keys
+    address = SeriesAddress(*key)
+    shown = view(results, address, None)
+    for figure in (
+        chart(results, address, shown, "light"),
+        family_figure(results, FamilyAddress("box", key.suite, quantities=("latency",), variants=("",))),
+    ):
+        [marker] = [trace for trace in figure["data"] if trace.get("name") == "apart"]
+        assert marker["marker"]["symbol"] == "circle-open"
+        assert marker["x"] == [pytest.approx(1.3)]
+        assert experiment[:8] in marker["text"][0]
+        line_traces = [trace for trace in figure["data"] if trace.get("mode") == "lines+markers"]
+        assert all(experiment[:8] not in str(trace["text"]) for trace in line_traces)
+        low, high = figure["layout"]["yaxis"]["range"]
+        value = marker["y"][0]
+        assert low <= value <= high
+    text = words(apart_table(results, "box", shown.points, shown.apart, shown.what))
+    assert "Apart from the line" in text
+    assert f"{experiment[:8]}" in text
+    assert "+100.00" in text
+    assert line[1][:8] in text
+
+
+def family_figure(results, address):
+    cards = family_page.trends(results, address, "light")
+    return next(part.figure for part in parts(cards) if hasattr(part, "figure"))
+
+
+def parts(component):
+    """All components and texts of a page, in order."""
+    children = component if isinstance(component, list) else [component]
+    for child in children:
+        yield child
+        if getattr(child, "children", None) is not None:
+            yield from parts(child.children)
+        elif isinstance(child, tuple):
+            yield from parts(list(child))
+
+
+def words(component):
+    """The text that a reader sees."""
+    return "".join(part for part in parts(component) if isinstance(part, str))
+
+
+def test_the_overview_the_machines_and_the_api_name_them(place):
+    store, findings, line, experiment = place
+    results = store.current()
+    sentence = "1 of 4 measured commits is off the line of main: pages show them apart, and they open no alert."
+    overview = words(overview_page.layout(results, OverviewAddress()))
+    assert f"Apart from the line: {experiment[:8]} an experiment" in overview
+    assert sentence in overview
+    assert sentence in words(machines_page.body(results, "light", 0))
+    client = create_app(store, findings=findings).server.test_client()
+    listed = client.get("/api/v1/commits/box").json
+    assert [(entry["hash"], entry["apart"]) for entry in listed] == [
+        *((commit, False) for commit in line),
+        (experiment, True),
+    ]
+    assert listed[-1]["fork"] == line[1]
