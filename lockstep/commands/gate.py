@@ -132,14 +132,12 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _request(conf: Any, args: argparse.Namespace) -> Request:
-    settings = getattr(conf, "lockstep", {})
     suites_by_name = load_suites(Path(conf.benchmark_dir))
     suites = [suite for name in args.family or suites_by_name for suite in pick_suites(suites_by_name, name)]
     return Request(
         repository=packages_folder(conf, suites_by_name),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
         packages=packages_under_test(conf, suites_by_name),
-        trusted=tuple(settings.get("trusted", ())),
         base=args.base,
         head=args.head,
         suites={suite.name: suite for suite in suites},

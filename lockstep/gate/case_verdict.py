@@ -94,8 +94,8 @@ class Verdict:
         moved: number of epochs in which a control's time changed, including voided epochs.
         voided: number of epochs discarded because a control's time changed; ``epochs`` does not count them.
         shared: whether base and head used the same buffers.
-        proved: whether machine code and launch are proved to be the same as in base. If ``change`` is set, the case was
-            measured nevertheless. If the outcome is "na", the case could not be measured.
+        unchanged: whether the change does not affect the case: equal sources, or the same work on the GPU. If
+            ``change`` is set, the case was measured nevertheless. If the outcome is "na", it could not be measured.
         in_base: whether a failed case fails in base as well, so that the change did not break it.
         code: a sentence for each difference of the machine code.
         accepted: the reason from thresholds.toml if the slowdown is accepted.
@@ -115,7 +115,7 @@ class Verdict:
     moved: int = 0
     voided: int = 0
     shared: bool = True
-    proved: bool = False
+    unchanged: bool = False
     in_base: bool = False
     code: tuple[str, ...] = ()
     accepted: str = ""

@@ -19,14 +19,14 @@ from lockstep.gate.case_verdict import (
     SideFacts,
     Verdict,
 )
-from lockstep.gate.launches import Observation
 from lockstep.gate.plan import Selection, aa_groups, deadline_of_group, groups, worst_first
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
-from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.rows import line
 from lockstep.gate.request import Request
 from lockstep.gate.sequential import MOST_SAME
+from lockstep.gate.unchanged import Unchanged
 from lockstep.gate.worker_client import GateWorker, Setup
+from lockstep.machine_code import CaseKey
 from lockstep.processes.watched_worker import Culprits, WorkerDied
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
@@ -34,9 +34,6 @@ MOST_MOVED = 0.5
 
 #: Maximum share of the budget for the A/A control.
 AA_SHARE = 0.25
-
-#: Maximum share of the budget for checking proofs by real launches.
-SAMPLE_SHARE = 0.15
 
 
 @dataclass(frozen=True)
@@ -130,29 +127,68 @@ class Coordinator:
         """Start the budget of the request, after which judging ends."""
         self._deadline = time.monotonic() + self._request.budget_s
 
-    def judge(self, selection: Selection, proof: Proof) -> None:
+    def observe(self, selection: Selection, unchanged: Unchanged, deadline: float) -> Unchanged:
+        """Look on the GPU which cases give it the same work in base and head. A CPU shows nothing.
+
+        Args:
+            unchanged: what is known without the GPU; cases of suites with equal sources are not observed.
+            deadline: time on ``time.monotonic()``'s clock after which no further case is observed.
+
+        Raises:
+            WorkerDied: as ``worker``.
+        """
+        if self.machine["device"] == "cpu":
+            return unchanged
+        differences: dict[CaseKey, str] = {}
+        refusals: dict[CaseKey, str] = {}
+        waiting = [key for key in selection.keys(self.imported) if self._is_on_both_sides(key)]
+        to_observe = {
+            (group.suite, group.case): group
+            for group in groups(key for key in waiting if not unchanged.same(replace(key, quantity=LATENCY)))
+        }
+        for group in to_observe.values():
+            remaining = list(group.variants)
+            while remaining and time.monotonic() < deadline:
+                try:
+                    for variant, difference, refusal in self.worker.observe(replace(group, variants=tuple(remaining))):
+                        key = CaseKey(group.suite, variant, group.case)
+                        differences[key] = difference
+                        refusals |= {key: refusal} if refusal and not difference else {}
+                        remaining.remove(variant)
+                except WorkerDied as died:
+                    self.close()
+                    if died.at_start:
+                        raise
+                    # The case is measured later, which says how it fails.
+                    culprit = died.variant.partition("@")[0]
+                    remaining.remove(culprit if culprit in remaining else remaining[0])
+        same = sum(not difference for difference in differences.values())
+        if differences:
+            self.notes.append(f"observed on this GPU: {same} of {len(differences)} cases give it the same work")
+        return replace(unchanged, observed=differences, refused=refusals)
+
+    def judge(self, selection: Selection, unchanged: Unchanged) -> None:
         """Judge the selected cases and run the A/A control: fill ``verdicts`` and ``aa_verdicts`` within the budget."""
         keys = list(selection.keys(self.imported))
         chance = random.Random(self.setup.seed)
-        proof = self._checked(proof, keys)
-        proved = [key for key in keys if proof.same(key)]
         todo = []
         for key in keys:
-            verdict = self._without_measuring(key, proof)
+            verdict = self._without_measuring(key, unchanged)
             if verdict is not None:
                 self.verdicts[key] = verdict
             else:
                 todo.append(key)
-                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
-        cost_keys = self._cost_keys(keys, proof)
+                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=unchanged.reasons(key))
+        same = [key for key in keys if self.verdicts[key].unchanged and self.verdicts[key].outcome == "same"]
+        cost_keys = self._cost_keys(keys, unchanged)
         checks = [key for key in cost_keys if key.quantity in CHECKS]
         compiled = [key for key in cost_keys if key.quantity == COMPILE]
         costs = [key for key in cost_keys if key.quantity not in (*CHECKS, COMPILE)]
         self._cases = len(todo) + len(compiled) + len(costs)  # a check has no noise, and no share of the error rate
-        self._measure_aa(proved, todo, costs, chance)
+        self._measure_aa(same, todo, costs, chance)
         ordered = []
         for same_kind in (todo, checks, compiled, costs):
-            ordered += worst_first(groups(same_kind), proof.severity, chance)
+            ordered += worst_first(groups(same_kind), unchanged.severity, chance)
         for number, pending_group in enumerate(ordered):
             if time.monotonic() >= self._deadline:
                 self.notes.append("the budget ended before every case was judged")
@@ -162,21 +198,21 @@ class Coordinator:
                 continue
             group_deadline = deadline_of_group(ordered[number:], time.monotonic(), self._deadline)
             for verdict in self._measure(group, group_deadline, twins=False):
-                self.verdicts[verdict.key] = self._dress(verdict, proof)
+                self.verdicts[verdict.key] = self._dress(verdict, unchanged)
                 if verdict.outcome != "na":
                     self._say(line(self.verdicts[verdict.key]))
 
-    def _cost_keys(self, keys: Sequence[SeriesKey], proof: Proof) -> list[SeriesKey]:
-        """Return the costs to measure. Record a first verdict on every cost: "same" if proved, else "unsure"."""
+    def _cost_keys(self, keys: Sequence[SeriesKey], unchanged: Unchanged) -> list[SeriesKey]:
+        """Return the costs to measure. Record a first verdict on every cost: "same" if unchanged, else "unsure"."""
         to_measure = []
         compared = (key for key in keys if self.verdicts[key].outcome in ("same", "unsure"))
         for latency in (key for key in compared if key.suite not in self.conflicts):
             for key in (replace(latency, quantity=cost) for cost in self._request.costs.get(latency.suite, ())):
-                if proof.same(key):
-                    self.verdicts[key] = self._proved(key)
+                if unchanged.same(key):
+                    self.verdicts[key] = self._unchanged(key, unchanged)
                     continue
                 to_measure.append(key)
-                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
+                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=unchanged.reasons(key))
         return to_measure
 
     def _with_latency(self, group: Group) -> Group:
@@ -193,35 +229,6 @@ class Coordinator:
             else:
                 del self.verdicts[key]
         return replace(group, variants=tuple(variants))
-
-    def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
-        """Return the proof if launches on this GPU confirm it, else an empty proof; on a CPU, the unchecked proof."""
-        proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
-        if not proved or self.machine["device"] == "cpu":
-            return proof
-        on_both_sides = [key for key in proved if self._is_on_both_sides(key)]
-        deadline = time.monotonic() + SAMPLE_SHARE * (self._deadline - time.monotonic())
-        confirmed, note = confirm(proof, proved, on_both_sides, self._observe, random.Random(self.setup.seed), deadline)
-        self.notes.append(note)
-        return confirmed
-
-    def _observe(self, key: SeriesKey, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head launch in a case, or two observations of an error if the worker dies.
-
-        Raises:
-            WorkerDied: as ``worker``.
-        """
-        try:
-            return self.worker.observe(key, calls=calls)
-        except WorkerDied as died:
-            self.close()
-            if died.at_start:
-                raise
-            return Observation(error=died.how), Observation(error=died.how)
-
-    def _is_in_head(self, key: SeriesKey) -> bool:
-        head = self._head(key)
-        return head is not None and key.variant in head.variants
 
     def _head(self, key: SeriesKey) -> SideFacts | None:
         """Return the result of importing head for a case's suite, in a process with or without base."""
@@ -258,8 +265,8 @@ class Coordinator:
             return ""  # other work always moves a CPU's controls; a CPU's thresholds are derived from its own noise
         return moved_controls([*self.verdicts.values(), *self.aa_verdicts])
 
-    def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
-        """Return a verdict that needs no measurement (a failed import, a missing variant, a proof), or ``None``."""
+    def _without_measuring(self, key: SeriesKey, unchanged: Unchanged) -> Verdict | None:
+        """Return a verdict that needs no measurement (a failed import, a missing variant, no change), or ``None``."""
         sides = self.imported.get(key.suite, {})
         head_died, base_died = (self._skip.get(f"{key.suite}@{side}", "") for side in ("head", "base"))
         base, head = sides.get("base"), self._head(key)
@@ -269,15 +276,17 @@ class Coordinator:
             return Verdict(key, "failed", head_error, in_base=bool(base_error))
         if head is None or key.variant not in head.variants:
             return Verdict(key, "removed", "head has no such variant")
-        if proof.same(key) and not base_error:
-            return self._proved(key)
+        if unchanged.same(key) and not base_error:
+            return self._unchanged(key, unchanged)
         if key.suite in self.conflicts:
-            return Verdict(key, "unsure", self.conflicts[key.suite].reason, code=proof.reasons(key))
+            return Verdict(key, "unsure", self.conflicts[key.suite].reason, code=unchanged.reasons(key))
         return None
 
-    def _proved(self, key: SeriesKey) -> Verdict:
+    def _unchanged(self, key: SeriesKey, unchanged: Unchanged) -> Verdict:
         file, line = self._place(key)
-        return Verdict(key, "same", "proved: the same machine code and launch", proved=True, file=file, line=line)
+        if refusal := unchanged.refused.get(CaseKey(key.suite, key.variant, key.case)):
+            return Verdict(key, "na", refusal, unchanged=True, file=file, line=line)
+        return Verdict(key, "same", unchanged.why(key), unchanged=True, file=file, line=line)
 
     def _place(self, key: SeriesKey) -> tuple[str, int]:
         head = self._head(key)
@@ -285,7 +294,7 @@ class Coordinator:
 
     def _measure_aa(
         self,
-        proved: Sequence[SeriesKey],
+        same: Sequence[SeriesKey],
         todo: Sequence[SeriesKey],
         costs: Sequence[SeriesKey],
         chance: random.Random,
@@ -300,18 +309,18 @@ class Coordinator:
         picks = groups(in_base) if on_cpu else []
         for quantity in [] if on_cpu else dict.fromkeys(key.quantity for key in in_base):
             of_quantity = [key for key in in_base if key.quantity == quantity]
-            picks += aa_groups(proved if proved and quantity == LATENCY else of_quantity, chance)
+            picks += aa_groups(same if same and quantity == LATENCY else of_quantity, chance)
         deadline = time.monotonic() + AA_SHARE * (self._deadline - time.monotonic())
         for number, group in enumerate(picks):
             if time.monotonic() >= deadline:
                 break
-            # A proof holds for the device's work. The host's time of proved cases may differ.
-            twins = on_cpu or not proved or group.quantity != LATENCY
+            # Observed cases are the same work for the GPU. Their host time may differ.
+            twins = on_cpu or not same or group.quantity != LATENCY
             group_deadline = deadline_of_group(picks[number:], time.monotonic(), deadline)
             verdicts = [
                 verdict for verdict in self._measure(group, group_deadline, twins=twins) if verdict.change is not None
             ]
-            self.aa_verdicts += [replace(verdict, proved=not twins) for verdict in verdicts]
+            self.aa_verdicts += [replace(verdict, unchanged=not twins) for verdict in verdicts]
         self._aa = AAControl(tuple(self.aa_verdicts), on_cpu)
         if note := self._aa.note(self._requested):
             self.notes.append(note)
@@ -359,22 +368,22 @@ class Coordinator:
                 self._culprits.add(group.suite, culprit, died)
                 yield Verdict(remaining.pop(culprit), "failed", died.how, in_base=side == "base")
 
-    def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
+    def _dress(self, verdict: Verdict, unchanged: Unchanged) -> Verdict:
         """Return a worker's verdict with code differences, source line and an accepted slowdown's reason added."""
         key = verdict.key
-        file, line = proof.source(key) if proof.source(key)[0] else self._place(key)
+        file, line = unchanged.source(key) if unchanged.source(key)[0] else self._place(key)
         accepted = None
         if verdict.outcome == "slower":
             size = verdict.change.value if verdict.change else None
             accepted = self._request.thresholds.accepted(*_fields(key), size, self._request.about, key.quantity)
         return replace(
             verdict,
-            code=proof.reasons(key),
+            code=unchanged.reasons(key),
             file=file,
             line=line,
             accepted=accepted.because if accepted else "",
-            # A case that this machine cannot run may be proved even if every case is to be measured.
-            proved=verdict.outcome == "na" and replace(proof, measure_all=False).same(key),
+            # A case that this machine cannot run may be unchanged even if every case is to be measured.
+            unchanged=verdict.outcome == "na" and replace(unchanged, measure_all=False).same(key),
         )
 
 

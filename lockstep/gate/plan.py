@@ -1,4 +1,4 @@
-"""Plan a comparison: which cases to measure, in which order, and which proved cases to use as an A/A control."""
+"""Plan a comparison: which cases to measure, in which order, and which unchanged cases to use as an A/A control."""
 
 from __future__ import annotations
 
@@ -107,23 +107,9 @@ def deadline_of_group(undecided: Sequence[Group], now: float, end: float) -> flo
     return min(end, now + len(undecided[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
 
 
-def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], chance: random.Random) -> list[SeriesKey]:
-    """Return proved cases to check on the GPU: one case of each variant, cases proved by their traces first.
-
-    Args:
-        proved: cases that are proved to do the same in base and head.
-        traced: returns whether a case is proved by its traces; other cases are proved by their sources.
-        chance: selects the cases and their order.
-    """
-    shuffled = list(proved)
-    chance.shuffle(shuffled)
-    picked = {(key.suite, key.variant, traced(key)): key for key in shuffled}
-    return sorted(picked.values(), key=lambda key: not traced(key))
-
-
-def aa_groups(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
-    """Select a few proved cases at random, of different suites if possible, for the A/A control."""
-    todo = groups(proved)
+def aa_groups(unchanged: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
+    """Select a few unchanged cases at random, of different suites if possible, for the A/A control."""
+    todo = groups(unchanged)
     chance.shuffle(todo)
     by_suite: dict[str, list[Group]] = defaultdict(list)
     for group in todo:

@@ -20,7 +20,6 @@ class Request:
         repository: folder of the packages, in the git repository that has base and head.
         benchmark_dir: folder of the current suites, with which both versions are measured.
         packages: top-level packages under test.
-        trusted: further packages that the packages under test may call; see ``lockstep.machine_code.Tree``.
         base, head: versions; "." is the working tree.
         cases: labels by suite; ``None`` for all cases of a suite.
         variants: names of the variants; empty for all.
@@ -33,7 +32,7 @@ class Request:
         budget_s: seconds for measuring. Before that, comparing the code may take as long, and at least a minute.
         silence_s: seconds without an event after which a worker is killed.
         seed: seed of buffers, order and the A/A control.
-        measure_all: whether to measure proved cases as well.
+        measure_all: whether to measure unchanged cases as well.
         need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
         lock: clocks to lock during the run; ``None`` leaves them unchanged.
         quick: whether epochs are short: they find errors, but their times are inaccurate.
@@ -43,7 +42,6 @@ class Request:
     repository: Path
     benchmark_dir: Path
     packages: tuple[str, ...]
-    trusted: tuple[str, ...]
     base: str
     head: str
     suites: Mapping[str, Suite]

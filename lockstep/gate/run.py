@@ -14,10 +14,10 @@ from lockstep.gate.coordinator import Coordinator
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
 from lockstep.gate.process_pairs.toolchain_pairs import ProcessPairs
-from lockstep.gate.proof import Proof, prove
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import Request
 from lockstep.gate.trees import Version, commits_between, version
+from lockstep.gate.unchanged import Unchanged, compare_sources, describe
 from lockstep.gate.worker_client import Setup
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
 from lockstep.gpu.nvml import Target as ClockTarget
@@ -44,7 +44,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
     started = time.monotonic()
     with contextlib.ExitStack() as folders:
         base, head = (
-            folders.enter_context(version(request.repository, name, request.packages, request.trusted, toolchain))
+            folders.enter_context(version(request.repository, name, request.packages, toolchain))
             for name, toolchain in zip(
                 (request.base, request.head), request.toolchains or (INSTALLED, INSTALLED), strict=True
             )
@@ -117,11 +117,11 @@ def _judge(request: Request, coordinator: Coordinator, base: Version, head: Vers
     if trouble := _unfit(request, machine, selection):
         return trouble
     started = time.monotonic()
-    proof = _prove(request, coordinator, base, head, say)
+    unchanged = _look(request, coordinator, base, head, selection, say)
     coordinator.compared_s = time.monotonic() - started
     say(f"code compared in {coordinator.compared_s:.0f} s")
     coordinator.begin()
-    coordinator.judge(selection, proof)
+    coordinator.judge(selection, unchanged)
     return coordinator.trouble()
 
 
@@ -135,17 +135,17 @@ def _judge_pairs(
     if trouble := _unfit(request, machine, selection):
         return trouble
     started = time.monotonic()
-    proof = Proof()
+    unchanged = Unchanged()
     if machine["device"] == "cuda":
         try:
             _compile(request, machine, (base, head), say)
             compared = compare(base.tree, head.tree, request.suites.values(), Target.of_host(machine), say=say)
-            # Equal machine code proves nothing here: torch's own kernels and the driver's compiler may differ too.
-            proof = Proof(comparison=compared, measure_all=True)
+            # Nothing counts as unchanged: torch's own kernels and the driver's compiler may differ too.
+            unchanged = Unchanged(comparison=compared, measure_all=True)
         except TracingFailed as failed:
             pairs.notes.append(f"the code could not be compared ({failed})")
     pairs.compared_s = time.monotonic() - started
-    pairs.judge(selection, request.seed, request.budget_s, proof.reasons)
+    pairs.judge(selection, request.seed, request.budget_s, unchanged.reasons)
     return ""
 
 
@@ -156,19 +156,34 @@ def _spec(request: Request) -> WorkerSpec:
     )
 
 
-def _prove(
-    request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]
-) -> Proof:
-    try:
-        limit_s = max(LEAST_COMPARISON_S, request.budget_s)
-        proof = prove(base.tree, head.tree, request.suites.values(), coordinator.machine, say, limit_s)
-        coordinator.notes += [proof.note] if proof.note else []
-        if request.measure_all:
-            _compile(request, coordinator.machine, (base, head), say)
-    except TracingFailed as failed:
-        coordinator.notes.append(f"nothing is proved, everything measured: the code could not be traced ({failed})")
-        proof = Proof()
-    return replace(proof, measure_all=request.measure_all)
+def _look(
+    request: Request,
+    coordinator: Coordinator,
+    base: Version,
+    head: Version,
+    selection: Selection,
+    say: Callable[[str], None],
+) -> Unchanged:
+    """Find the cases that the change does not affect, by equal sources and by their work on the GPU."""
+    deadline = time.monotonic() + max(LEAST_COMPARISON_S, request.budget_s)
+    unchanged = compare_sources(base.tree, head.tree, request.suites.values())
+    differing = [suite for name, suite in request.suites.items() if name not in unchanged.same_sources]
+    if coordinator.machine["device"] == "cpu":
+        return replace(unchanged, measure_all=request.measure_all)
+    if request.measure_all:
+        _compile(request, coordinator.machine, (base, head), say)
+    if differing:
+        try:
+            limit_s = deadline - time.monotonic()
+            comparison, note = describe(base.tree, head.tree, differing, coordinator.machine, say, limit_s)
+        except TracingFailed as failed:
+            comparison, note = None, f"differences have no names: the code could not be traced ({failed})"
+        unchanged = replace(unchanged, comparison=comparison)
+        coordinator.notes += [note] if note else []
+        if not request.measure_all:
+            say(f"observing {', '.join(suite.name for suite in differing)}")
+            unchanged = coordinator.observe(selection, unchanged, deadline)
+    return replace(unchanged, measure_all=request.measure_all)
 
 
 def _select(request: Request, machine: Mapping[str, str]) -> Selection:

@@ -36,7 +36,7 @@ class Version:
 
 @contextlib.contextmanager
 def version(
-    repository: Path, name: str, packages: Sequence[str], trusted: Sequence[str], toolchain: Toolchain = INSTALLED
+    repository: Path, name: str, packages: Sequence[str], toolchain: Toolchain = INSTALLED
 ) -> Iterator[Version]:
     """Provide a version of the packages within the block: a commit's in a temporary folder, or the working tree's.
 
@@ -44,13 +44,12 @@ def version(
         repository: folder that holds the packages.
         name: a name that git resolves to a commit, or "." for the working tree, whose packages are used in place.
         packages: top-level packages under test.
-        trusted: further packages that these packages may call; see ``lockstep.machine_code.Tree``.
         toolchain: the packages that compile and run the version.
 
     Raises:
         RefError: there is no such commit, or no repository.
     """
-    with sources(name, repository, packages, trusted) as tree:
+    with sources(name, repository, packages) as tree:
         git = Git(repository)
         commit = git.try_line("rev-parse", "--verify", f"{'HEAD' if name == WORKING_TREE else name}^{{commit}}")
         changed = name == WORKING_TREE and git.try_lines("status", "--porcelain", "--", *packages)

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.gate.case_verdict import GroupRequest, SeriesKey, SideFacts, Verdict, verdict_from
-from lockstep.gate.launches import Observation, observation_from
+from lockstep.gate.case_verdict import Group, GroupRequest, SideFacts, Verdict, verdict_from
 from lockstep.processes.watched_worker import Watched
 
 
@@ -81,11 +80,16 @@ class GateWorker(Watched):
             else:
                 self.controls = event["controls"]
 
-    def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head launch in a case; with ``calls`` also torch's operators. Errors: see ``judge``."""
-        self.ask({"observe": {"suite": key.suite, "variant": key.variant, "case": key.case, "calls": calls}})
-        ran = self.wait("observed")["ran"]
-        return observation_from(ran["base"]), observation_from(ran["head"])
+    def observe(self, group: Group) -> Iterator[tuple[str, str, str]]:
+        """Yield each variant of a group with the difference of its work, and the refusal, as in ``Observed``.
+
+        Raises:
+            WorkerDied: as ``judge``.
+        """
+        self.ask({"observe": asdict(group)})
+        for event in self.until("observed"):
+            if event["event"] == "work":
+                yield event["variant"], event["difference"], event["refusal"]
 
 
 def _facts(row: Mapping[str, Any]) -> SideFacts:

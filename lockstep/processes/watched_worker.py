@@ -58,6 +58,7 @@ _DOING = {
     "start": "at start",
     "load": "in its import",
     "trace": "while it was traced",
+    "observe": "while its work was observed",
     "check": "in its check",
     "draw": "while its arguments were prepared",
     "capture": "while its calls were captured",

@@ -36,7 +36,7 @@ REPORT = Report(
     budget_s=120.0,
     seed=1,
     machine={"gpu": "H200", "clock_state": "locked@1500"},
-    cases=(SLOWER, Verdict(SeriesKey("linear", "torch", "M=8,K=4096", "warm"), "same", proved=True)),
+    cases=(SLOWER, Verdict(SeriesKey("linear", "torch", "M=8,K=4096", "warm"), "same", unchanged=True)),
     meter=(Verdict(KEY, "same", change=Estimate(0.001, -0.001, 0.003)),),
 )
 

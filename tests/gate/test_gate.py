@@ -66,7 +66,7 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
 
     assert code == 2, shown
     found = {variant: one for (variant, _), one in outcomes(report).items()}
-    assert not found["plain"]["proved"]
+    assert not found["plain"]["unchanged"]
     assert {name: one["outcome"] for name, one in found.items()} == {
         "plain": "same",
         "twice": "slower",
@@ -124,12 +124,12 @@ def test_costs_are_judged_beside_the_latency_and_only_if_asked_for(project):
     assert found["twice", "host"]["outcome"] == "na"
     assert "the latency already is the host's time" in found["twice", "host"]["reason"]
     # No text proves one variant of a changed family.
-    assert not any(one["proved"] for one in found.values())
+    assert not any(one["unchanged"] for one in found.values())
     assert found["plain", "behind"]["outcome"] in ("same", "unsure")
     project.write("toy/product.py", REWORDED)
     code, shown, report = gate(project, "--case", "M=2", "--costs", "behind")
     assert (code, report["counts"]) == (0, {"same": 4}), shown
-    assert "same  product behind: 2 cases, 2 of them proved" in shown
+    assert "same  product behind: 2 cases, 2 of them unchanged" in shown
     code, shown, report = gate(project, "--case", "M=2")
     assert {one["key"]["quantity"] for one in report["cases"]} == {"latency"}
 
@@ -140,9 +140,9 @@ def test_a_change_of_words_is_proved_to_change_nothing(project):
     code, shown, report = gate(project)
     assert code == 0, shown
     assert report["counts"] == {"same": 4}
-    assert all(one["proved"] for one in report["cases"])
-    assert report["headline"] == "Nothing slower by more than 1 % (4 same, 4 of them proved)."
-    assert "4 cases, 4 of them proved" in shown
+    assert all(one["unchanged"] for one in report["cases"])
+    assert report["headline"] == "Nothing slower by more than 1 % (4 same, 4 of them unchanged)."
+    assert "4 cases, 4 of them unchanged" in shown
 
 
 def test_a_head_that_does_not_import_fails_and_names_the_reason(project):
@@ -227,7 +227,7 @@ def test_a_changed_kernel_that_no_side_can_run_here_is_no_pass(project):
     assert (code, report["state"], report["counts"]["na"]) == (3, "infrastructure", 2), shown
     assert "2 cases that the change can touch cannot run here: product launch (Triton finds no GPU here)" in shown
     code, shown, report = gate(project, "--head", "HEAD", "--ignore-fingerprints", "--variant", "launch")
-    assert [one["proved"] for one in report["cases"]] == [True, True], shown
+    assert [one["unchanged"] for one in report["cases"]] == [True, True], shown
 
 
 def test_an_import_that_neither_version_can_serve_is_named_and_no_pass(project):
@@ -300,7 +300,7 @@ def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_proc
     assert "Traceback" not in shown
     report = json.loads((project.root / "gate.json").read_text())
     assert report["state"] == "interrupted"
-    assert {one["reason"] for one in report["cases"] if not one["proved"]} == {"interrupted before it"}
+    assert {one["reason"] for one in report["cases"] if not one["unchanged"]} == {"interrupted before it"}
     assert workers
     assert not _workers(project)
     assert locked

@@ -6,7 +6,7 @@ joules of a clock that only they move.
 
 import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 from fakes import FakeDevice, MarkAtOnce, steady_controls
@@ -19,7 +19,8 @@ from lockstep.gate.measuring.check_and_time import Comparer
 from lockstep.gate.measuring.cost_pairing import CostPairs
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.proof import Proof
+from lockstep.gate.unchanged import Unchanged
+from lockstep.machine_code import CaseKey
 from lockstep.record.model import Estimate
 from lockstep.timing.costs.host_time import NO_HOST
 
@@ -162,14 +163,13 @@ def test_what_this_machine_cannot_measure_is_not_available_and_says_why(gpu, tmp
     }
 
 
-def test_equal_machine_code_proves_nothing_of_the_host_the_error_and_the_compiler():
+def test_equal_work_on_the_gpu_says_nothing_of_what_the_host_does():
     key = SeriesKey("work", "plain", CASE.label, "warm")
-    traced = Proof(comparison=SimpleNamespace(status=lambda case: "same"))
-    of_sources = Proof(same_sources=frozenset({"work"}))
-    proved = {quantity: traced.same(replace(key, quantity=quantity)) for quantity in (LATENCY, *COSTS)}
-    unproved = {"host", "error", COMPILE}
-    assert proved == {quantity: quantity not in unproved for quantity in (*MEASURED, COMPILE)}
-    assert of_sources.same(replace(key, quantity="host"))
+    observed = Unchanged(observed={CaseKey("work", "plain", CASE.label): ""})
+    same = {quantity for quantity in (LATENCY, *COSTS) if observed.same(replace(key, quantity=quantity))}
+    assert same == {LATENCY, "behind", "energy"}
+    assert Unchanged(frozenset({"work"})).same(replace(key, quantity="host"))
+    assert not Unchanged().same(key)
 
 
 def test_the_noise_of_one_quantity_widens_no_other():

@@ -159,7 +159,7 @@ def test_calls_that_agree_need_few_calls():
 
 
 def report(*verdicts):
-    latency = Verdict(SeriesKey("work", "rows", CASE.label, "warm"), "same", proved=False)
+    latency = Verdict(SeriesKey("work", "rows", CASE.label, "warm"), "same", unchanged=False)
     return Report("main", "head", 0.01, 0.99, 60.0, 1, {"device": "cuda"}, (latency, *verdicts))
 
 
@@ -199,7 +199,7 @@ def test_the_command_judges_it_if_asked(tmp_path):
     found = {(one["key"]["variant"], one["key"]["quantity"]): one for one in json.loads(path.read_text())["cases"]}
     assert found["twice", "deterministic"]["outcome"] == "slower"
     assert found["twice", "latency"]["outcome"] != "slower"
-    assert (found["plain", "deterministic"]["outcome"], found["plain", "deterministic"]["proved"]) == ("same", False)
+    assert (found["plain", "deterministic"]["outcome"], found["plain", "deterministic"]["unchanged"]) == ("same", False)
     assert "not deterministic any more" in done.stdout
     assert "--costs deterministic" in done.stdout, "the command that judges the case again"
     project.write(

@@ -80,7 +80,7 @@ def test_unchanged_code_is_rarely_blamed_however_its_errors_scatter():
 
 
 def test_the_headline_and_a_row_give_both_errors():
-    latency = Verdict(SeriesKey("work", "rows", CASE.label, "warm"), "same", proved=False)
+    latency = Verdict(SeriesKey("work", "rows", CASE.label, "warm"), "same", unchanged=False)
     verdict = compare_errors(ROWS, itertools.repeat((1e-4, 3e-4)), 0.01, deadline=1e12)
     report = Report("main", "head", 0.01, 0.99, 60.0, 1, {"device": "cuda"}, (latency, verdict))
     assert report.state == "slower"
@@ -105,5 +105,5 @@ def test_the_command_finds_it_in_its_own_quantity_alone(tmp_path):
     assert found["twice", "error"]["outcome"] == "slower"
     assert found["twice", "deterministic"]["outcome"] == "same"
     assert found["twice", "latency"]["outcome"] != "slower"
-    assert (found["plain", "error"]["outcome"], found["plain", "error"]["proved"]) == ("same", False)
+    assert (found["plain", "error"]["outcome"], found["plain", "error"]["unchanged"]) == ("same", False)
     assert "--costs error" in done.stdout, "the command that judges the case again"

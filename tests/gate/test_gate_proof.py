@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from planted import lay_out
 
-from lockstep.gate.proof import prove
+from lockstep.gate.unchanged import compare_sources
 from lockstep.machine_code import CaseKey, Target, Tree, compare
 from lockstep.machine_code.cache import Cache
 from lockstep.suite.discovery import load_suites
@@ -88,10 +88,7 @@ def suite(tmp_path, monkeypatch):
 
 
 def proved(base, head, suite):
-    said = []
-    proof = prove(base, head, [suite], {"device": "cpu"}, said.append)
-    assert said == []
-    return proof.same_sources
+    return compare_sources(base, head, [suite]).same_sources
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])

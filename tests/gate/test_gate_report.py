@@ -51,7 +51,7 @@ def report(*cases, **rest):
         (report(verdict("slower", 0.02, accepted="exact rounding")), "pass"),
         (report(verdict("slower", 0.02), verdict("failed")), "failed"),
         (report(verdict("same"), verdict("na"), machine={"device": "cpu"}), "infrastructure"),
-        (report(verdict("same"), verdict("na", proved=True), machine={"device": "cpu"}), "pass"),
+        (report(verdict("same"), verdict("na", unchanged=True), machine={"device": "cpu"}), "pass"),
         (report(verdict("same"), verdict("na"), machine={"device": "cuda"}), "pass"),
         (report(verdict("slower", 0.02), verdict("na"), machine={"device": "cpu"}), "slower"),
         (report(verdict("same"), HOST), "slower"),
@@ -74,12 +74,12 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
         verdict("slower", 0.012, code=("_kernel: registers 168 → 255, spills 0 → 512 B", "and more")),
         verdict("slower", 0.004, case="M=16"),
         verdict("faster", -0.03, case="M=32"),
-        verdict("same", proved=True, case="M=64"),
+        verdict("same", unchanged=True, case="M=64"),
     )
     assert headline(told) == (
         "2 cases slower: linear split_k by +0.40 % to +1.20 %, most at M=8 cold, found twice; 99% sure that none is "
         "by chance; code of the worst: _kernel: registers 168 → 255, spills 0 → 512 B; 1 case faster: linear split_k "
-        "by -3.00 % (-3.10 to -2.90) at M=32 cold (1 same, 1 faster, 2 slower, 1 of them proved)."
+        "by -3.00 % (-3.10 to -2.90) at M=32 cold (1 same, 1 faster, 2 slower, 1 of them unchanged)."
     )
     widened = report(verdict("same", 0.0, min_effect=0.02))
     assert (
@@ -120,9 +120,11 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
             "Nothing was judged: fails in base as well (ImportError: no k) (1 failed).",
         ),
         (
-            report(verdict("same", proved=True, case="M=1"), verdict("unsure", reason="the budget did not reach it")),
+            report(
+                verdict("same", unchanged=True, case="M=1"), verdict("unsure", reason="the budget did not reach it")
+            ),
             "No case that the change can touch was judged: the budget did not reach it (1 same, 1 unsure, 1 of them "
-            "proved).",
+            "unchanged).",
         ),
         (
             report(verdict("new"), verdict("removed", case="M=1")),
@@ -145,9 +147,9 @@ def test_where_nothing_was_judged_the_headline_says_why(told, sentence):
 
 def test_proved_cases_alone_are_no_pass_where_all_that_was_measured_is_unsure():
     unsure = verdict("unsure", reason="the budget did not reach it")
-    assert report(verdict("same", proved=True, case="M=1"), unsure).state == "infrastructure"
+    assert report(verdict("same", unchanged=True, case="M=1"), unsure).state == "infrastructure"
     assert report(verdict("same", case="M=1"), unsure).state == "pass"
-    assert report(verdict("same", proved=True)).state == "pass"
+    assert report(verdict("same", unchanged=True)).state == "pass"
 
 
 @pytest.mark.parametrize(

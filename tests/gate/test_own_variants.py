@@ -10,7 +10,7 @@ from project import make_project
 
 from lockstep.gate.case_verdict import Group, GroupRequest
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.proof import prove
+from lockstep.gate.unchanged import compare_sources
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.machine_code import Tree
 from lockstep.machine_code.sources.suite_sources import definition_packages
@@ -185,9 +185,9 @@ def test_a_change_in_what_a_variant_imports_is_never_proved_the_same(room, file,
     scale.write_text(scale.read_text().replace("toy.later", "toy.ops"))
     [suite] = load_suites(room).values()
     trees = [Tree(side, write(room.parents[1] / side, "base"), ("toy",)) for side in ("base", "head")]
-    assert prove(*trees, [suite], {"device": "cpu"}, print).same_sources == {"scale"}
+    assert compare_sources(*trees, [suite]).same_sources == {"scale"}
     (trees[1].root / file).write_text(text)
-    assert prove(*trees, [suite], {"device": "cpu"}, print).same_sources == ({"scale"} if proved else frozenset())
+    assert compare_sources(*trees, [suite]).same_sources == ({"scale"} if proved else frozenset())
 
 
 @pytest.mark.parametrize(
@@ -212,16 +212,16 @@ def test_what_the_suite_itself_imports_counts(room, own, file, text, adapters):
     for tree in trees:
         (tree.root / "toy/ops.py").write_text(table)
     [suite] = load_suites(room).values()
-    before = prove(*trees[:2], [suite], {"device": "cpu"}, print).same_sources
+    before = compare_sources(*trees[:2], [suite]).same_sources
     assert before == (frozenset() if "n.txt" in own else {"scale"})
     (trees[1].root / file).write_text(text)
-    assert prove(*trees[:2], [suite], {"device": "cpu"}, print).same_sources == frozenset()
+    assert compare_sources(*trees[:2], [suite]).same_sources == frozenset()
 
 
 def test_what_no_tree_has_proves_nothing(room):
     [suite] = load_suites(room).values()
     trees = [Tree(side, write(room.parents[1] / side, "base"), ("toy",)) for side in ("base", "head")]
-    assert prove(*trees, [suite], {"device": "cpu"}, print).same_sources == frozenset()
+    assert compare_sources(*trees, [suite]).same_sources == frozenset()
 
 
 def test_the_gate_judges_a_suites_own_variants_per_side(tmp_path):

@@ -137,7 +137,7 @@ def test_clean_change_passes(project, kernels, file):
     job, report = judged(project, change(project, kernels, file))
     assert (job.outcome, report["state"]) == ("success", "pass"), job.steps[-1].output
     assert report["counts"] == {"same": 2}
-    assert all(one["proved"] and one["epochs"] == 0 for one in report["cases"])
+    assert all(one["unchanged"] and one["epochs"] == 0 for one in report["cases"])
     assert job.outputs["action"]["verdict"] == "pass"
 
 

@@ -7,20 +7,21 @@ import functools
 import inspect
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
 
 from lockstep.gate.case_verdict import CHECKS, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
-from lockstep.gate.launches import observe
 from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.measuring.call_checks import CallChecks
 from lockstep.gate.measuring.cost_pairing import CostPairs
 from lockstep.gate.measuring.decision import CaseRound, verdict_of
+from lockstep.gate.measuring.observe import Observed, observe
 from lockstep.gate.measuring.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.namespaces import Sides
+from lockstep.gate.same_work.read_graph import GraphError, TritonCode
 from lockstep.gate.sequential import LOOKS, Test
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
@@ -40,6 +41,9 @@ _T = TypeVar("_T")
 
 #: Epochs of a round that may be voided because a control moved; later epochs count even if a control moves.
 MOST_VOID = LOOKS[0]
+
+#: Draws of the inputs on which base and head are captured to compare their work.
+DRAWS = 2
 
 #: Quantities whose epochs end with replays, so that a control can show whether the machine changed during them.
 GUARDED = (LATENCY, "behind")
@@ -80,6 +84,7 @@ class Comparer:
         self._call_checks = CallChecks(self._families, self._call, self._checker_of)
         self._checker: Checker | None = None
         self._trusted = Trusted()
+        self._codes = TritonCode.listening() if device.kind == "cuda" else TritonCode()
 
     def load(self, suite: Suite, side: str) -> SideFacts:
         """Import a suite's variants from base or head (``side``); return them, or why the import fails."""
@@ -141,24 +146,42 @@ class Comparer:
         for key in self._round(suite, case, l2, count, second, deadline):
             yield verdict_of(key, first[key], second[key])
 
-    def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
-        """Return the launches of a variant at a case, under "base" and "head"; see ``lockstep.gate.launches``.
+    def observe(self, suite: Suite, label: str, variants: Sequence[str]) -> Iterator[tuple[str, Observed]]:
+        """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.gate.same_work``.
 
         Raises:
             DeviceLost: a call of base or head broke the CUDA context.
         """
-        observed = {}
-        for side in (BASE, HEAD):
-            self._listener("observe", variant, side)
-            family, torch_device = self._families[suite.name, side], self.device.torch_device
-            with self.sides.active(side):
-                ran = observe(suite, suite.case(case), family, variant, torch_device, self.seed, calls=calls)
-            if ran.error:
-                self.device.release()
-                if not self.device.healthy():
-                    raise DeviceLost(f"{variant}@{side}", ran.error)
-            observed[side] = asdict(ran)
-        return observed
+        case = suite.case(label)
+        try:
+            with self.sides.active(HEAD):
+                seeds = [self._chance.getrandbits(48) for _ in range(DRAWS)]
+                sets = {seed: draw_sets(suite, case, self.device, 1, seed) for seed in seeds}
+            draws = [Buffers(argument_sets, self.sides, seed, suite.inout) for seed, argument_sets in sets.items()]
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            yield from ((name, Observed("the device has too little memory to capture it")) for name in variants)
+            return
+        for name in variants:
+            yield name, self._observed(self._contender(suite, name, twins=False), draws)
+
+    def _observed(self, contender: Contender, draws: Sequence[Buffers]) -> Observed:
+        try:
+            observed = observe(
+                contender, draws, self.device, self._codes, lambda side: self._listener("observe", contender.name, side)
+            )
+            self._trusted.require()
+            return observed
+        except SideFailed as failure:
+            self.device.release()
+            if not self.device.healthy():
+                raise DeviceLost(f"{contender.name}@{failure.side}", str(failure)) from failure
+            return Observed(f"{failure.side} cannot be captured: {failure}")
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            return Observed("the device has too little memory to capture it")
+        except (GraphError, Disqualified) as error:
+            return Observed(brief(error))
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
         """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""

@@ -1,9 +1,10 @@
 """The gate's worker: holds both versions in one process and judges the requested groups.
 
-Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and the result of
-importing each suite's variants from base and head), ``verdict`` (one for each case), ``judged`` (the controls so far),
-``observed`` (the launches of base and head), ``lost``. ``lockstep.processes.watched_worker`` describes how requests and
-events are sent.
+Requests: ``{"judge": GroupRequest}``, ``{"observe": Group}``. Events: ``stage``, ``ready`` (host, clocks, and the
+result of importing each suite's variants from base and head), ``verdict`` (one for each case), ``judged`` (the
+controls so far), ``work`` (one for each variant: whether base and head give the GPU the same work), ``observed``,
+``lost``.
+``lockstep.processes.watched_worker`` describes how requests and events are sent.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main() -> int:
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-    from lockstep.gate.case_verdict import group_request_from
+    from lockstep.gate.case_verdict import group_from, group_request_from
     from lockstep.gate.measuring.check_and_time import Comparer
     from lockstep.gate.measuring.pairing import Pace
     from lockstep.record.provenance import clocks_of, host_facts
@@ -69,8 +70,10 @@ def main() -> int:
     for request in process.requests():
         try:
             if "observe" in request:
-                observe = request["observe"]
-                process.emit("observed", ran=referee.observe(suites[observe.pop("suite")], **observe))
+                group = group_from(request["observe"])
+                for variant, observed in referee.observe(suites[group.suite], group.case, group.variants):
+                    process.emit("work", variant=variant, **asdict(observed))
+                process.emit("observed")
                 continue
             group_request = group_request_from(request["judge"])
             for verdict in referee.judge(suites[group_request.group.suite], group_request):

@@ -86,7 +86,7 @@ class CompilePairs:
         if isinstance(base, str) or isinstance(head, str):
             return Verdict(key, "na", f"its kernels are not known: {head if isinstance(head, str) else base}")
         if not base and not head:
-            return Verdict(key, "same", "proved: no Triton kernel is compiled", proved=True)
+            return Verdict(key, "same", "no Triton kernel is compiled", unchanged=True)
         if not base or not head:
             return Verdict(key, "removed" if base else "new", f"{'head' if base else 'base'} compiles no Triton kernel")
         trial = self._trials.setdefault((base, head, test), PairTrial(test, PAIRS))

@@ -27,7 +27,7 @@ def to_markdown(report: Report) -> str:
         if len(table_rows) > MOST_ROWS:
             lines += ["", f"… and {len(table_rows) - MOST_ROWS} more rows; the JSON report has them."]
         lines.append("")
-    unchanged = [f"{escape(suite)} {count} ({proved} proved)" for suite, count, proved in same(report)]
+    unchanged = [f"{escape(suite)} {count} ({unchanged} unchanged)" for suite, count, unchanged in same(report)]
     if unchanged:
         lines += [f"Same: {', '.join(unchanged)}.", ""]
     lines += ["<details><summary>How it was measured</summary>", ""]

@@ -100,17 +100,17 @@ class Report:
             if verdict.outcome in JUDGED or (verdict.outcome == "failed" and verdict.blocks)
         ]
         unsure = [verdict for verdict in latencies if verdict.outcome == "unsure"]
-        if judged and not (unsure and all(verdict.proved or verdict.outcome == "new" for verdict in judged)):
+        if judged and not (unsure and all(verdict.unchanged or verdict.outcome == "new" for verdict in judged)):
             return ""
         reasons = Counter(_why_not(verdict) for verdict in unsure or latencies)
         return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
 
     @property
     def unrun(self) -> tuple[Verdict, ...]:
-        """Return the unproved cases that this machine cannot run for lack of a GPU; empty on a machine with a GPU."""
+        """Return the changed cases that this machine cannot run for lack of a GPU; empty on a machine with a GPU."""
         on_cpu = self.machine.get("device") == "cpu"
         return tuple(
-            verdict for verdict in self.of("na") if on_cpu and not verdict.proved and verdict.key.quantity == LATENCY
+            verdict for verdict in self.of("na") if on_cpu and not verdict.unchanged and verdict.key.quantity == LATENCY
         )
 
     @property
@@ -241,9 +241,9 @@ def _cases(verdicts: Sequence[Verdict]) -> str:
 
 def _counted(report: Report) -> str:
     counts = report.counts()
-    proved = sum(verdict.proved for verdict in report.cases)
+    unchanged = sum(verdict.unchanged for verdict in report.cases)
     parts = [f"{count} {'n/a' if outcome == 'na' else outcome}" for outcome, count in counts.items()]
-    return ", ".join(parts) + (f", {proved} of them proved" if proved else "") if parts else "no case"
+    return ", ".join(parts) + (f", {unchanged} of them unchanged" if unchanged else "") if parts else "no case"
 
 
 def _names(verdicts: Sequence[Verdict]) -> str:

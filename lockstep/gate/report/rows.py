@@ -48,12 +48,12 @@ def rows(report: Report) -> list[Row]:
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
-    """Yield for each suite and each cost: its name, the number of "same" cases, and the number of these proved."""
+    """Yield for each suite and each cost: its name, and the number of "same" cases and of unchanged ones among them."""
     cases = report.of("same")
     counted = Counter(_suite(verdict) for verdict in cases)
-    proved = Counter(_suite(verdict) for verdict in cases if verdict.proved)
+    unchanged = Counter(_suite(verdict) for verdict in cases if verdict.unchanged)
     for suite in sorted(counted):
-        yield suite, counted[suite], proved[suite]
+        yield suite, counted[suite], unchanged[suite]
 
 
 def _suite(verdict: Verdict) -> str:

@@ -28,8 +28,8 @@ def show(report: Report, console: Console, *, plain: bool = False) -> None:
             table.add_row(*(Text(cell) for cell in row.cells), style=_STYLES.get(row.outcome, ""))
         # A log is as wide as its lines need.
         (console if console.is_terminal else wide_console(console.file)).print(table)
-    for suite, count, proved in same(report):
-        note = f", {proved} of them proved" if proved else ""
+    for suite, count, unchanged in same(report):
+        note = f", {unchanged} of them unchanged" if unchanged else ""
         console.print(
             f"    same  {suite}: {count} case{'' if count == 1 else 's'}{note}", markup=False, highlight=False
         )

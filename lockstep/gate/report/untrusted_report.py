@@ -119,7 +119,7 @@ def _verdict(entry: _Entry) -> Verdict:
         epochs=int(entry.number("epochs")) if "epochs" in entry.values else 0,
         voided=int(entry.number("voided")) if "voided" in entry.values else 0,
         shared=entry.flag("shared"),
-        proved=entry.flag("proved"),
+        unchanged=entry.flag("unchanged"),
         in_base=entry.flag("in_base"),
         code=entry.texts("code"),
         accepted=entry.text("accepted"),

@@ -1,0 +1,155 @@
+"""Capture base and head of a variant in CUDA graphs, and compare the work that the graphs give the GPU.
+
+Both sides are captured on the same buffers, and once more on other values: a graph that depends on values says nothing
+about other values. Only the work of the captured calls is compared, not what the host does to launch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
+from lockstep.gate.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
+from lockstep.gate.same_work.work import Buffer, Captured, compare
+from lockstep.suite.inputs import tensors_of
+from lockstep.timing.arms.bound_arms import Arm
+from lockstep.timing.checks.check import brief
+from lockstep.timing.device import Device
+from lockstep.timing.graph_capture import capture_graph
+
+#: Calls in a graph. The second call finds what the first one stored.
+_CALLS = 2
+
+#: Addresses of the GPU's memory are higher than this; smaller numbers are not looked up.
+_LEAST_ADDRESS = 1 << 32
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the captured graphs of base and head say of a variant at a case.
+
+    Attributes:
+        difference: the first difference, or why it is unknown whether they differ; "" for the same work.
+        refusal: the message with which both sides refuse the case; "" if one of them accepts it.
+    """
+
+    difference: str = ""
+    refusal: str = ""
+
+
+def observe(
+    contender: Contender, draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
+) -> Observed:
+    """Compare the work of base and head of a variant.
+
+    Args:
+        draws: buffers with different values, of one argument set each.
+        codes: machine code of the kernels that Triton loaded.
+        begin: called with "base" or "head" before that side's code runs.
+
+    Raises:
+        SideFailed: base or head raises an error, or cannot be captured.
+        torch.cuda.OutOfMemoryError: the device has too little memory.
+        GraphError: the driver does not say what a graph contains.
+    """
+    pool = device.new_pool()
+    graphs: list[torch.cuda.CUDAGraph] = []  # a pool whose last graph is gone cannot be captured into again
+
+    def captured() -> Iterator[Captured]:
+        for buffers in draws:
+            arms, shared = buffers.arms(contender)
+            if not shared:
+                raise _Apart("base and head prepare different values, or different buffers that outlive a call")
+            refusals = [_call(arms[side], buffers, contender, begin) for side in (BASE, HEAD)]
+            if any(refusals):
+                raise _Refused(*refusals)
+            device.synchronize()
+            if not graphs:
+                # Reserves the memory for outputs allocated within calls, so that both sides find it free.
+                graphs.append(_capture(arms[BASE], buffers, contender, pool))
+            graphs.extend(_capture(arms[side], buffers, contender, pool) for side in (BASE, HEAD))
+            base, head = (read_graph(graph.raw_cuda_graph(), codes) for graph in graphs[-2:])
+            yield Captured(base, head, [*_buffers(arms, contender)], _OwnMemory)
+
+    try:
+        return Observed(compare(captured()))
+    except _Apart as apart:
+        return Observed(str(apart))
+    except _Refused as refused:
+        base, head = refused.args
+        return Observed("", head) if base == head else Observed(f"base refuses: {base or 'nothing'}; head: {head}")
+
+
+class _Apart(Exception):
+    """Base and head cannot share their buffers."""
+
+
+class _Refused(Exception):
+    """One side refuses the case, or both do. The arguments are the refusals of base and head."""
+
+
+def _call(arm: Arm, buffers: Buffers, contender: Contender, begin: Callable[[str], None]) -> str:
+    """Call a side once, outside a graph: it compiles, tunes and fills caches. Return its refusal of the case, or ""."""
+    begin(arm.name)
+    if buffers.restore is not None:
+        buffers.restore()
+    try:
+        with buffers.sides.active(contender.trees[arm.name]):
+            arm.calls[0]()
+        torch.cuda.synchronize()
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except NotImplementedError as refusal:
+        return str(refusal) or "not supported"
+    except Exception as error:
+        raise SideFailed(arm.name, brief(error)) from error
+    return ""
+
+
+def _capture(arm: Arm, buffers: Buffers, contender: Contender, pool: Any) -> torch.cuda.CUDAGraph:
+    try:
+        with buffers.sides.active(contender.trees[arm.name]):
+            return capture_graph([arm.calls[0]] * _CALLS, pool)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise SideFailed(arm.name, brief(error)) from error
+
+
+def _buffers(arms: Mapping[str, Arm], contender: Contender) -> Iterator[Buffer]:
+    """Yield the buffers that base and head share: arguments, outputs, prepared values, buffers that outlive a call."""
+    arguments = {name: value for arm in arms.values() for name, value in arm.calls[0].arguments.items()}
+    for name, value in (*arguments.items(), *contender.families[BASE].scratch.items()):
+        for number, tensor in enumerate(tensors_of(value)):
+            storage = tensor.untyped_storage()
+            start = storage.data_ptr()
+            yield Buffer(f"{name} {number}", start, start + storage.nbytes(), tensor.data_ptr())
+
+
+class _OwnMemory:
+    """Finds the live blocks of torch's allocator, and names each by its size and contents."""
+
+    def __init__(self) -> None:
+        self._blocks = [
+            (block["address"], block["size"])
+            for segment in torch.cuda.memory_snapshot()
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        ]
+        self._named: dict[int, Buffer | None] = {}
+
+    def __call__(self, address: int) -> Buffer | None:
+        if address < _LEAST_ADDRESS or not is_device_memory(address):
+            return None
+        for start, size in self._blocks:
+            if start <= address < start + size:
+                if start not in self._named:
+                    digest = contents(start, size)
+                    name = f"{size} bytes {digest}"
+                    self._named[start] = Buffer(name, start, start + size, start) if digest else None
+                return self._named[start]
+        return None

@@ -1,0 +1,215 @@
+"""State what a captured graph gives the GPU to do, as a value. Two graphs are the same work if their values are equal.
+
+The value has every node in order: its kind, the machine code of its kernel, how it is launched, each byte of its
+parameters, and the nodes that it waits for. A pointer becomes a buffer and an offset, also within a TMA descriptor.
+Whatever cannot be known makes a graph unequal to every other one, itself included. This module knows no GPU:
+``read_graph`` reads the nodes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+#: Bytes of an address. Addresses lie at multiples of this number in a parameter, and first in a TMA descriptor.
+_ADDRESS = 8
+
+
+@dataclass(frozen=True)
+class Place:
+    """An address, as the distance in bytes from the start of a buffer."""
+
+    buffer: str
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.buffer}{self.offset:+d}" if self.offset else self.buffer
+
+
+#: A fact of a node: a number, a text, some numbers, raw bytes, or bytes with their addresses replaced.
+Fact = int | str | bytes | tuple[int, ...] | tuple[bytes | Place, ...]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A node for which another node waits.
+
+    Attributes:
+        node: position of the node in the graph.
+        data: type and ports of the edge; a launch that may start before the other kernel ends has an edge of its own
+            type (programmatic dependent launch).
+    """
+
+    node: int
+    data: bytes = bytes(8)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of a graph.
+
+    Attributes:
+        kind: "kernel", "copy", "set" or "empty".
+        facts: everything that decides what the node does, by name: machine code, grid, parameters.
+        after: the nodes for which this node waits.
+        unknown: why it cannot be known what the node does, or "".
+        name: name of the kernel, for messages. Kernels of other names with equal machine code are the same work.
+    """
+
+    kind: str
+    facts: tuple[tuple[str, Fact], ...] = ()
+    after: tuple[Edge, ...] = ()
+    unknown: str = ""
+    name: str = field(default="", compare=False)
+
+    @property
+    def label(self) -> str:
+        """Return the kernel's name, or the node's kind."""
+        return self.name or self.kind
+
+
+#: All nodes of a graph, in the graph's order.
+Work = tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A range of addresses that belong together.
+
+    Attributes:
+        name: what the memory is, for example "input x"; buffers of equal names have equal roles on both sides.
+        start, end: address of the first byte, and of the byte after the last.
+        origin: the address from which offsets count.
+    """
+
+    name: str
+    start: int
+    end: int
+    origin: int
+
+
+class Memory:
+    """Replaces addresses in one graph by buffers and offsets.
+
+    Args:
+        buffers: buffers that base and head have in common.
+        own: returns the live buffer of one side that contains an address, named by its size and contents; ``None`` for
+            other addresses.
+    """
+
+    def __init__(self, buffers: Sequence[Buffer], own: Callable[[int], Buffer | None] = lambda _: None) -> None:
+        self._buffers = buffers
+        self._own = own
+        self._numbers: dict[int, int] = {}
+
+    def place(self, address: int) -> Place | None:
+        """Return the buffer and offset of an address, or ``None`` if no buffer contains it."""
+        for buffer in self._buffers:
+            if buffer.start <= address < buffer.end:
+                return Place(buffer.name, address - buffer.origin)
+        if (own := self._own(address)) is None:
+            return None
+        # The number keeps two buffers with equal contents apart, also if a kernel gets the same one twice.
+        number = self._numbers.setdefault(own.start, len(self._numbers))
+        return Place(f"own buffer {number} ({own.name})", address - own.origin)
+
+
+def placed(work: Work, memory: Memory) -> Work:
+    """Return the graph with each address that lies in a known buffer replaced by the buffer and an offset."""
+    return tuple(replace(node, facts=tuple((name, _words(fact, memory)) for name, fact in node.facts)) for node in work)
+
+
+def _words(fact: Fact, memory: Memory) -> Fact:
+    if not isinstance(fact, bytes):
+        return fact
+    words: list[bytes | Place] = []
+    for start in range(0, len(fact), _ADDRESS):
+        word = fact[start : start + _ADDRESS]
+        place = memory.place(struct.unpack("<Q", word)[0]) if len(word) == _ADDRESS else None
+        words.append(place or word)
+    return tuple(words)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Graphs of base and head, captured on the same buffers.
+
+    Attributes:
+        base, head: the graphs, with raw addresses.
+        buffers: the buffers that both sides share.
+        own: returns a function that finds the other live buffers; see ``Memory``.
+    """
+
+    base: Work
+    head: Work
+    buffers: Sequence[Buffer]
+    own: Callable[[], Callable[[int], Buffer | None]]
+
+
+def compare(draws: Iterable[Captured]) -> str:
+    """Return the first difference between base and head, or why it is unknown whether they differ; "" for equal work.
+
+    Args:
+        draws: the graphs on one draw of the inputs after another. A graph that depends on values counts as different,
+            because it says nothing about other values.
+    """
+    first: Work | None = None
+    for draw in draws:
+        base, head = (placed(side, Memory(draw.buffers)) for side in (draw.base, draw.head))
+        if difference(base, head):
+            # Base and head may each have a buffer of their own with equal contents, such as a table.
+            own = draw.own()
+            if found := difference(*(placed(side, Memory(draw.buffers, own)) for side in (draw.base, draw.head))):
+                return found
+        if first is not None and difference(first, base):
+            return "the graph depends on the values of the inputs"
+        first = first or base
+    return "" if first is not None else "nothing was captured"
+
+
+def difference(base: Work, head: Work) -> str:
+    """Return the first difference between two graphs, or why it is unknown whether they differ; "" for equal work."""
+    for node in (*base, *head):
+        if node.unknown:
+            return f"{node.label}: {node.unknown}"
+    for before, after in zip(base, head, strict=False):
+        if found := next(_differences(before, after), ""):
+            return found
+    if len(base) != len(head):
+        return f"{_count(base)} → {_count(head)}"
+    return "" if base == head else "the graphs differ"
+
+
+def _differences(before: Node, after: Node) -> Iterator[str]:
+    if before.kind != after.kind:
+        yield f"{before.label} → {after.label}"
+    facts = dict(after.facts)
+    for name, fact in before.facts:
+        if name not in facts:
+            yield f"{after.label}: no {name}"
+        elif fact != facts[name]:
+            yield f"{after.label}: {name} {_spell(fact, facts[name])}"
+    if len(before.facts) != len(after.facts):
+        yield f"{after.label}: other parameters"
+    if before.after != after.after:
+        yield f"{after.label}: waits for other work, or in another way"
+
+
+def _spell(before: Fact, after: Fact) -> str:
+    if not isinstance(before, tuple) or not isinstance(after, tuple):
+        return f"{_text(before)} → {_text(after)}"
+    if len(before) == len(after) and not all(isinstance(part, int) for part in before):
+        first, second = next(pair for pair in zip(before, after, strict=True) if pair[0] != pair[1])
+        return f"{_text(first)} → {_text(second)}"
+    return f"{_text(before)} → {_text(after)}"
+
+
+def _text(part: object) -> str:
+    if isinstance(part, tuple):
+        return "×".join(map(_text, part))
+    return str(int.from_bytes(part, "little")) if isinstance(part, bytes) else str(part)
+
+
+def _count(work: Work) -> str:
+    return f"{len(work)} node{'' if len(work) == 1 else 's'}"
