@@ -217,8 +217,9 @@ class Measurer:
                 speedup=outcome.ratio,
                 flops=cost.flops,
                 bytes=cost.bytes,
-                floor_s=self.controls.floor(*cost),
-                floor_source="measured",
+                # A CPU's caches hold what its copy control moves, so its rates are not limits.
+                floor_s=self.controls.floor(*cost) if self.device.kind == "cuda" else None,
+                floor_source="measured" if self.device.kind == "cuda" else "",
                 mde=outcome.mde,
                 rounds=outcome.rounds,
                 epochs=outcome.epochs,
