@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 something differs (``--exit-code``) or a quantity is worse (``--worse``), 3 no verdict, 4 wrong
 usage. There is no verdict if neither tree has a family, a tree's process does not start, there is no code to show, or
-all code is unknown. With ``--exit-code`` there is also no verdict if some code is unknown and everything else is equal;
+no case is traced. With ``--exit-code`` there is also no verdict if some case is not traced and no difference is found;
 with ``--worse``, if quantities known in base are unknown in head.
 """
 
@@ -93,8 +93,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         loaded = load_suites(Path(conf.benchmark_dir))
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
-        trusted = tuple(settings.get("trusted", ()))
-        packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded), trusted
+        packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded)
         try:
             if args.action == "history":
                 return run_history(conf, args, packages, suites, targets)

@@ -80,7 +80,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
     known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
     if kinds and not known:
-        return fail(BROKEN, "nothing was compared: all code is unknown, for the reasons above")
+        return fail(BROKEN, "nothing was compared: no case was traced, for the reasons above")
     if args.worse and any(change.worse for comparison in comparisons for change in comparison.quantities):
         return BAD_NEWS
     if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):
@@ -90,7 +90,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
         return OK
     if kinds - {"unknown"}:
         return BAD_NEWS
-    return fail(BROKEN, "no difference was found, but some code is unknown, for the reasons above")
+    return fail(BROKEN, "no difference was found in what was traced; some cases were not traced, for the reasons above")
 
 
 def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:

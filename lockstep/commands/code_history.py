@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lockstep.machine_code import Target
 
 #: Folder of the packages under test, names of these packages, and names of further packages that they may call.
-Packages = tuple[Path, Sequence[str], Sequence[str]]
+Packages = tuple[Path, Sequence[str]]
 
 
 def add_history(actions: Any) -> argparse.ArgumentParser:
@@ -93,7 +93,7 @@ def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.sources.commit_sources import RefError
 
-    root, names, _ = packages
+    root, names = packages
     try:
         lines = Git(root).lines("log", "--first-parent", "--format=%H %at", *span.split(), "--", *names)
     except GitError as error:

@@ -57,7 +57,6 @@ _KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 #: Keys of the object "lockstep".
 _OURS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "packages": (_texts, 'a list of top-level packages, ["your_package"]'),
-    "trusted": (_texts, 'a list of top-level packages, ["flash_attn"]'),
     "targets": (_texts, 'a list of targets, ["sm_90"]'),
 }
 

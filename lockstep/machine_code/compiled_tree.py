@@ -13,7 +13,6 @@ from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, facts_from
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
-from lockstep.machine_code.sources.launch_bypass import bypassing
 from lockstep.machine_code.sources.module_dependencies import digest
 from lockstep.machine_code.sources.suite_sources import definition_files, tree_files
 from lockstep.machine_code.targets import Target
@@ -89,7 +88,6 @@ class Reader:
         self._sources = {
             suite.name: digest(files[suite.name], definition_files(suite, tree.packages)) for suite in suites
         }
-        self._bypass = {name: bypassing(contents) for name, contents in files.items()}
         self._cache = cache
         self._say = say
         self._surroundings = _surroundings(tree.toolchain)
@@ -128,7 +126,7 @@ class Reader:
             for name in missing:
                 rows = [[key.variant, key.case, asdict(code)] for key, code in fresh.items() if key.suite == name]
                 self._cache.put({missing[name]: rows})
-            codes |= self._with_bypass(fresh)
+            codes |= fresh
         return codes
 
     def built(
@@ -161,11 +159,8 @@ class Reader:
             if not all(map(_still_so, cached.values())):
                 known.pop(key)
                 continue
-            codes |= self._with_bypass(cached)
+            codes |= cached
         return codes, {name: key for name, key in keys.items() if key not in known}
-
-    def _with_bypass(self, codes: Mapping[CaseKey, CaseCode]) -> dict[CaseKey, CaseCode]:
-        return {key: replace(code, bypass=self._bypass[key.suite]) for key, code in codes.items()}
 
     def _cached_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
         return {identity: kernel_code_from(row) for identity, row in self._cache.get(identities).items()}
@@ -173,9 +168,7 @@ class Reader:
     def _key(self, suite: str, target: Target) -> str:
         """Return a key that depends on everything that decides the code of a suite's cases."""
         chosen = "" if self._cases is None else f" {self._cases[suite]}"
-        return "cases " + digest(
-            f"{suite} {target} {self._tree.trusted}{chosen}", self._sources[suite], self._surroundings
-        )
+        return "cases " + digest(f"{suite} {target}{chosen}", self._sources[suite], self._surroundings)
 
 
 def _still_so(code: CaseCode) -> bool:

@@ -66,7 +66,7 @@ class KernelCode:
     failure: str = ""
 
     def same_as(self, other: KernelCode) -> bool:
-        """Return whether both kernels are proved to have the same machine code."""
+        """Return whether both kernels have the same machine code."""
         if self.identity == other.identity:
             return True
         return self.machine is not None and other.machine is not None and self.fingerprint == other.fingerprint
@@ -97,13 +97,11 @@ class CaseCode:
         host: steps of the host side, one line each: launches with grid and arguments (scalars, and tensors as
             ``t0 bf16[8,4096]``, numbered by storage), and calls of torch. Offline preparation comes first. A launch is
             written without its kernel's name, which is in ``kernels``.
-        unknown: why the trace cannot be trusted; "" if it can. An untrusted trace is never equal to another.
+        unknown: the question because of which the case is not traced; "" if it is. Such a case equals no other.
         absent: whether the tree lacks a name that the variant imports; ``unknown`` gives the name.
         environment: variables that the code under test read while it was imported and traced, with their values;
             ``None`` for a variable that was not set. The trace is valid only for these values.
         memory: device memory of the call; ``None`` if the trace ended before the call did, or may lack steps.
-        bypass: files that may decide what is launched where no trace sees it, and their digests
-            (``lockstep.machine_code.sources.launch_bypass``).
     """
 
     kernels: tuple[KernelCode, ...] = ()
@@ -112,11 +110,10 @@ class CaseCode:
     environment: tuple[tuple[str, str | None], ...] = ()
     absent: bool = False
     memory: Memory | None = None
-    bypass: tuple[tuple[str, str], ...] = ()
 
     @property
     def host_fingerprint(self) -> str:
-        """Return a digest of the steps in ``host``; "" if the trace of the case cannot be trusted."""
+        """Return a digest of the steps in ``host``; "" if the case is not traced."""
         return "" if self.unknown else _digest("\n".join(self.host))
 
     @property
@@ -127,12 +124,11 @@ class CaseCode:
         return _digest("\n".join([*(kernel.fingerprint for kernel in self.kernels), *self.host]))
 
     def same_as(self, other: CaseCode) -> bool:
-        """Return whether both cases are proved to do the same: same kernels and same steps of the host side."""
+        """Return whether no difference was found in what was traced: same kernels and same steps of the host side."""
         return (
             not self.unknown
             and not other.unknown
             and self.host == other.host
-            and self.bypass == other.bypass
             and self._agrees_with(other)
             and len(self.kernels) == len(other.kernels)
             and all(

@@ -13,14 +13,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 
 from lockstep.machine_code.compiling.compiler_facts import compiler_facts
 from lockstep.machine_code.model import KernelCode, Memory
 from lockstep.machine_code.sources.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.driver_stand_in import untraceable_triton
+from lockstep.machine_code.tracing.read_environment import record_environment
 from lockstep.machine_code.tracing.recorded_launches import Request
-from lockstep.machine_code.watch.watch import Watch
+from lockstep.machine_code.tracing.trace_listener import heard_by
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.definition import Suite
@@ -39,7 +41,6 @@ def main() -> int:
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--tree", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
-    parser.add_argument("--trusted", nargs="*", default=[])
     parser.add_argument("--processes", type=int, required=True)
     options = process.parse()
     load_torch()
@@ -56,7 +57,7 @@ def main() -> int:
     keep_toolchain()
     suites = load_suites(options.benchmarks)
     import_from(options.tree, options.packages)
-    tracer = Tracer(suites, options.tree, options.packages, options.trusted, options.processes, process)
+    tracer = Tracer(suites, options.tree, options.packages, options.processes, process)
     process.emit("ready")
     for request in process.requests():
         if "trace" in request:
@@ -78,7 +79,6 @@ class Tracer:
         suites: Mapping[str, Suite],
         tree: Path,
         packages: Iterable[str],
-        trusted: Iterable[str],
         processes: int,
         process: WorkerProcess,
     ) -> None:
@@ -89,7 +89,10 @@ class Tracer:
         own = {
             name for suite in suites.values() if suite.adapters for name in definition_packages(suite, self._packages)
         }
-        self._watch = Watch((*self._packages, *sorted(own)), frozenset(trusted), tree)
+        self._under_test = frozenset({*self._packages, *own})
+        self._environment = record_environment(self._under_test)
+        #: What modules under test asked while they were imported, by their files.
+        self._asked: dict[str, str] = {}
         self._answering: str | None = None
         self._processes = processes
         self._process = process
@@ -127,7 +130,7 @@ class Tracer:
         for suite, variant, case, (steps, requests, unknown, absent, memory) in traces:
             identities = [kernels[id(request)].identity for request in requests]
             rows.append([suite, variant, case, identities, steps, unknown, absent, memory])
-        environment = sorted(self._watch.environment.items())
+        environment = sorted(self._environment.items())
         self._process.emit(
             "traced", kernels=[asdict(kernel) for kernel in kernels.values()], cases=rows, environment=environment
         )
@@ -169,11 +172,11 @@ class Tracer:
         self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None
     ) -> Iterator[Row]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-        from lockstep.machine_code.tracing.trace import Importing, is_setting, trace_case
+        from lockstep.machine_code.tracing.trace import Importing, trace_case
         from lockstep.suite.variants import NotInCommit, load_family
 
         try:
-            with self._watch.loads(), Importing():  # type: ignore[no-untyped-call]
+            with heard_by(self._note_import, lambda step: None, None), Importing():  # type: ignore[no-untyped-call]
                 family = load_family(suite)
         except NotInCommit as error:
             yield from self._unknown(suite, suite.variants(), f"no {error.lacks}", absent=True)
@@ -193,22 +196,30 @@ class Tracer:
                 if skip_reason(suite, variant, case) or (labels is not None and case.label not in labels):
                     continue  # never measured, or not requested
                 try:
-                    trace = trace_case(suite, case, family, variant, target, self._watch)
+                    trace = trace_case(suite, case, family, variant, target, self._under_test)
                 except NotInCommit as error:
                     yield suite.name, variant, case.label, ([], [], f"no {error.lacks}", True, None)
                     continue
-                memory = trace.memory if not distrust_reason or is_setting(distrust_reason) else None
+                memory = None if distrust_reason else trace.memory
                 traced = trace.steps, trace.requests, distrust_reason or trace.unknown, False, memory
                 yield suite.name, variant, case.label, traced
 
     def _distrust_of_loading(self, suite: Suite) -> str:
         """Return a reason to distrust all traces of a suite: what its modules asked during their import. Else ""."""
-        if not self._watch.loading:
+        if not self._asked:
             return ""
         files = tree_files(self._tree, self._packages, suite)
         paths = {os.path.realpath(self._tree / name) for name in files}
-        reasons = (reason for path, reason in self._watch.loading.items() if os.path.realpath(path) in paths)
-        return next(reasons, "")
+        return next((reason for path, reason in self._asked.items() if os.path.realpath(path) in paths), "")
+
+    def _note_import(self, reason: str) -> None:
+        """Record a question of a module for every module under test that is being imported."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            module = str(frame.f_globals.get("__name__", ""))
+            if module.partition(".")[0] in self._under_test:
+                self._asked.setdefault(frame.f_code.co_filename, f"{reason} while {module} is imported")
+            frame = frame.f_back
 
     @staticmethod
     def _unknown(suite: Suite, variants: Iterable[str], reason: str, *, absent: bool = False) -> Iterator[Row]:

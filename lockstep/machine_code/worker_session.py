@@ -42,14 +42,12 @@ class Tree:
         name: the user's name for the tree, such as "HEAD~1" or "."; for messages.
         root: folder that holds the packages.
         packages: top-level packages under test.
-        trusted: further packages that the packages under test may call; these calls are traced too.
         toolchain: the compiler packages to use.
     """
 
     name: str
     root: Path
     packages: tuple[str, ...]
-    trusted: tuple[str, ...] = ()
     toolchain: Toolchain = INSTALLED
 
     @property
@@ -209,7 +207,6 @@ class Session:
     def _start(self) -> Watched:
         arguments = ["--benchmarks", str(self._benchmark_dir), "--tree", str(self.tree.root)]
         arguments += ["--processes", str(self._processes), "--packages", *self.tree.packages]
-        arguments += ["--trusted", *self.tree.trusted]
         # Triton's interpreter compiles nothing, and a CUDA context would take memory on the GPU.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         environment |= {**self._variables, "CUDA_VISIBLE_DEVICES": ""}

@@ -187,28 +187,8 @@ KINDS = """
         return x + 1 if triton.knobs.runtime.interpret else x + 2
 
 
-    def asks_time(x):
-        return x + 1 if time.time() > 0 else x + 2
-
-
-    def asks_processors(x):
-        return x + os.cpu_count()
-
-
-    def asks_indirectly(x):
-        return x + next(iter(map(operator.call, [os.cpu_count])))
-
-
-    def asks_a_file(x):
-        return x + len(Path("/etc/hostname").read_text())
-
-
     def asks_its_file(x):
         return x + len(Path(__file__).with_name("tiles.py").read_text())
-
-
-    def asks_chance(x):
-        return x + random.randint(1, 2)
 
 
     class Asking(torch.autograd.Function):
@@ -221,11 +201,6 @@ KINDS = """
             return grad * int(time.time())
 
 
-    def asks_in_backward(x):
-        x = x.detach().requires_grad_()
-        return torch.autograd.grad(Asking.apply(x), x, torch.empty_like(x))
-
-
     class Counting(Asking):
         @staticmethod
         def backward(ctx, grad):
@@ -235,10 +210,6 @@ KINDS = """
     def counts_in_backward(x):
         x = x.detach().requires_grad_()
         return torch.autograd.grad(Counting.apply(x), x, torch.empty_like(x))
-
-
-    def asks_backends(x):
-        return x + 1 if torch.backends.cudnn.enabled else x + 2
 
 
     def asks_on_cpu(x):
@@ -279,10 +250,6 @@ KINDS = """
         return torch.empty_like(x)
 
 
-    def elsewhere(x):
-        return x + rich.get_console().width
-
-
     def nothing(x):
         return x
 
@@ -317,23 +284,15 @@ KINDS = """
         "asks_environment": asks_environment,
         "asks_memory": asks_memory,
         "asks_bus": asks_bus,
-        "asks_time": asks_time,
         "asks_triton": asks_triton,
-        "asks_processors": asks_processors,
-        "asks_indirectly": asks_indirectly,
-        "asks_a_file": asks_a_file,
         "asks_its_file": asks_its_file,
-        "asks_chance": asks_chance,
-        "asks_in_backward": asks_in_backward,
         "counts_in_backward": counts_in_backward,
-        "asks_backends": asks_backends,
         "asks_on_cpu": asks_on_cpu,
         "asks_type": asks_type,
         "asks_torch_cuda": asks_torch_cuda,
         "asks_in_a_cache": asks_in_a_cache,
         "falls_back": falls_back,
         "own": lambda x: own(x),
-        "elsewhere": elsewhere,
         "nothing": nothing,
         "dies": dies,
         "raises": raises,
@@ -344,20 +303,11 @@ TILES = "TILE = (64, 64, 32, 4)\n"
 UNTRUSTED = {
     "reads": r"cannot be followed without a GPU",
     "asks_is_meta": r"asks whether a tensor is on meta",
-    "asks_memory": r"toy.kinds.asks_memory asks torch.cuda.memory.mem_get_info",
+    "asks_memory": r"asks torch.cuda.mem_get_info, which the target's table cannot answer",
     "asks_bus": r"asks for the device property pci_bus_id",
-    "asks_triton": r"toy.kinds.asks_triton asks triton.knobs.runtime",
-    "asks_time": r"toy.kinds.asks_time calls time.time",
-    "asks_processors": r"toy.kinds.asks_processors calls posix.cpu_count",
-    "asks_indirectly": r"toy.kinds.asks_indirectly calls posix.cpu_count",
-    "asks_a_file": r"toy.kinds.asks_a_file (asks the system \(open\)|asks pathlib(\._local)?.Path.read_text)",
-    "asks_chance": r"toy.kinds.asks_chance asks random.randint",
-    "asks_in_backward": r"toy.kinds.Asking.backward calls time.time",
-    "asks_backends": r"toy.kinds.asks_backends asks torch.backends",
     "asks_on_cpu": r"draws random numbers on the CPU",
     "falls_back": r"cannot be followed without a GPU",
     "own": r"calls the operator toy::own",
-    "elsewhere": r"toy.kinds.elsewhere calls rich.get_console, which reads rich._console",
     "nothing": r"launches nothing and calls nothing of torch",
     "dies": r"cannot be followed without a GPU \(killed by SIGSEGV",
     "raises": r"cannot be followed without a GPU \(RuntimeError: broken\)",
@@ -454,7 +404,7 @@ def test_what_is_exact_of_a_call_is_counted(codes):
     x = 256 * 256 * 2
     # The sum is gone when the result is: both stand beside the copy that stays.
     assert exact("keeps") == {"launches": 3, "allocations": 3, "memory": x + 2 + x, "kept": x}
-    assert [exact(name) for name in ("tuned", "refuses", "reads", "falls_back", "asks_time")] == 5 * [{}]
+    assert [exact(name) for name in ("tuned", "refuses", "reads", "falls_back")] == 4 * [{}]
     assert exact("asks_triton") == operator | {"allocations": 1, "memory": x}
 
 
@@ -588,7 +538,7 @@ def test_what_a_call_costs_more_is_told_in_its_own_quantity(base, suite, codes, 
     )
     kinds = kinds.replace(
         "    def scaled(x, *, out):\n", "    def scaled(x, *, out):\n        HELD.append(torch.empty_like(x))\n"
-    ).replace("    def roomy(x, y, *, out):\n", "    def roomy(x, y, *, out):\n        time.time()\n")
+    ).replace("    def roomy(x, y, *, out):\n", "    def roomy(x, y, *, out):\n        torch.cuda.device_count()\n")
     comparison = compare(base, lay_out(room / "costs", kinds, deadly=""), [suite], SM90, whole=True)
     x = 256 * 256 * 2
     found = [one for one in comparison.quantities if one.cases[0].case == "M=256"]
@@ -621,7 +571,8 @@ def test_the_verb_compares_commits(project):
     project.write("README.md", "More words\n")
     project.commit("Write more")
     done = project.lockstep("code", "diff", "HEAD~1", "HEAD", "--target", "sm_90", "--exit-code")
-    assert done.stdout == "sm_90: HEAD~1 → HEAD\n  nothing differs; 1 suite has the same sources\n"
+    same = "no difference found in what was traced; 1 suite has the same sources"
+    assert done.stdout == f"sm_90: HEAD~1 → HEAD\n  {same}\n"
     assert done.returncode == 0
 
 
@@ -678,7 +629,7 @@ def test_an_import_that_no_version_can_serve_is_named_with_its_reason(project):
             assert "misspelt ours at M=4" in done.stdout
         beside = project.lockstep("code", "diff", "HEAD", "--target", "sm_90")
         assert (beside.returncode, f"in neither version: {reason}" in beside.stdout) == (0, True), beside.stdout
-        assert "cases: 1 unknown; 1 suite has the same sources" in beside.stdout
+        assert "cases: 1 not traced; 1 suite has the same sources" in beside.stdout
     finally:
         (project.root / "benchmarks/misspelt.py").unlink()
 

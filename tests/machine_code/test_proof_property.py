@@ -5,20 +5,16 @@ A part of the examples runs with all tests. To run that many:
 """
 
 import itertools
-import json
 import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from made_suites import ONE, make_suite
 from planted import Planted, answers, lay_out, planted
-from traced import WORLD
 
-from lockstep.gate.proof import prove
+from lockstep.gate.unchanged import compare_sources
 from lockstep.machine_code import Tree
 from lockstep.suite.discovery import load_suites
 
@@ -65,8 +61,8 @@ def judged(folder, example: Planted):
     suite = make_suite(family="work", module=f"{example.package}.work", cases=ONE, quick=ONE, baseline="a", home=home)
     try:
         trees = [Tree(root.name, root, example.packages) for root in roots]
-        proof = prove(*trees, [suite, own_suite(room, example.package)], {"device": "cpu"}, lambda line: None)
-        return proof.same_sources, answers(roots[0], example), answers(roots[1], example)
+        found = compare_sources(*trees, [suite, own_suite(room, example.package)])
+        return found.same_sources, answers(roots[0], example), answers(roots[1], example)
     finally:
         shutil.rmtree(room)
 
@@ -102,21 +98,3 @@ def test_comments_disprove_nothing(folder):
 
     check()
     assert sum(proved) >= 0.95 * len(proved)
-
-
-def test_no_change_behind_a_question_to_the_world_is_proved_by_a_trace():
-    tests = Path(__file__).parents[1]
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent)])
-    count = max(len(WORLD), EXAMPLES // 10)
-    done = subprocess.run(
-        [sys.executable, tests / "traced.py", str(count)],
-        env=environment, capture_output=True, text=True, check=False, timeout=280,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert len(found) == count
-    assert [what for what, _, same, _ in found if same] == []
-    # What the target answers is traced; the change shows as another step, not as a doubt.
-    assert [(what, unknown) for what, way, _, unknown in found if WORLD[way][2] and unknown] == []
-    assert [what for what, way, _, unknown in found if not WORLD[way][2] and not unknown] == []

@@ -86,13 +86,13 @@ class Comparison:
         return Counter(self.status(key) for key in dict.fromkeys([*self.base, *self.head, *self.lacking]))
 
     def status(self, key: CaseKey) -> str:
-        """Return "same" (proved), "changed", "unknown" (also if neither tree has the case), "new" or "removed"."""
+        """Return "same" (no difference was found), "changed", "unknown" (also if neither tree has the case), "new" …"""
         if key.suite in self.same_sources:
             return "same"
         base, head = self.base.get(key), self.head.get(key)
         if base is None or head is None:
             return "new" if head else "removed" if base else "unknown"
-        if base.unknown or head.unknown or base.bypass != head.bypass:
+        if base.unknown or head.unknown:
             return "unknown"
         return "same" if base.same_as(head) else "changed"
 

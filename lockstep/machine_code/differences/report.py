@@ -18,10 +18,13 @@ from lockstep.record.console import plain_table
 HEADINGS = {
     "kernel": "machine code",
     "host": "host side",
-    "unknown": "unknown: not compared",
+    "unknown": "not traced",
     "new": "new",
     "removed": "removed",
 }
+
+#: Words for the states of a case that reports write in another way.
+_STATUS = {"unknown": "not traced"}
 
 #: Maximum characters of a line of the host side, and maximum number of changes per kernel; the JSON has everything.
 WIDTH = 200
@@ -47,11 +50,11 @@ def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
 
 
 def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
-    """Yield a line for each reason why a case's code is unknown or missing."""
+    """Yield a line for each reason why a case is not traced, or refused."""
     reasons: dict[str, list[CaseKey]] = {}
     for key, code in codes.items():
         if code.unknown:
-            reasons.setdefault(f"unknown: {code.unknown}", []).append(key)
+            reasons.setdefault(f"not traced: {code.unknown}", []).append(key)
         elif code.host and code.host[-1].startswith("refuses: "):
             reasons.setdefault(code.host[-1], []).append(key)
     yield from (f"{reason} ({used_by(keys)})" for reason, keys in reasons.items())
@@ -60,7 +63,7 @@ def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
     """Yield lines with each step of the host side of each case, and the case's exact quantities."""
     for key, code in codes.items():
-        yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'unknown'}"
+        yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'not traced'}"
         yield from (f"  {step}" for step in code.host)
         if quantities := exact_quantities(code):
             yield f"  a call: {', '.join(f'{name} {value}' for name, value in quantities.items())}"
@@ -88,11 +91,15 @@ def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[s
 
 def status_line(comparison: Comparison) -> str:
     """Return the number of cases by status, and the number of suites that need no comparison."""
-    counts = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
+    counts = ", ".join(f"{count} {_STATUS.get(status, status)}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
     same_sources = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
     parts = ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
-    return f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
+    return (
+        f"  {'; '.join(parts)}"
+        if comparison.changes
+        else f"  no difference found in what was traced; {'; '.join(parts)}"
+    )
 
 
 def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
@@ -176,7 +183,7 @@ def to_markdown(comparisons: Sequence[Comparison], base: str, head: str) -> str:
         for comparison in comparisons
         if any(change.kind != "unknown" for change in comparison.changes)
     ]
-    outcome = f"differs on {', '.join(different)}" if different else "is the same"
+    outcome = f"differs on {', '.join(different)}" if different else "has no difference in what was traced"
     lines = [line for comparison in comparisons for line in diff_lines(comparison, base, head)]
     return f"### Machine code {outcome}\n\n{fenced(chr(10).join(lines))}\n"
 

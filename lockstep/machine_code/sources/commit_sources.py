@@ -23,20 +23,19 @@ class RefError(ValueError):
 
 
 @contextlib.contextmanager
-def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequence[str] = ()) -> Iterator[Tree]:
+def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tree]:
     """Write the packages of a commit into a temporary folder, and yield that tree; for ".", yield the working tree.
 
     Args:
         ref: a name that git resolves to a commit, or ".".
         repository: root of the working tree.
         packages: folders at the root; folders that the commit lacks are left out.
-        trusted: further packages that these packages may call; see ``Tree``.
 
     Raises:
         RefError: there is no such commit, or no repository.
     """
     if ref == WORKING_TREE:
-        yield Tree(ref, repository.resolve(), tuple(packages), tuple(trusted))
+        yield Tree(ref, repository.resolve(), tuple(packages))
         return
     git = Git(repository)
     with tempfile.TemporaryDirectory(prefix=TREE_PREFIX) as folder:
@@ -49,7 +48,7 @@ def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequen
         if content:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 unpack(archive, Path(folder))
-        yield Tree(ref, Path(folder).resolve(), tuple(packages), tuple(trusted))
+        yield Tree(ref, Path(folder).resolve(), tuple(packages))
 
 
 def _commit(git: Git, ref: str) -> str:

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lockstep.machine_code.targets import REGISTERS, WARP, Target
-from lockstep.machine_code.watch.trace_listener import Listener
+from lockstep.machine_code.tracing.trace_listener import Listener
 
 #: The first Triton whose launches can be traced: earlier ones compile within ``JITFunction.run``.
 FIRST_TRITON = (3, 5)

@@ -14,7 +14,7 @@ from typing import Any
 
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.driver_stand_in import stand_in
-from lockstep.machine_code.watch.trace_listener import Listener
+from lockstep.machine_code.tracing.trace_listener import Listener
 
 #: Attributes of an autotuner that are set by measuring.
 FOUND_BY_TUNING = ("best_config", "bench_time", "cache", "configs_timings")

@@ -1,12 +1,12 @@
 """Answer what the code under test asks torch about its GPU with the properties of the target.
 
-``torch.cuda`` answers from the target's table. A question that the table cannot answer is passed to torch: ``watch``
-records it, and the case is unknown. Tensors answer for themselves
-(``lockstep.machine_code.tracing.simulated_tensors``).
+``torch.cuda`` answers from the target's table. A question that the table cannot answer leaves the case without a trace,
+with the question as the reason. Tensors answer for themselves (``lockstep.machine_code.tracing.simulated_tensors``).
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from types import CellType, FunctionType
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.simulated_tensors import answer_for_tensors
-from lockstep.machine_code.watch.trace_listener import Listener
+from lockstep.machine_code.tracing.simulated_tensors import answer_for_tensors, asked_by_code_under_test
+from lockstep.machine_code.tracing.trace_listener import Listener
 
 
 class Properties:
@@ -78,6 +78,23 @@ def _answer_questions(target: Target) -> None:
     cuda.set_device = lambda device: known(device)
     cuda.device = cuda.device_of = _OneDevice
     torch.compile = _uncompiled
+    answered = {get_device_properties, get_device_capability, get_device_name, synchronize}
+    for name in cuda.__all__:
+        function = getattr(cuda, name)
+        if isinstance(function, FunctionType) and function.__module__.startswith("torch.") and function not in answered:
+            setattr(cuda, name, _unanswered(function))
+
+
+def _unanswered(function: FunctionType) -> Callable[..., Any]:
+    """Return a function of ``torch.cuda`` that records the question of code under test before torch answers."""
+
+    @functools.wraps(function)
+    def ask(*arguments: Any, **options: Any) -> Any:
+        if asked_by_code_under_test():
+            Listener.distrust(f"asks torch.cuda.{function.__name__}, which the target's table cannot answer")
+        return function(*arguments, **options)
+
+    return ask
 
 
 def _spare_compiler() -> None:

@@ -3,8 +3,7 @@
 Tensors are on "meta" and have no content. To the code under test they are on the target: ``device`` is ``cuda:0``,
 ``is_cuda`` is true, and what is created on "cuda" is created on "meta". Torch's own code gets the true answers.
 
-``watch`` cannot see the use of attributes and methods written in C. So this module makes a trace untrusted if the code
-uses one that is neither an operator of torch nor known to answer equally on "meta" and on a GPU.
+A question whose answer on a GPU is not known leaves the case without a trace.
 """
 
 from __future__ import annotations
@@ -14,15 +13,13 @@ import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy
 import torch
 
 from lockstep.machine_code.tracing.tensor_contents import made_by
-from lockstep.machine_code.watch.torch_purity import operators
-from lockstep.machine_code.watch.trace_listener import TRANSPARENT, Listener
+from lockstep.machine_code.tracing.trace_listener import Listener
 
 #: The only GPU that the code under test sees.
 CUDA = torch.device("cuda", 0)
@@ -35,87 +32,23 @@ _FOLDERS = (
     f"{Path(__file__).parents[2]}/",  # lockstep
 )
 
-#: Attributes of a tensor that answer on "meta" as on a GPU.
-_ATTRIBUTES = frozenset(
-    {
-        *("T", "H", "mT", "mH", "_version", "grad_fn", "_grad_fn", "is_leaf", "retains_grad", "data", "_grad", "grad"),
-        *("_base", "output_nr", "requires_grad", "_backward_hooks", "_post_accumulate_grad_hooks", "name", "shape"),
-        *("is_cpu", "is_mtia", "is_xla", "is_xpu", "is_ipu", "is_sparse", "is_sparse_csr", "is_mkldnn", "is_mps"),
-        *("is_maia", "is_vulkan", "is_quantized", "is_nested", "dtype", "layout", "ndim", "nbytes", "itemsize"),
-        *("real", "imag", "grad_dtype"),
-    }
-)
-#: Methods of a tensor that are not operators but answer equally on both, or consist of operators.
-_METHODS = frozenset(
-    {
-        *("__new__", "__len__", "__getitem__", "__setitem__", "__delitem__", "__truediv__", "__floordiv__"),
-        *("__ifloordiv__", "__mod__", "__imod__", "__ror__", "__rxor__", "__bool__", "__float__", "__int__"),
-        *("__long__", "__invert__", "__index__", "__complex__", "_is_view", "bfloat16", "byte", "char", "cpu"),
-        *("element_size", "double", "cdouble", "float", "cfloat", "bool", "half", "int", "long", "short"),
-        *("ndimension", "nelement", "new_tensor", "as_subclass", "_make_subclass", "_make_wrapper_subclass"),
-        # Operators in torch 2.13, but not yet in 2.11.
-        *("dim", "numel", "is_contiguous", "storage_offset"),
-    }
-)
-
 
 def answer_for_tensors() -> None:
     """Make tensors on "meta" report to code under test that they are on the target, for the life of the process.
 
     Call this function once.
     """
-    _distrust_unknown_members()
     _place()
     _create_on_meta()
 
 
-def _outsider(depth: int = 2) -> bool:
+def asked_by_code_under_test(depth: int = 2) -> bool:
     """Return whether the caller is the code under test, or a package that it calls."""
-    frame: FrameType = sys._getframe(depth)
-    while frame.f_code in TRANSPARENT and frame.f_back is not None:
-        frame = frame.f_back
+    frame = sys._getframe(depth)
     file = frame.f_code.co_filename
     if file.startswith("<"):  # code made at run time
         return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _INSIDERS
     return not file.startswith(_FOLDERS)
-
-
-def _distrust_unknown_members() -> None:
-    tensor: Any = torch.Tensor
-    for name, value in vars(torch._C.TensorBase).items():
-        kind = type(value).__name__
-        if kind == "getset_descriptor" and name not in _ATTRIBUTES:
-            setattr(tensor, name, _distrusted_attribute(name, value))
-        elif kind == "method_descriptor" and name not in _METHODS and not _names(name) & operators():
-            setattr(tensor, name, _distrusted_method(name, value))
-
-
-def _names(method: str) -> set[str]:
-    """Return the possible operator names of a method: ``__iadd__`` is "add_", and ``__and__`` keeps its own name."""
-    bare = method.strip("_")
-    return {method, bare, bare[1:]} if method.startswith("__") else {method}
-
-
-def _distrusted_attribute(name: str, value: Any) -> property:
-    def read(self: Any) -> Any:
-        if _outsider():
-            Listener.distrust(f"asks a tensor for {name}, which may differ on a GPU")
-        return value.__get__(self)
-
-    def write(self: Any, new: Any) -> None:
-        value.__set__(self, new)
-
-    return property(read, write)
-
-
-def _distrusted_method(name: str, value: Any) -> Callable[..., Any]:
-    def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        if _outsider():
-            Listener.distrust(f"asks a tensor for {name}(), which may differ on a GPU")
-        return value(self, *arguments, **options)
-
-    call.__name__ = name
-    return call
 
 
 class _Address(int):
@@ -149,7 +82,7 @@ class _Address(int):
         return _Address(int(self) >> int(other))
 
     def _compared(self, other: int, operation: Callable[[int, int], Any]) -> Any:
-        if _outsider(3):
+        if asked_by_code_under_test(3):
             Listener.distrust("compares or subtracts addresses of tensors, which differ on a GPU")
         return operation(int(self), int(other))
 
@@ -163,13 +96,13 @@ def _place() -> None:
 
     def where(self: Any) -> Any:
         actual = device(self)
-        return CUDA if actual == META and _outsider() else actual
+        return CUDA if actual == META and asked_by_code_under_test() else actual
 
     def on_cuda(self: Any) -> bool:
-        return bool(is_cuda(self) or (is_meta(self) and _outsider()))
+        return bool(is_cuda(self) or (is_meta(self) and asked_by_code_under_test()))
 
     def on_meta(self: Any) -> bool:
-        if is_meta(self) and _outsider():
+        if is_meta(self) and asked_by_code_under_test():
             Listener.distrust("asks whether a tensor is on meta, which is false on a GPU")
             return False
         return bool(is_meta(self))
@@ -180,10 +113,10 @@ def _place() -> None:
         return int(data_ptr(self))
 
     def index(self: Any) -> int:
-        return 0 if is_meta(self) and _outsider() else int(get_device(self))
+        return 0 if is_meta(self) and asked_by_code_under_test() else int(get_device(self))
 
     def type_(self: Any, dtype: Any = None, *arguments: Any, **options: Any) -> Any:
-        if not isinstance(dtype, torch.dtype) and _outsider():
+        if not isinstance(dtype, torch.dtype) and asked_by_code_under_test():
             Listener.distrust("asks a tensor for the name of its type, which contains its device")
         return cast(self, dtype, *arguments, **options)
 
@@ -214,7 +147,7 @@ def _on_meta(function: Any) -> Any:
             options["device"] = _meta_for(options["device"])
         if function.__name__ in ("tensor", "as_tensor"):
             data: Any = options.get("data", arguments[0] if arguments else None)
-            if not isinstance(data, torch.Tensor) and _outsider():
+            if not isinstance(data, torch.Tensor) and asked_by_code_under_test():
                 content = data.tobytes() if hasattr(data, "tobytes") else repr(data).encode()
                 Listener.step(f"{function.__name__} of {hashlib.sha256(content).hexdigest()[:16]}")
                 result = function(*(_meta_for(argument) for argument in arguments), **options)

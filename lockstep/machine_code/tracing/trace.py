@@ -4,9 +4,9 @@ A variant is called on meta tensors. Launches are recorded (``recorded_launches`
 dispatch mode. Views and allocations are not steps: they cost nothing on the device, and their effect shows in the
 arguments. Memory is finite, so the end of a trace states how many gigabytes were allocated.
 
-To the code under test the tensors are on the target (``simulated_target``). Every question that it asks about the
-machine is watched (``watch``). A question that has no answer without a GPU makes the trace untrusted, with a reason;
-``docs/machine-code.md`` lists them.
+To the code under test the tensors are on the target (``simulated_target``). A question that has no answer without a GPU
+leaves the case without a trace, with the question as the reason. A trace proves nothing: ``docs/machine-code.md`` says
+what it cannot see.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.device_memory import Allocations
 from lockstep.machine_code.tracing.recorded_launches import Launch, Request, noted
 from lockstep.machine_code.tracing.tensor_contents import content_of, made_by
-from lockstep.machine_code.watch.torch_purity import operators
-from lockstep.machine_code.watch.trace_listener import capturing, heard_by
-from lockstep.machine_code.watch.watch import Watch
+from lockstep.machine_code.tracing.trace_listener import capturing, heard_by
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
@@ -52,15 +50,6 @@ ALLOCATIONS = frozenset(
 GIGABYTE = 1 << 30
 
 
-def is_setting(reason: str) -> bool:
-    """Return whether ``reason``, for which a trace is distrusted, is that its code read Triton's own settings.
-
-    Code may assign these settings, so the trace proves nothing. But its steps are those of a GPU: Triton compiles as on
-    a GPU, because its interpreter does not run.
-    """
-    return " asks triton.knobs.runtime" in reason or " asks triton.knobs.env_base.__get__" in reason
-
-
 class Trace:
     """The steps of one case's host side: launches and calls of torch. Tensors are numbered by storage, as they appear.
 
@@ -68,10 +57,9 @@ class Trace:
         steps: one line for each step.
         requests: requests to compile for the launches among the steps, in order.
         unknown: why the trace cannot be trusted, or "".
-        complete: whether an untrusted trace still has the steps of a GPU; see ``is_setting``.
         muted: whether launches and calls of torch are not added to the steps, as during the first of two calls.
         allocated: bytes allocated by the code under test itself.
-        memory: device memory of the call; ``None`` until the call has ended, and for an incomplete trace.
+        memory: device memory of the call; ``None`` until the call has ended, and for a case without a trace.
     """
 
     def __init__(self, *, contents: bool = False) -> None:
@@ -84,7 +72,6 @@ class Trace:
         self.steps: list[str] = []
         self.requests: list[Request] = []
         self.unknown = ""
-        self.complete = True
         self.muted = False
         self.allocated = 0
         self.memory: Memory | None = None
@@ -98,7 +85,6 @@ class Trace:
     def distrust(self, reason: str) -> None:
         """Record why this trace cannot be trusted; only the first reason is stored."""
         self.unknown = self.unknown or reason
-        self.complete = self.complete and is_setting(reason)
 
     def launch(self, launch: Launch) -> None:
         """Add a launch to the trace's steps; while ``muted``, store the launch for ``end``."""
@@ -202,26 +188,27 @@ def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: Target, watch: Watch) -> Trace:
+def trace_case(
+    suite: Suite, case: Case, family: Family, variant: str, target: Target, packages: frozenset[str]
+) -> Trace:
     """Return the trace of ``variant`` at ``case`` for ``target``: its offline preparation, then the call.
 
     Args:
         variant: name of a variant in the family.
         target: the target that Triton compiles for.
-        watch: the watch over the code under test.
+        packages: top-level packages with code under test.
 
     Raises:
         NotInCommit: the tree lacks what the variant imports.
     """
-    _forget(watch.packages, len(sys.modules))
-    watch.begin_case()
+    _forget(packages, len(sys.modules))
     trace = Trace(contents=True)
     call = family.variants[variant]
     new = Draw("meta", 0)
     try:
         inputs = inputs_of(suite, case, new)
         with noted(target, trace.launch), heard_by(trace.distrust, trace.step, trace.place):
-            with watch.calls(trace.distrust), _Calls(trace):
+            with _Calls(trace):
                 arguments = family.arguments(variant, inputs)
             out = buffers_of(suite, case, new)
             if out is not None and takes_out(call):
@@ -231,10 +218,10 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             known = trace.storages
             # The first call fills what the code stores between calls; the second is like every later call.
             trace.muted = True
-            with watch.calls(trace.distrust), _Calls(trace):
+            with _Calls(trace):
                 call(**arguments)
             trace.muted, allocations = False, Allocations()
-            with watch.calls(trace.distrust), capturing(), _Calls(trace, allocations):
+            with capturing(), _Calls(trace, allocations):
                 call(**arguments)
             # A tensor that the call uses but neither got nor made was stored by the code, perhaps before this case.
             used = {storage for storage in trace.storages if storage not in known and storage not in allocations}
@@ -242,14 +229,14 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             remaining = {
                 storage: size for storage, size in trace.storages.items() if storage in used
             } | allocations.live
-            if trace.complete:
+            if not trace.unknown:
                 trace.memory = Memory(allocations.count, allocations.peak, sum(remaining.values()))
             if trace.allocated >= GIGABYTE:
                 trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
     except NotInCommit:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, NotImplementedError) and _raised_in(error) in watch.packages:
+        if isinstance(error, NotImplementedError) and _raised_in(error) in packages:
             # The variant itself refuses this shape or GPU, and would do so on a GPU as well.
             trace.steps.append(f"refuses: {_first_line(error)}")
         else:
@@ -336,6 +323,13 @@ class Importing(_Mode):
         if str(func) not in ALLOCATIONS and not func.is_view:
             Trace().make(str(func), args, kwargs or {}, result)
         return result
+
+
+@functools.cache
+def operators() -> frozenset[str]:
+    """Return the names of torch's own operators that exist after its import: "add", "_softmax"."""
+    names = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
+    return frozenset(name.partition(".")[0] for space, _, name in names if space in ("aten", "prims"))
 
 
 def _device_types(result: Any) -> set[str]:

@@ -1,4 +1,4 @@
-"""What the kernels do is known without a GPU: from a trace, and from the files that a family depends on."""
+"""The kernels are traced without a GPU, and a family depends on its own files."""
 
 import json
 import os
@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.machine_code.sources.launch_bypass import bypassing
 from lockstep.machine_code.sources.suite_sources import tree_files
 from lockstep.suite.discovery import load_suites
 
 ROOT = Path(__file__).parents[2]
 
-#: Traces a family's variants at one case, as lockstep code does with all cases, and prints why each is unknown.
+#: Traces a family's variants at one case, as lockstep code does with all cases, and prints why each is not traced.
 PROGRAM = """
 import json
 import sys
@@ -45,7 +44,7 @@ suites = load_suites(Path("benchmarks"))
 own = [one for one in suites.values() if one.family == family and case in {shape.label for shape in one.cases}]
 for suite in own:
     suite.cases = (suite.case(case),)
-tracer = Tracer(suites, Path.cwd(), ("kernels",), (), 1, Printing())
+tracer = Tracer(suites, Path.cwd(), ("kernels",), 1, Printing())
 tracer.trace([suite.name for suite in own], Target.parse("sm_90").spell(), {})
 """
 
@@ -58,7 +57,7 @@ tracer.trace([suite.name for suite in own], Target.parse("sm_90").spell(), {})
         ("grouped", "best", "B=256,G=12,K=1024,N=3072"),
     ],
 )
-def test_a_case_is_known(family, variant, case):
+def test_a_case_is_traced(family, variant, case):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-c", PROGRAM, family, case]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=240)
@@ -71,5 +70,3 @@ def test_a_change_of_another_family_is_no_change_of_this_one(suite):
     files = tree_files(ROOT, ("kernels",), suite)
     families = {Path(name).parts[1] for name in files if name.endswith(".py") and name.count("/") > 1}
     assert families == {"common", suite.family} | ({"linear"} if suite.family == "norm_linear" else set())
-    # If a family's own files counted as able to launch kernels unseen, no change of its kernels could be compared.
-    assert {str(Path(name).parent) for name, _ in bypassing(files)} == {"kernels/common"}

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from types import CodeType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-
-
-#: Code between the code under test and what it asks; a search for the asker skips these frames.
-TRANSPARENT: set[CodeType] = set()
 
 
 class Listener:
@@ -29,7 +24,7 @@ class Listener:
 
 @contextlib.contextmanager
 def heard_by(
-    distrust: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int]
+    distrust: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int] | None
 ) -> Iterator[None]:
     """Within the block, pass reasons to distrust the trace to ``distrust``, its steps to ``step``; ask ``place``."""
     former = Listener.distrust, Listener.step, Listener.place
@@ -38,16 +33,6 @@ def heard_by(
         yield
     finally:
         Listener.distrust, Listener.step, Listener.place = former
-
-
-@contextlib.contextmanager
-def distrusted_by(distrust: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass reasons to distrust the trace to ``distrust``, and nothing else: other receivers stay."""
-    former, Listener.distrust = Listener.distrust, distrust
-    try:
-        yield
-    finally:
-        Listener.distrust = former
 
 
 @contextlib.contextmanager
