@@ -30,10 +30,7 @@ from lockstep.detect.settings import (
     PATIENCE,
     PLAIN_POINTS,
     RUN,
-    SURE,
     WINDOW,
-    WITHDRAW,
-    YOUNG,
 )
 from lockstep.detect.shift import Shift
 from lockstep.detect.trend import Trend
@@ -203,7 +200,7 @@ class _Block:
                 self._find(place, point, cost[place])
             ages = point + 1 - self.begin
             for place in np.flatnonzero(new & (self.begin > 0) & np.isin(ages, _LOOK_AGAIN)).tolist():
-                self._look_again(place, point, cost[place])
+                self._look_again(place, point)
 
     def _find(self, place: int, point: int, cost: Floats) -> None:
         """Report a change of the series at ``place`` if the costs of the hypotheses show it."""
@@ -292,27 +289,17 @@ class _Block:
             ends = {"earliest": self.first + earliest, "latest": self.first + latest}
             self._replace(place, point, nearest, replace(nearest, index=index, plain=True, **ends))
 
-    def _look_again(self, place: int, point: int, cost: Floats) -> None:
-        """Locate the newest change again, or withdraw it."""
-        row = int(self.rows[place])
-        shift = self.detector.shifts[row][-1]
-        at = shift.index - self.first
-        if shift.plain or at != self.begin[place]:
+    def _look_again(self, place: int, point: int) -> None:
+        """Locate the newest change again."""
+        shifts = self.detector.shifts[int(self.rows[place])]
+        at = shifts[-1].index - self.first
+        if shifts[-1].plain or at != self.begin[place]:
             return
-        before = max([0, *(other.index - self.first for other in self.detector.shifts[row][:-1])])
-        low, high = max(before + 1, at - _NEAR), point - RUN + 1
-        if high < low:
+        before = max([0, *(other.index - self.first for other in shifts[:-1])])
+        if point - RUN + 1 <= before:
             return
-        size = abs(np.median(self.y[place, at : point + 1]) - np.median(self.y[place, max(before, at - _BESIDE) : at]))
-        small = size < SURE * np.sqrt(min(self.variance[place, point], shift.variance))
-        against = (cost[low : high + 1].min() - cost[:low].min()) / 2
-        if small and point + 1 - at <= YOUNG and against > WITHDRAW:
-            self._replace(place, point, shift, None)
-            return
-        place_again, earliest, latest = self._located(place, before, at, point)
-        ends = min(earliest, place_again) + self.first, max(latest, place_again) + self.first
-        again = replace(shift, index=place_again + self.first, earliest=ends[0], latest=ends[1])
-        self._replace(place, point, shift, again)
+        at, earliest, latest = (self.first + found for found in self._located(place, before, at, point))
+        self._replace(place, point, shifts[-1], replace(shifts[-1], index=at, earliest=earliest, latest=latest))
 
     def _add(self, place: int, point: int, at: int, earliest: int, latest: int, *, plain: bool) -> None:
         row, first = int(self.rows[place]), self.first
@@ -320,29 +307,24 @@ class _Block:
         # A change reported at the same point as others is identified by an earlier point: at most one names each point.
         taken = {shift.reported_at for shift in shifts}
         reported_at = next(now for now in range(first + point, -1, -1) if now not in taken)
-        variance = float(self.variance[place, point])
-        shifts.append(Shift(first + at, first + earliest, first + latest, reported_at, plain, variance))
+        shifts.append(Shift(first + at, first + earliest, first + latest, reported_at, plain))
         shifts.sort(key=lambda shift: shift.index)
         self.begin[place] = max(0, shifts[-1].index - first)
 
-    def _replace(self, place: int, point: int, old: Shift, new: Shift | None) -> None:
-        """Replace a reported change by its corrected form, or withdraw it if there is none."""
+    def _replace(self, place: int, point: int, old: Shift, new: Shift) -> None:
+        """Replace a reported change by its corrected form."""
         row = int(self.rows[place])
         shifts = self.detector.shifts[row]
-        at = shifts.index(old)
-        shifts[at : at + 1] = [] if new is None else [new]
+        shifts[shifts.index(old)] = new
         self.begin[place] = max(0, self._last(row) - self.first)
-        if new is not None and new.index == old.index:
+        if new.index == old.index:
             return
-        y = self.y[place]
-        index = old.index - self.first
+        y, index = self.y[place], old.index - self.first
         size = float(np.median(y[index : index + _BESIDE]) - np.median(y[max(0, index - _BESIDE) : max(index, 1)]))
-        why = "later points show the former level"
-        if new is not None:
-            way = "later" if new.index > old.index else "earlier"
-            why = f"later points place it {abs(new.index - old.index)} commits {way}"
-        moved = None if new is None else new.index
-        self.detector.revisions[row].append(Revision(old.reported_at, self.first + point, old.index, moved, size, why))
+        way = "later" if new.index > old.index else "earlier"
+        why = f"later points place it {abs(new.index - old.index)} commits {way}"
+        revision = Revision(old.reported_at, self.first + point, old.index, new.index, size, why)
+        self.detector.revisions[row].append(revision)
 
 
 def threshold(before: float, after: float) -> float:

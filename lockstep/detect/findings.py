@@ -65,13 +65,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A correction of a reported change: it was moved or withdrawn.
+    """A correction of a reported change, which was moved. No reported change is withdrawn.
 
     Attributes:
         reported_at: identifies the change, see ``Change.reported_at``.
         revised_at: index at which the analysis corrected the report.
         index: the index of the change before the correction.
-        moved_to: the new index of the change; ``None`` if the change was withdrawn.
+        moved_to: the new index of the change.
         size: size of the change before the correction, measured like ``Change.size``.
         why: the reason, as one sentence for people.
     """
@@ -79,7 +79,7 @@ class Revision:
     reported_at: int
     revised_at: int
     index: int
-    moved_to: int | None
+    moved_to: int
     size: float
     why: str
 
@@ -122,9 +122,8 @@ class Analysis:
     """What was found in one series: its changes, its levels and its noise.
 
     Attributes:
-        changes: the changes that are not withdrawn, oldest first.
-        revisions: corrections of reported changes, in the order of ``revised_at``. A withdrawn change appears only
-            here.
+        changes: the reported changes, oldest first.
+        revisions: corrections of reported changes, in the order of ``revised_at``.
         levels: the levels between changes, oldest first. They cover the whole series.
         noise: the noise of the series.
         mde: smallest relative change from the current level that would be reported within ``PROMPT`` commits

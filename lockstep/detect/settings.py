@@ -32,15 +32,11 @@ WANDER = 0.3
 MEMORY = 0.9
 
 #: Log odds that the scatter of the points beside a change must leave, whatever the noise of the series is.
-BESIDE = 10.0
+BESIDE = 9.0
 
 #: Number of points on each side of a change that is plainly there, and by how many times the gap between the sides
 #: exceeds the larger side's range.
 PLAIN_POINTS, PLAIN_GAP = 5, 2.0
-
-#: A reported change is withdrawn only while it has at most ``YOUNG`` points, is smaller than ``SURE`` standard
-#: deviations, and no change has these log odds against it.
-YOUNG, SURE, WITHDRAW = 12, 2.5, 2.0
 
 #: Number of newest points that the detector looks at. Earlier changes stay as they are.
 WINDOW = 128

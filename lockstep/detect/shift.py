@@ -13,8 +13,7 @@ class Shift:
         index: first point at the new level.
         earliest, latest: the points between which ``index`` lies with 95 % probability.
         reported_at: the newest point when the shift was first reported.
-        plain: whether the shift is plainly there (``lockstep.detect.plain``). It is then never withdrawn.
-        variance: variance of a point when the shift was reported.
+        plain: whether the shift is plainly there (``lockstep.detect.plain``), so that its place is known.
     """
 
     index: int
@@ -22,4 +21,3 @@ class Shift:
     latest: int
     reported_at: int
     plain: bool
-    variance: float

@@ -24,16 +24,13 @@ Arrays = Mapping[str, NDArray[Any]]
 #: Columns of the tables, and their types. The lists of all series become one table; "row" is the index of the series.
 _TABLES: dict[str, dict[str, type]] = {
     "shift": {"row": np.int64, "index": np.int64, "earliest": np.int64, "latest": np.int64}
-    | {"reported_at": np.int64, "plain": np.bool_, "variance": np.float64},
+    | {"reported_at": np.int64, "plain": np.bool_},
     "revision": {"row": np.int64, "reported_at": np.int64, "revised_at": np.int64, "index": np.int64}
     | {"moved_to": np.int64, "size": np.float64, "why": np.str_},
 }
 
 #: The better directions, in the order of their codes in the file.
 _BETTER: tuple[Better, ...] = get_args(Better)
-
-#: Value of ``Revision.moved_to`` for a withdrawn change.
-_NOWHERE = -1
 
 
 def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
@@ -44,9 +41,7 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     tables: dict[str, list[tuple[Any, ...]]] = {
         "shift": [(row, *astuple(shift)) for row, shifts in enumerate(detector.shifts) for shift in shifts],
         "revision": [
-            (row, r.reported_at, r.revised_at, r.index, _NOWHERE if r.moved_to is None else r.moved_to, r.size, r.why)
-            for row, revisions in enumerate(detector.revisions)
-            for r in revisions
+            (row, *astuple(revision)) for row, revisions in enumerate(detector.revisions) for revision in revisions
         ],
     }
     for table, entries in tables.items():
@@ -70,9 +65,8 @@ def from_arrays(arrays: Arrays) -> Monitor:
         setattr(detector, name, array)
     for row, *shift in _rows(arrays, "shift"):
         detector.shifts[row].append(Shift(*shift))
-    for row, reported_at, revised_at, index, moved_to, size, reason in _rows(arrays, "revision"):
-        moved = None if moved_to == _NOWHERE else moved_to
-        detector.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, reason))
+    for row, *revision in _rows(arrays, "revision"):
+        detector.revisions[row].append(Revision(*revision))
     return Monitor.of(detector, better)
 
 

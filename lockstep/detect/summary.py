@@ -171,7 +171,7 @@ def _revisions(detector: Detector, row: int) -> tuple[Revision, ...]:
             reported_at=int(commit[revision.reported_at]),
             revised_at=int(commit[revision.revised_at]),
             index=int(commit[revision.index]),
-            moved_to=None if revision.moved_to is None else int(commit[revision.moved_to]),
+            moved_to=int(commit[revision.moved_to]),
         )
         for revision in detector.revisions[row]
     )

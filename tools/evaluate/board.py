@@ -117,7 +117,7 @@ def between(values: Floats, places: Sequence[int]) -> list[Told]:
 
 
 def alarms(analysis: Analysis) -> list[Alarm]:
-    """Return each change of our detector as it was first reported online, including changes withdrawn later."""
+    """Return each change of our detector as it was first reported online."""
     first = {change.reported_at: change.index for change in analysis.changes}
     for revision in reversed(analysis.revisions):
         first[revision.reported_at] = revision.index
