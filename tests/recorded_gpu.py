@@ -121,6 +121,10 @@ def live(address: int) -> Buffer | None:
     return None
 
 
+def is_memory(address: int) -> bool:
+    return 0x7A00_0000_0000 <= address < 0x7B00_0000_0000 or live(address) is not None
+
+
 def forget() -> None:
     """Free everything."""
     _memory.clear()

@@ -52,7 +52,7 @@ def draws(sides, variants, name):
         for side in ("base", "head"):
             with sides.active(side):
                 graphs[side] = gpu.captured(functools.partial(variants[side][name], **tensors))
-        yield Captured(graphs["base"], graphs["head"], gpu.shared(**tensors), lambda: gpu.live)
+        yield Captured(graphs["base"], graphs["head"], gpu.shared(**tensors), lambda: gpu.live, gpu.is_memory)
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +123,17 @@ def test_what_is_unknown_is_not_even_equal_to_itself():
     host = Node("a function of the host", unknown="its work is not known")
     assert difference((host,), (host,)) == "a function of the host: its work is not known"
     assert compare([]) == "nothing was captured"
+
+
+def test_memory_that_the_allocator_places_elsewhere_on_another_draw_is_no_dependence():
+    def draw(middle, grid=4):
+        first = Node("set", (("target", middle.to_bytes(8, "little")),))
+        work = (first, Node("kernel", (("grid", (grid,)), ("parameter 0", middle.to_bytes(8, "little")))))
+        return Captured(work, work, [], lambda: lambda address: None, lambda address: address >= 1000)
+
+    assert compare([draw(1000), draw(2000)]) == ""
+    assert compare([draw(1000), draw(2000, grid=5)]) == "the graph depends on the values of the inputs"
+    assert compare([draw(10), draw(20)]) == "the graph depends on the values of the inputs", "these are no addresses"
 
 
 def test_nodes_that_wait_for_others_differ():

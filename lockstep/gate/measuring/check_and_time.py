@@ -167,11 +167,15 @@ class Comparer:
 
     def _observed(self, contender: Contender, draws: Sequence[Buffers]) -> Observed:
         try:
-            observed = observe(
-                contender, draws, self.device, self._codes, lambda side: self._listener("observe", contender.name, side)
+            return self._trusted.guarded(
+                lambda: observe(
+                    contender,
+                    draws,
+                    self.device,
+                    self._codes,
+                    lambda side: self._listener("observe", contender.name, side),
+                )
             )
-            self._trusted.require()
-            return observed
         except SideFailed as failure:
             self.device.release()
             if not self.device.healthy():

@@ -73,7 +73,7 @@ def observe(
                 graphs.append(_capture(arms[BASE], buffers, contender, pool))
             graphs.extend(_capture(arms[side], buffers, contender, pool) for side in (BASE, HEAD))
             base, head = (read_graph(graph.raw_cuda_graph(), codes) for graph in graphs[-2:])
-            yield Captured(base, head, [*_buffers(arms, contender)], _OwnMemory)
+            yield Captured(base, head, [*_buffers(arms, contender)], _OwnMemory, _is_memory)
 
     try:
         return Observed(compare(captured()))
@@ -130,6 +130,10 @@ def _buffers(arms: Mapping[str, Arm], contender: Contender) -> Iterator[Buffer]:
             yield Buffer(f"{name} {number}", start, start + storage.nbytes(), tensor.data_ptr())
 
 
+def _is_memory(address: int) -> bool:
+    return address >= _LEAST_ADDRESS and is_device_memory(address)
+
+
 class _OwnMemory:
     """Finds the live blocks of torch's allocator, and names each by its size and contents."""
 
@@ -143,7 +147,7 @@ class _OwnMemory:
         self._named: dict[int, Buffer | None] = {}
 
     def __call__(self, address: int) -> Buffer | None:
-        if address < _LEAST_ADDRESS or not is_device_memory(address):
+        if not _is_memory(address):
             return None
         for start, size in self._blocks:
             if start <= address < start + size:

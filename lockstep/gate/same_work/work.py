@@ -139,12 +139,14 @@ class Captured:
         base, head: the graphs, with raw addresses.
         buffers: the buffers that both sides share.
         own: returns a function that finds the other live buffers; see ``Memory``.
+        is_memory: returns whether a number is an address of the GPU's memory.
     """
 
     base: Work
     head: Work
     buffers: Sequence[Buffer]
     own: Callable[[], Callable[[int], Buffer | None]]
+    is_memory: Callable[[int], bool]
 
 
 def compare(draws: Iterable[Captured]) -> str:
@@ -154,7 +156,7 @@ def compare(draws: Iterable[Captured]) -> str:
         draws: the graphs on one draw of the inputs after another. A graph that depends on values counts as different,
             because it says nothing about other values.
     """
-    first: Work | None = None
+    first: Captured | None = None
     for draw in draws:
         base, head = (placed(side, Memory(draw.buffers)) for side in (draw.base, draw.head))
         if difference(base, head):
@@ -162,10 +164,22 @@ def compare(draws: Iterable[Captured]) -> str:
             own = draw.own()
             if found := difference(*(placed(side, Memory(draw.buffers, own)) for side in (draw.base, draw.head))):
                 return found
-        if first is not None and difference(first, base):
+        if first is not None and difference(_anonymous(first), _anonymous(draw)):
             return "the graph depends on the values of the inputs"
-        first = first or base
+        first = first or draw
     return "" if first is not None else "nothing was captured"
+
+
+def _anonymous(draw: Captured) -> Work:
+    """Return base's graph with each address outside the shared buffers replaced by a number, in order of appearance.
+
+    Between two draws the allocator may place the memory that calls allocate elsewhere.
+    """
+
+    def own(address: int) -> Buffer | None:
+        return Buffer("", address, address + 1, address) if draw.is_memory(address) else None
+
+    return placed(draw.base, Memory(draw.buffers, own))
 
 
 def difference(base: Work, head: Work) -> str:
