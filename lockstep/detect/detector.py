@@ -40,7 +40,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 #: Lengths at which the noise of a series is estimated again: often at first, then every ``_BLOCK`` points.
-_FIRST_BLOCKS, _BLOCK = (3, 4, 5, 6, 8, 10, 12, 15, 19, 24, 30, 38, 48, 60, 76, 96, 128), 32
+_FIRST_BLOCKS, _BLOCK = (3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 128), 64
 #: Number of series that are analysed together, so that their hypotheses fit into the processor's cache.
 _TOGETHER = 500
 #: Numbers of points at the newest level at which its beginning is located again.
@@ -75,6 +75,7 @@ class Detector:
         count: number of measured points of each series.
         values: the points [series, points]: logarithms for a ratio, otherwise the numbers.
         errors, resolution, commit: standard error, rounding unit and commit index of each point [series, points].
+        squares: squared distance of each point from its forecast when it was new [series, points].
         variance, slope, correlated: the newest noise of each series, see ``NoiseOfPoints``.
         shifts, revisions: the reported changes and their corrections, by series, in positions of ``values``.
     """
@@ -88,6 +89,7 @@ class Detector:
         self.values: Floats = np.full((series, 8), np.nan)
         self.errors: Floats = np.full((series, 8), np.nan)
         self.resolution: Floats = np.full((series, 8), np.nan)
+        self.squares: Floats = np.full((series, 8), np.nan)
         self.commit: Ints = np.zeros((series, 8), dtype=np.int64)
         self.variance: Floats = np.full(series, np.nan)
         self.slope: Floats = np.zeros(series)
@@ -128,7 +130,7 @@ class Detector:
         missing = points - self.values.shape[1]
         if missing > 0:
             more = max(missing, self.values.shape[1] // 4)
-            for name in ("values", "errors", "resolution"):
+            for name in ("values", "errors", "resolution", "squares"):
                 setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more)), constant_values=np.nan))
             self.commit = np.pad(self.commit, ((0, 0), (0, more)))
 
@@ -159,9 +161,10 @@ class _Block:
         # A plain step may be one rounding unit.
         self.least = np.maximum(resolution[:, : self.known].min(axis=1) / 2, FLOOR * size)
         resolution = np.where(np.isfinite(resolution), resolution, 0.0)
-        noise = noise_of(
-            values, detector.errors[rows, window], resolution, FLOOR * size, self._levels(values.shape), self.known
-        )
+        errors, levels = detector.errors[rows, window], self._levels(values.shape)
+        # The first block begins behind points without a forecast.
+        squares = detector.squares[rows, max(self.first, _FIRST_BLOCKS[0]) : start]
+        noise = noise_of(values, errors, squares, resolution, FLOOR * size, levels, self.known)
         self.y = values - noise.slope[:, None] * np.arange(values.shape[1])
         self.variance = noise.variance
         detector.variance[rows], detector.slope[rows] = noise.usual, noise.slope
@@ -185,34 +188,36 @@ class _Block:
 
     def report(self) -> None:
         """Report the changes at each new point, in order."""
-        every = np.arange(self.rows.size)
         done, count = self.detector.done[self.rows] - self.first, self.detector.count[self.rows] - self.first
-        for point, (cost, _) in enumerate(forward_costs(self.y, self.variance)):
-            best = self.begins[:, point] = cost.argmin(axis=1)
+        for point, now in enumerate(forward_costs(self.y, self.variance, self.begin)):
+            self.begins[:, point] = now.best
             if point < self.known:
                 continue
             new = (done <= point) & (point < count)
-            # Log odds of a level that began after the newest change, by the best hypothesis.
-            odds = (cost[every, np.minimum(self.begin, point)] - cost[every, best]) / 2
+            self.detector.squares[self.rows[new], self.first + point] = now.squares[new]
             for place in np.flatnonzero(new & plain_steps(self.y[:, : point + 1], self.least)).tolist():
                 self._add_plain(place, point)
-            for place in np.flatnonzero(new & (best > self.begin) & (odds > -_ODDS_OF_MANY)).tolist():
-                self._find(place, point, cost[place])
+            # The cost of a level that began no later than the newest change.
+            without = np.where(now.start <= self.begin[:, None], now.cost, np.inf).min(axis=1)
+            odds = (without - now.cheapest) / 2
+            for place in np.flatnonzero(new & (now.best > self.begin) & (odds > -_ODDS_OF_MANY)).tolist():
+                self._find(place, point, now.cost[place], now.start[place], float(without[place]))
             ages = point + 1 - self.begin
             for place in np.flatnonzero(new & (self.begin > 0) & np.isin(ages, _LOOK_AGAIN)).tolist():
                 self._look_again(place, point)
 
-    def _find(self, place: int, point: int, cost: Floats) -> None:
+    def _find(self, place: int, point: int, cost: Floats, start: Ints, without: float) -> None:
         """Report a change of the series at ``place`` if the costs of the hypotheses show it."""
-        begin, last = int(self.begin[place]), point - RUN + 1
-        if last <= begin:
+        begin = int(self.begin[place])
+        among = np.where((start >= begin + RUN) & (start <= point - RUN + 1), cost, np.inf)
+        least = among.min()
+        if not math.isfinite(least) or least > cost.min() + 1:
             return
-        among = cost[begin + 1 : last + 1]
-        at = begin + 1 + int(among.argmin())
-        if at < begin + 2 or cost[at] > cost.min() + 1:
-            return
-        evidence = (cost[begin] - cost[at]) / 2 + np.log(np.exp((cost[at] - among) / 2).sum())
-        early = EARLY if self.first + at < BURN_IN or (begin and at - begin < RUN) else 0.0
+        at = int(start[among.argmin()])
+        # Hypotheses that were given up cost at least as much as a new one.
+        without = min(without, float(cost.min()) + 2 * NOVELTY) if not math.isfinite(without) else without
+        evidence = (without - least) / 2 + math.log(np.exp((least - among) / 2).sum())
+        early = EARLY if self.first + at < BURN_IN else 0.0
         if evidence > threshold(at - begin, point - at + 1) + early and self._beside(place, begin, at, point):
             self._find_before(place, begin, at, point)
             at, earliest, latest = self._located(place, int(self.begin[place]), at, point)

@@ -12,77 +12,96 @@ Costs are minus twice a log likelihood.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.settings import GATE, MEMORY, NOVELTY, WANDER
+from lockstep.detect.settings import GATE, MEMORY, NOVELTY, WANDER, WIDTH
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
-def forward_costs(y: Floats, variance: Floats) -> Iterator[tuple[Floats, Floats]]:
-    """Yield for each point the costs of all hypotheses, and how far the point lies from the cheapest one's forecast.
+class Hypotheses(NamedTuple):
+    """The hypotheses about the beginning of the present level of each series, after a point.
+
+    Attributes:
+        cost: the cost of all points so far [series, hypotheses].
+        start: where each hypothesis begins [series, hypotheses].
+        best, cheapest: where the cheapest hypothesis begins, and its cost [series].
+        squares: squared distance of the point from the cheapest hypothesis' forecast, as if that were certain [series].
+    """
+
+    cost: Floats
+    start: Ints
+    best: Ints
+    cheapest: Floats
+    squares: Floats
+
+
+def forward_costs(y: Floats, variance: Floats, keep: Ints | None = None) -> Iterator[Hypotheses]:
+    """Yield the hypotheses after each point. The arrays are overwritten by the next step.
 
     Args:
         y: the points [series, points]; NaN behind the last point of a series.
         variance: variance of each point [series, points].
-
-    Yields:
-        the cost of all points so far [series, hypotheses], where hypothesis ``s`` begins at point ``s``. The array is
-            overwritten by the next step. And the squared distance of the point from the forecast of the cheapest
-            hypothesis, scaled as if the forecast were certain [series].
+        keep: beginning of the hypothesis that stays although others are cheaper [series]; may change between steps.
     """
-    rows = np.arange(len(y))
-    level, wandering, var_level, covariance, var_wandering = np.zeros((5, *y.shape))
-    cost = np.full(y.shape, np.inf)
+    rows, width = np.arange(len(y)), min(WIDTH, y.shape[1])
+    level, wandering, var_level, covariance, var_wandering = np.zeros((5, len(y), width))
+    cost, start = np.full((len(y), width), np.inf), np.full((len(y), width), -1)
     wander, decay = WANDER**2, MEMORY
     best = np.zeros(len(y), dtype=np.int64)
     cheapest, squares = np.zeros(len(y)), np.zeros(len(y))
     for point in range(y.shape[1]):
         own = variance[:, point]
+        used = slice(0, min(point, width))
         if point:
-            past = slice(0, point)
-            drift, shared = wandering[:, past] * decay, covariance[:, past] * decay
-            spread = var_wandering[:, past] * decay**2 + (wander * (1 - decay**2) * own)[:, None]
-            to_level = var_level[:, past] + shared
+            drift, shared = wandering[:, used] * decay, covariance[:, used] * decay
+            spread = var_wandering[:, used] * decay**2 + (wander * (1 - decay**2) * own)[:, None]
+            to_level = var_level[:, used] + shared
             to_wandering = shared + spread
             total = to_level + to_wandering + own[:, None]
-            error = y[:, point, None] - level[:, past] - drift
+            error = y[:, point, None] - level[:, used] - drift
             distance = error * error / total
             inside = distance < GATE**2
             squares = distance[rows, best] * own
-            cost[:, past] += np.where(inside, distance + np.log(total / own[:, None]), GATE**2)
+            cost[:, used] += np.where(inside, distance + np.log(total / own[:, None]), GATE**2)
             inverse = inside / total
             gain = to_level * inverse
-            level[:, past] += gain * error
-            var_level[:, past] -= gain * to_level
-            covariance[:, past] = shared - gain * to_wandering
+            level[:, used] += gain * error
+            var_level[:, used] -= gain * to_level
+            covariance[:, used] = shared - gain * to_wandering
             gain = to_wandering * inverse
-            wandering[:, past] = drift + gain * error
-            var_wandering[:, past] = spread - gain * to_wandering
-        cost[:, point] = cheapest + 2 * NOVELTY * (point > 0)
-        level[:, point] = y[:, point]
-        var_level[:, point], covariance[:, point], var_wandering[:, point] = (
-            own * (1 + wander),
-            -wander * own,
-            wander * own,
-        )
-        so_far = cost[:, : point + 1]
-        best = so_far.argmin(axis=1)
-        cheapest = so_far[rows, best]
-        yield so_far, squares
+            wandering[:, used] = drift + gain * error
+            var_wandering[:, used] = spread - gain * to_wandering
+        place: Ints = np.full(len(y), point)
+        if point >= width:
+            # The new hypothesis takes the place of the costliest.
+            wanted = start == start[rows, best][:, None]
+            if keep is not None:
+                wanted |= start == keep[:, None]
+            place = np.where(wanted, -np.inf, cost).argmax(axis=1)
+        for array, value in (
+            (cost, cheapest + 2 * NOVELTY * (point > 0)),
+            (start, point),
+            (level, y[:, point]),
+            (wandering, 0.0),
+            (var_level, own * (1 + wander)),
+            (covariance, -wander * own),
+            (var_wandering, wander * own),
+        ):
+            array[rows, place] = value
+        now = slice(0, min(point + 1, width))
+        best = cost[:, now].argmin(axis=1)
+        cheapest = cost[rows, best]
+        yield Hypotheses(cost[:, now], start[:, now], start[rows, best], cheapest, squares)
 
 
 def final_costs(y: Floats, variance: Floats) -> Floats:
     """Return the cost of the best levels of each series [series]. ``variance`` is that of every point [series]."""
-    cost = np.zeros(len(y))
-    for costs, _ in forward_costs(y, np.repeat(variance[:, None], y.shape[1], axis=1)):
-        cost = costs.min(axis=1)
-    return cost
-
-
-def innovations(y: Floats, variance: Floats) -> Floats:
-    """Return the squared distance of each point from its forecast [series, points]."""
-    steps = forward_costs(y, np.repeat(variance[:, None], y.shape[1], axis=1))
-    return np.stack([squares for _, squares in steps], axis=1)
+    cheapest = np.zeros(len(y))
+    for hypotheses in forward_costs(y, np.repeat(variance[:, None], y.shape[1], axis=1)):
+        cheapest = hypotheses.cheapest
+    return cheapest

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.forward_costs import final_costs, innovations
+from lockstep.detect.forward_costs import final_costs
 from lockstep.detect.settings import BURN_IN, GATE, NOVELTY
 
 Floats = NDArray[np.float64]
@@ -58,12 +58,15 @@ class NoiseOfPoints(NamedTuple):
     correlated: NDArray[np.bool_]
 
 
-def noise_of(y: Floats, errors: Floats, resolution: Floats, floor: Floats, level: Ints, known: int) -> NoiseOfPoints:
+def noise_of(
+    y: Floats, errors: Floats, squares: Floats, resolution: Floats, floor: Floats, level: Ints, known: int
+) -> NoiseOfPoints:
     """Estimate the noise from the first ``known`` points of each series, and apply it to all points.
 
     Args:
         y: the points [series, points]; NaN behind the last point of a series.
         errors: standard errors of the points [series, points]; NaN where unknown.
+        squares: squared distances of the known points from their forecasts [series, points].
         resolution: unit in which each point is written [series, points], see ``resolution_of``.
         floor: smallest standard deviation [series].
         level: number of reported changes before each point [series, points].
@@ -81,8 +84,7 @@ def noise_of(y: Floats, errors: Floats, resolution: Floats, floor: Floats, level
     past = past - slope[:, None] * np.arange(known)
     has_errors = np.isfinite(errors[:, :known]).all(axis=1)
     if known >= BURN_IN:
-        squares = innovations(past, usual * (1 + CAUTION / known))
-        usual = np.maximum(spread(squares[:, 2:]), least)
+        usual = np.maximum(spread(squares), least)
     elif has_errors.any():
         error_variance = np.exp(2 * np.log(errors[has_errors, :known]).mean(axis=1))
         usual[has_errors] = np.clip(

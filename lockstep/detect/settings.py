@@ -32,7 +32,7 @@ WANDER = 0.3
 MEMORY = 0.9
 
 #: Log odds that the scatter of the points beside a change must leave, whatever the noise of the series is.
-BESIDE = 9.0
+BESIDE = 8.5
 
 #: Number of points on each side of a change that is plainly there, and by how many times the gap between the sides
 #: exceeds the larger side's range.
@@ -43,3 +43,6 @@ WINDOW = 128
 
 #: Number of commits within which a change of the size ``Analysis.mde`` is reported with 80 % probability.
 PROMPT = 3
+
+#: Maximum number of hypotheses about the beginning of the present level.
+WIDTH = 28
