@@ -75,10 +75,10 @@ def test_commits_that_come_later_continue_the_analysis(tmp_path):
     assert [(one.row, one.step.end) for one in whole.changes] == [(one.row, one.step.end) for one in after.changes]
 
 
-def test_a_cost_that_is_no_longer_measured_has_stopped(tmp_path):
+def test_a_cost_that_is_no_longer_measured_has_vanished(tmp_path):
     _, found = analysed(tmp_path, lambda number: Here(costs={"host": 1.0} if number < PLANTED else {}))
     [alert] = found.alerts
-    assert alert.topic == "stopped"
+    assert alert.topic == "vanished"
     assert "linear.torch M=1,K=64 cold host" in alert.text
 
 

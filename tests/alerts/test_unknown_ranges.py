@@ -140,7 +140,7 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
         assert "the commits in between are unknown" in text
         assert "own commit" not in text
     assert f"\nreproduce: lockstep gate --base {before[:12]} --head {after[:12]} --family " in message.body
-    store = Store.open(folder / "results")
+    store = Store.open(folder / "results", thresholds=folder / "thresholds.toml", branches=("main",))
     results = store.current()
     page = str(body(one, results, "light"))
     assert "the commits in between are unknown" in page

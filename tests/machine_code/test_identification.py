@@ -112,7 +112,7 @@ def test_the_tracer_adds_the_requests_of_a_case_before_it_traces_the_next(monkey
     class Traced(worker.Tracer):
         def __init__(self):
             self._suites, self._tree, self._processes, self._requests = {"toy": "toy"}, TREE, 1, {}
-            self._watch, self._process = SimpleNamespace(environment={}), SimpleNamespace(emit=emit)
+            self._environment, self._process = {}, SimpleNamespace(emit=emit)
 
         def _answer_as(self, target):
             pass

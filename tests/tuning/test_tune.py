@@ -114,8 +114,8 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert one["won"]
     assert one["ratio"]["low"] > 1
     assert one["best_s"] < one["previous_s"]
-    # Thirty products and more. One of them may beat the floor on a busy machine: the controls had another moment.
-    assert 0 < one["floor_s"] < one["previous_s"]
+    # A CPU has no floor.
+    assert one["floor_s"] is None
     assert one["refused"].keys() == {"times=0", "times=400"}
     assert "WrongResult" in one["refused"]["times=0"]
     assert one["refused"]["times=400"] == "too many"
