@@ -140,7 +140,8 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
         assert "the commits in between are unknown" in text
         assert "own commit" not in text
     assert f"\nreproduce: lockstep gate --base {before[:12]} --head {after[:12]} --family " in message.body
-    store = Store.open(folder / "results", thresholds=folder / "thresholds.toml", branches=("main",))
+    repo = folder if (folder / ".git").is_dir() else folder / "results"
+    store = Store.open(folder / "results", repo, thresholds=folder / "thresholds.toml")
     results = store.current()
     page = str(body(one, results, "light"))
     assert "the commits in between are unknown" in page
@@ -148,7 +149,7 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
     assert "Measured commits" in page
     assert "in the range" not in page
     assert "lockstep bisect" not in page
-    findings = Findings(store.cache, folder / "results", ("kernels",), folder / "thresholds.toml")
+    findings = Findings(store.cache, repo, ("kernels",), folder / "thresholds.toml")
     found = findings.of_machine(results, "h200").changes
     assert {(change.exact, change.range, change.unknown) for change in found} == {
         (False, f"{before[:8]}..{after[:8]}", reason)
