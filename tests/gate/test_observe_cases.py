@@ -1,6 +1,7 @@
 """The gate asks its worker about the work of each case, and goes on where a variant refuses, fails or kills it."""
 
 import os
+import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -47,6 +48,9 @@ def test_each_case_gets_an_answer_and_none_that_cannot_be_captured_is_the_same(t
     for name in ("base", "head"):
         make_project(tmp_path / name).write("toy/product.py", KERNELS)
     monkeypatch.syspath_prepend(tmp_path / "head")
+    # Another test of this process may have imported this repository's own suites.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
+        monkeypatch.delitem(sys.modules, name)
     suites = load_suites(tmp_path / "head" / "benchmarks")
     setup = Setup(
         tmp_path / "base", tmp_path / "head", ("toy",), tmp_path / "head/benchmarks", ("product",), 1, quick=True
