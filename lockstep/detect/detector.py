@@ -3,7 +3,7 @@
 The points are analysed in blocks. A block's noise and slope come from the points before it, at most ``WINDOW`` of them.
 Within the block, a change is reported as soon as one of two rules holds: the penalised levels need it
 (``forward_costs``), or it is plainly there (``plain``). Both are computed again from the points when more points come,
-so the state is the points and the reported changes.
+so the state is the points, how far each lay from its forecast, and the reported changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Mask = NDArray[np.bool_]
 #: Lengths at which the noise of a series is estimated again: often at first, then every ``_BLOCK`` points.
 _FIRST_BLOCKS, _BLOCK = (3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 128), 64
 #: Number of series that are analysed together, so that their hypotheses fit into the processor's cache.
-_TOGETHER = 500
+TOGETHER = 500
 #: Numbers of points at the newest level at which its beginning is located again.
 _LOOK_AGAIN = (5, 8, 12, 20, 32, 48, 64, 96)
 #: A change is located within this many points of where it was reported.
@@ -140,8 +140,8 @@ class Detector:
         edges = [*_FIRST_BLOCKS, *more]
         for start, stop in itertools.pairwise(edges):
             chosen = rows[(self.count[rows] > start) & (self.done[rows] < stop)]
-            for first in range(0, chosen.size, _TOGETHER):
-                part = chosen[first : first + _TOGETHER]
+            for first in range(0, chosen.size, TOGETHER):
+                part = chosen[first : first + TOGETHER]
                 _Block(self, part, start, min(stop, int(self.count[part].max()))).report()
         self.done[rows] = self.count[rows]
 
@@ -215,7 +215,8 @@ class _Block:
             return
         at = int(start[among.argmin()])
         # Hypotheses that were given up cost at least as much as a new one.
-        without = min(without, float(cost.min()) + 2 * NOVELTY) if not math.isfinite(without) else without
+        if not math.isfinite(without):
+            without = float(cost.min()) + 2 * NOVELTY
         evidence = (without - least) / 2 + math.log(np.exp((least - among) / 2).sum())
         early = EARLY if self.first + at < BURN_IN else 0.0
         if evidence > threshold(at - begin, point - at + 1) + early and self._beside(place, begin, at, point):

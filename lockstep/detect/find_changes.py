@@ -6,14 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from lockstep.detect.detector import Detector, Floats, Ints
+from lockstep.detect.detector import TOGETHER, Detector, Floats, Ints
 from lockstep.detect.findings import Analysis, Change
 from lockstep.detect.summary import changes_of, summarise
 from lockstep.detect.trend import Better, Trend
 from lockstep.processes.end_with_parent import pool
-
-#: Number of series that are analysed together. The hypotheses of more series would not fit into the processor's cache.
-_TOGETHER = 500
 
 
 def analyse(trend: Trend) -> Analysis:
@@ -33,7 +30,7 @@ def analyse_many(trends: Sequence[Trend], *, processes: int = 1) -> list[Analysi
     """
     # Replay series of similar length together, because a replay takes as long as its longest series.
     order = sorted(range(len(trends)), key=lambda place: len(trends[place]))
-    batches = [order[first : first + _TOGETHER] for first in range(0, len(order), _TOGETHER)]
+    batches = [order[first : first + TOGETHER] for first in range(0, len(order), TOGETHER)]
     jobs = [[trends[place] for place in batch] for batch in batches]
     analysis_at: list[Analysis | None] = [None] * len(trends)
     if processes > 1 and len(jobs) > 1:
@@ -98,8 +95,8 @@ class Monitor:
         """Return the analyses of the series ``rows`` (all series if not given)."""
         indices = list(range(len(self)) if rows is None else rows)
         analyses: list[Analysis] = []
-        for first in range(0, len(indices), _TOGETHER):
-            part = indices[first : first + _TOGETHER]
+        for first in range(0, len(indices), TOGETHER):
+            part = indices[first : first + TOGETHER]
             analyses += summarise(self.detector, part, self.better)
         return analyses
 

@@ -1,7 +1,4 @@
-"""Define the settings of the detector: how certain and how fast it is. The settings suit every series.
-
-``docs/detection.md`` states what each setting brings, measured without it.
-"""
+"""Define the settings of the detector: how certain and how fast it is. The settings suit every series."""
 
 from __future__ import annotations
 
