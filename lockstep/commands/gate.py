@@ -16,9 +16,8 @@ from typing import Any
 from asv.commands import Command
 from rich.console import Console
 
-from lockstep.commands.cli import UsageError, expect_folder
+from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
-from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain
 from lockstep.gate.case_verdict import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.report import EXIT, Report
@@ -27,9 +26,8 @@ from lockstep.gate.request import Request
 from lockstep.gate.run import run
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.sources.commit_sources import WORKING_TREE, RefError
-from lockstep.processes.exit_status import BROKEN, USAGE
+from lockstep.processes.exit_status import USAGE
 from lockstep.processes.sigterm import sigterm_interrupts
-from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.thresholds import FILE, read_thresholds
@@ -55,13 +53,6 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--head", default=WORKING_TREE, metavar="REF", help="version to test (default: ., the working tree)"
         )
-        for side in ("base", "head"):
-            parser.add_argument(
-                f"--{side}-env",
-                metavar="triton==3.6.0",
-                help=f"toolchain of {side}, in processes of its own: {FORMS}",
-            )
-        add_find_links(parser)
         parser.add_argument(
             "--budget",
             type=_seconds,
@@ -118,12 +109,6 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
                 report = run(_request(conf, args), lambda line: console.print(line, markup=False))
-        except UnknownToolchain as error:
-            console.print(str(error), markup=False)
-            return USAGE
-        except ToolchainError as error:
-            console.print(str(error), markup=False)
-            return BROKEN
         except RefError as error:
             console.print(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)", markup=False)
             return USAGE
@@ -156,7 +141,6 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
         lock=args.lock,
         quick=args.quick,
         costs={} if args.costs is None else {suite.name: _costs(suite, args.costs) for suite in suites},
-        toolchains=_toolchains(args),
     )
 
 
@@ -164,21 +148,6 @@ def _costs(suite: Suite, named: Sequence[str]) -> Sequence[str]:
     """Return the costs to judge: ``named``, or else those that the suite states and the checks, or else all costs."""
     stated = [cost for cost in COSTS if cost in suite.quantities]
     return named or ([*stated, *CHECKS] if stated else COSTS)
-
-
-def _toolchains(args: argparse.Namespace) -> tuple[Toolchain, Toolchain] | None:
-    """Return the toolchains of base and head; ``None`` if neither is named.
-
-    Raises:
-        UnknownToolchain, ToolchainError: a toolchain cannot be used.
-        UsageError: costs are requested, which need one process for base and head.
-    """
-    if args.base_env is None and args.head_env is None:
-        return None
-    if args.costs is not None:
-        raise UsageError("--costs: base and head must run in one process, without --base-env and --head-env")
-    base, head = (chosen_toolchain(text or INSTALLED.name, args) for text in (args.base_env, args.head_env))
-    return base, head
 
 
 def _write_report(report: Report, args: argparse.Namespace) -> None:

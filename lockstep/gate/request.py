@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockstep.gpu.nvml import Target
-from lockstep.processes.toolchain import Toolchain
 from lockstep.suite.definition import Suite
 from lockstep.suite.thresholds import Thresholds
 
@@ -36,7 +35,6 @@ class Request:
         need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
         lock: clocks to lock during the run; ``None`` leaves them unchanged.
         quick: whether epochs are short: they find errors, but their times are inaccurate.
-        toolchains: toolchains of base and head; ``None`` to compare both in one process.
     """
 
     repository: Path
@@ -60,4 +58,3 @@ class Request:
     lock: Target | None = None
     quick: bool = False
     costs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    toolchains: tuple[Toolchain, Toolchain] | None = None

@@ -6,14 +6,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from lockstep.asv.client import WorkerSpec
 from lockstep.gate.case_verdict import UNREACHED
 from lockstep.gate.coordinator import Coordinator
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.process_pairs.compile_pairs import CompilePairs
-from lockstep.gate.process_pairs.toolchain_pairs import ProcessPairs
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import Request
 from lockstep.gate.trees import Version, commits_between, version
@@ -21,14 +18,9 @@ from lockstep.gate.unchanged import Unchanged, compare_sources, describe
 from lockstep.gate.worker_client import Setup
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
 from lockstep.gpu.nvml import Target as ClockTarget
-from lockstep.machine_code import Target, TracingFailed, codes_of, compare
-from lockstep.processes.toolchain import INSTALLED
+from lockstep.machine_code import Target, TracingFailed, codes_of
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.suite.discovery import expect_variants
-
-#: Minimum seconds that a check may take if one process has one toolchain: the check compiles kernels that were not
-#: compiled ahead.
-LEAST_CHECK_S = 300.0
 
 #: Minimum seconds for comparing the code, even if the budget is smaller.
 LEAST_COMPARISON_S = 60.0
@@ -44,10 +36,8 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
     started = time.monotonic()
     with contextlib.ExitStack() as folders:
         base, head = (
-            folders.enter_context(version(request.repository, name, request.packages, toolchain))
-            for name, toolchain in zip(
-                (request.base, request.head), request.toolchains or (INSTALLED, INSTALLED), strict=True
-            )
+            folders.enter_context(version(request.repository, name, request.packages))
+            for name in (request.base, request.head)
         )
         setup = Setup(
             base=base.tree.root,
@@ -59,16 +49,11 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             quick=request.quick,
         )
         request = replace(request, about=(*request.about, *commits_between(request.repository, base, head)))
-        coordinator: Coordinator | ProcessPairs
-        if request.toolchains:
-            coordinator = ProcessPairs(base, head, request, _spec(request), say)
-        else:
-            compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
-            coordinator = Coordinator(setup, request, say, compile_pairs)
+        compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
+        coordinator = Coordinator(setup, request, say, compile_pairs)
         blank = Report(
             base=base.label,
             head=head.label,
-            toolchains=tuple(toolchain.name for toolchain in request.toolchains or ()),
             min_effect=request.thresholds.default.min_effect if request.min_effect is None else request.min_effect,
             confidence=request.thresholds.default.confidence,
             budget_s=request.budget_s,
@@ -76,10 +61,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         )
         try:
             with _locked(request.lock):
-                if isinstance(coordinator, ProcessPairs):
-                    trouble = _judge_pairs(request, coordinator, base, head, say)
-                else:
-                    trouble = _judge(request, coordinator, base, head, say)
+                trouble = _judge(request, coordinator, base, head, say)
         except WorkerDied as died:
             trouble = f"the worker does not start: {died.how}"
         except (NoGpu, Refused) as refused:
@@ -123,37 +105,6 @@ def _judge(request: Request, coordinator: Coordinator, base: Version, head: Vers
     coordinator.begin()
     coordinator.judge(selection, unchanged)
     return coordinator.trouble()
-
-
-def _judge_pairs(
-    request: Request, pairs: ProcessPairs, base: Version, head: Version, say: Callable[[str], None]
-) -> str:
-    """Compare the requested cases under two toolchains. Return why this machine cannot compare them, or ""."""
-    machine = pairs.start()
-    expect_variants(request.variants, request.suites.values())
-    selection = _select(request, machine)
-    if trouble := _unfit(request, machine, selection):
-        return trouble
-    started = time.monotonic()
-    unchanged = Unchanged()
-    if machine["device"] == "cuda":
-        try:
-            _compile(request, machine, (base, head), say)
-            compared = compare(base.tree, head.tree, request.suites.values(), Target.of_host(machine), say=say)
-            # Nothing counts as unchanged: torch's own kernels and the driver's compiler may differ too.
-            unchanged = Unchanged(comparison=compared, measure_all=True)
-        except TracingFailed as failed:
-            pairs.notes.append(f"the code could not be compared ({failed})")
-    pairs.compared_s = time.monotonic() - started
-    pairs.judge(selection, request.seed, request.budget_s, unchanged.reasons)
-    return ""
-
-
-def _spec(request: Request) -> WorkerSpec:
-    """Return how to start a process that measures base or head; tree, toolchain and seed are set for each process."""
-    return WorkerSpec(
-        Path(), request.packages, request.benchmark_dir, quick=request.quick, history=False, check_s=LEAST_CHECK_S
-    )
 
 
 def _look(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.machine_code import Tree
 from lockstep.machine_code.sources.commit_sources import WORKING_TREE, sources
 from lockstep.processes.git import Git
-from lockstep.processes.toolchain import INSTALLED, Toolchain
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,13 @@ class Version:
 
 
 @contextlib.contextmanager
-def version(
-    repository: Path, name: str, packages: Sequence[str], toolchain: Toolchain = INSTALLED
-) -> Iterator[Version]:
+def version(repository: Path, name: str, packages: Sequence[str]) -> Iterator[Version]:
     """Provide a version of the packages within the block: a commit's in a temporary folder, or the working tree's.
 
     Args:
         repository: folder that holds the packages.
         name: a name that git resolves to a commit, or "." for the working tree, whose packages are used in place.
         packages: top-level packages under test.
-        toolchain: the packages that compile and run the version.
 
     Raises:
         RefError: there is no such commit, or no repository.
@@ -53,7 +49,7 @@ def version(
         git = Git(repository)
         commit = git.try_line("rev-parse", "--verify", f"{'HEAD' if name == WORKING_TREE else name}^{{commit}}")
         changed = name == WORKING_TREE and git.try_lines("status", "--porcelain", "--", *packages)
-        yield Version(name, f"{commit}+dirty" if changed else commit, replace(tree, toolchain=toolchain))
+        yield Version(name, f"{commit}+dirty" if changed else commit, tree)
 
 
 def commits_between(repository: Path, base: Version, head: Version) -> list[str]:

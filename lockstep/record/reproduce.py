@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockstep.record.quantity import benchmark_name
@@ -82,22 +82,20 @@ def between(subject: SeriesName, good: str, bad: str) -> str:
     return gate(subject, *ends)
 
 
-def gate(subject: SeriesName, base: str, head: str, clock_state: str = "", toolchains: Sequence[str] = ()) -> str:
+def gate(subject: SeriesName, base: str, head: str, clock_state: str = "") -> str:
     """Return the ``lockstep gate`` command that compares base and head at one case.
 
     Args:
         subject: the variant, case and cache state.
         base, head: git's names of the commits; "." is the working tree.
         clock_state: clock state as in the provenance; "" to take it from the machine's name.
-        toolchains: toolchains of base and head; empty for the installed one.
     """
     case = ("--case", subject.case, "--variant", subject.variant, "--l2", subject.l2)
     lock_match = _LOCK.search(clock_state or subject.machine)
     lock = ("--lock", lock_match["mhz"] or lock_match["base"]) if lock_match else ()
-    environments = ("--base-env", toolchains[0], "--head-env", toolchains[1]) if toolchains else ()
     judged = subject.quantity if subject.checked else subject.cost
     costs = ("--costs", judged) if judged else ()
-    options = ("--family", subject.suite, *case, *costs, *lock, *environments)
+    options = ("--family", subject.suite, *case, *costs, *lock)
     return _join("lockstep", "gate", "--base", base, "--head", head, *options)
 
 

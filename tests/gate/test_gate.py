@@ -159,7 +159,6 @@ def test_wrong_words_are_usage_and_name_what_there_is(project):
     for arguments, answer in [
         (["--base", "nowhere"], "has no commit 'nowhere'; give a name that git knows"),
         (["--costs", "memory"], "invalid choice: 'memory' (choose from"),
-        (["--costs", "--base-env", "triton==3.6.0"], "--costs: base and head must run in one process"),
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
         (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is not a share; write 1% or 0.01"),
         (["--case", "M=2", "--case", "M=7"], "suite product has no case 'M=7'"),

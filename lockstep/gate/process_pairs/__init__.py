@@ -1,1 +1,1 @@
-"""Compare base and head in pairs of processes: compile times, and toolchains that cannot share a process."""
+"""Compare the compile times of base and head in pairs of processes."""

@@ -43,7 +43,6 @@ class Report:
         controls: result of ``Controls.summary``.
         absent: requested suites whose family exists in neither version.
         compared_s: seconds of ``wall_s`` for comparing the code; not part of the budget.
-        toolchains: toolchains of base and head, if base and head run in separate processes; otherwise empty.
     """
 
     base: str
@@ -62,7 +61,6 @@ class Report:
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     compared_s: float = 0.0
-    toolchains: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:

@@ -66,13 +66,8 @@ def remarks(report: Report) -> list[str]:
     machine = report.machine
     name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
-    base, head = (
-        (" under ".join(side) for side in zip((report.base, report.head), report.toolchains, strict=True))
-        if report.toolchains
-        else (report.base, report.head)
-    )
     shown_rows = [
-        f"{base} against {head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
+        f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
         f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
         f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
         f"seed {report.seed}; "
@@ -98,9 +93,7 @@ def again(report: Report) -> str:
         return ""
     key = blocking[0].key
     worst = SeriesName("", "", key.suite, key.variant, key.case, key.l2, key.quantity)
-    command = gate(
-        worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""), report.toolchains
-    )
+    command = gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
     return f"{AGAIN}{command}"
 
 

@@ -85,15 +85,7 @@ def from_json(text: bytes) -> Report:
         # Reports of earlier versions lack these fields.
         absent=entry.texts("absent") if "absent" in entry.values else (),
         compared_s=entry.number("compared_s") if "compared_s" in entry.values else 0.0,
-        toolchains=_toolchains(entry),
     )
-
-
-def _toolchains(entry: _Entry) -> tuple[str, ...]:
-    toolchains = entry.texts("toolchains") if "toolchains" in entry.values else ()
-    if len(toolchains) not in (0, 2):
-        raise entry.wrong("toolchains")
-    return toolchains
 
 
 #: Facts of the machine that a report uses or shows.
