@@ -115,7 +115,8 @@ class Linear(_Grouped):
     baseline = "loop"
     cases = _shapes("N")
     quick = grid(B=32, G=4, K=64, N=128, ragged=[False, True])
-    continues = "abfee052f050c498", "d7aa152b00d9d556"  # measures the same as an earlier text
+    version = "1"
+    continues = "6.1", "d7aa152b00d9d556"  # the digest under which version 1 was recorded first
 
     def draw(self, new: Draw, B: int, G: int, K: int, N: int, ragged: bool) -> dict[str, Any]:
         """Draw x and a weight that makes y of order one; ragged groups also have offsets."""
@@ -141,7 +142,8 @@ class LinearTrain(_Grouped):
     baseline = "loop"
     cases = Linear.cases
     quick = Linear.quick
-    continues = "e216241f94c3465b", "15e33b89c8e8ce9a"  # measures the same as an earlier text
+    version = "1"
+    continues = "6.1", "15e33b89c8e8ce9a"  # the digest under which version 1 was recorded first
 
     def draw(self, new: Draw, B: int, G: int, K: int, N: int, ragged: bool) -> dict[str, Any]:
         """Draw the inputs of ``Linear``, and the gradient of y [B·G, N]."""
@@ -169,7 +171,8 @@ class Mlp(_Grouped):
     baseline = "bmm"
     cases = _shapes("H")
     quick = grid(B=32, G=4, K=64, H=128, ragged=[False, True])
-    continues = "7d1f408775f9e0d9", "50311b8d4e98d6c4"  # measures the same as an earlier text
+    version = "1"
+    continues = "6.1", "50311b8d4e98d6c4"  # the digest under which version 1 was recorded first
 
     def draw(self, new: Draw, B: int, G: int, K: int, H: int, ragged: bool) -> dict[str, Any]:
         """Draw x and weights that make y of order one; ragged groups also have offsets."""
@@ -197,7 +200,8 @@ class MlpTrain(_Grouped):
     baseline = "bmm"
     cases = Mlp.cases
     quick = Mlp.quick
-    continues = "6d9b13b220d58bcd", "3a391a23eebf477b"  # measures the same as an earlier text
+    version = "1"
+    continues = "6.1", "3a391a23eebf477b"  # the digest under which version 1 was recorded first
 
     def draw(self, new: Draw, B: int, G: int, K: int, H: int, ragged: bool) -> dict[str, Any]:
         """Draw the inputs of ``Mlp``, and the gradient of y [B·G, K]."""

@@ -88,7 +88,7 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
     attributes = {
         "params": [list(suite.variants()), [case.label for case in suite.all_cases], list(CACHE_STATES)],
         "param_names": ["variant", "case", "l2"],
-        "version": suite.digest(),
+        "version": suite.benchmark_version,
         "pretty_source": inspect.getsource(type(suite)),  # asv's pages show the source
     }
     vars(series).update(attributes)

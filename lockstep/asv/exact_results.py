@@ -111,7 +111,7 @@ def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
         "type": EXACT_TYPE,
         "params": [[repr(name) for name in suite.variants()], [repr(case) for case in followed_cases(suite)]],
         "param_names": ["variant", "case"],
-        "version": suite.digest(),
+        "version": suite.benchmark_version,
         "suite": suite.name,
     }
     return {

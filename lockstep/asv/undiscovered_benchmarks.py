@@ -17,7 +17,7 @@ from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, benchmar
 
 def undiscovered(folder: Path) -> dict[str, Any]:
     """Return asv's benchmarks of exact quantities and costs, which asv drops when it rewrites ``benchmarks.json``."""
-    return {name: entry for name, entry in _table(folder).items() if entry.get("type") in (EXACT_TYPE, COST_TYPE)}
+    return {name: entry for name, entry in read_table(folder).items() if entry.get("type") in (EXACT_TYPE, COST_TYPE)}
 
 
 def keep(folder: Path, entries: Mapping[str, Any]) -> None:
@@ -29,7 +29,7 @@ def keep(folder: Path, entries: Mapping[str, Any]) -> None:
         folder: folder of the results, with the table.
         entries: result of ``undiscovered`` before asv wrote the table.
     """
-    table = _table(folder)
+    table = read_table(folder)
     exact = {name: entry for name, entry in entries.items() if entry["type"] == EXACT_TYPE}
     costs = {entry["quantity"] for entry in entries.values() if entry["type"] == COST_TYPE}
     cost_benchmarks = {
@@ -60,11 +60,12 @@ def cost_entries(benchmarks: Iterable[Mapping[str, Any]], quantities: Iterable[s
 
 def add_entries(folder: Path, entries: Mapping[str, Any]) -> None:
     """Add benchmarks to asv's table, ``benchmarks.json``, until asv overwrites it with the benchmarks it discovers."""
-    known = _table(folder)
+    known = read_table(folder)
     if any(known.get(name) != entry for name, entry in entries.items()):
         write_json(str(folder / "benchmarks.json"), known | dict(entries), Benchmarks.api_version)
 
 
-def _table(folder: Path) -> dict[str, Any]:
+def read_table(folder: Path) -> dict[str, Any]:
+    """Return asv's table of benchmarks by name; {} if nothing is recorded."""
     path = folder / "benchmarks.json"
     return dict(load_json(str(path), Benchmarks.api_version)) if path.exists() else {}

@@ -48,12 +48,14 @@ def run_history(
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.asv.exact_results import followed_cases, machine_name, result_file, write_exact
+    from lockstep.asv.recorded_versions import refuse_split
     from lockstep.machine_code import TracingFailed, codes_of
     from lockstep.machine_code.compiled_tree import compiler_of
     from lockstep.machine_code.sources.commit_sources import sources
     from lockstep.record.provenance import harness_commit
 
     folder = Path(conf.results_dir)
+    refuse_split(folder, suites)
     commits = list(_spread(_commits(args.range, packages), args.most))
     harness = harness_commit(Path(conf.benchmark_dir), folder)
     cases = {suite.name: followed_cases(suite) for suite in suites}

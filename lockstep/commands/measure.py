@@ -25,9 +25,11 @@ from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.template import Template
 from lockstep.record.console import wide_console
+from lockstep.record.file import newest_harness
 from lockstep.record.model import TWIN, Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.suite.case import Case
+from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import (
     expect_variants,
@@ -108,7 +110,9 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             _refuse_unknown(suite, args.variants or [], args.case)
         if args.seed is not None and not 0 <= args.seed < 2**32:
             raise UsageError(f"--seed {args.seed}: must be a number from 0 to {2**32 - 1}")
-        console = wide_console()
+        console, errors = wide_console(), Console(stderr=True, highlight=False, soft_wrap=True)
+        for warning in changed_texts(suites, newest_harness(Path(conf.results_dir))):
+            errors.print(warning, markup=False)
         states: set[str] = set()
         try:
             with ExitStack() as stack:
@@ -154,7 +158,7 @@ def _measured(
         for case, l2 in _selected(suite, args, device):
             variants = args.variants or list(suite.variants())
             twins = [suite.baseline, *variants] if args.again else []
-            version, costs = suite.digest(), requested_costs(args.costs, suite.quantities)
+            version, costs = suite.benchmark_version, requested_costs(args.costs, suite.quantities)
             records = recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
             yield _Measured(suite, case, records)
 

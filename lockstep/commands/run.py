@@ -18,13 +18,16 @@ from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
 
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
+from lockstep.asv.recorded_versions import refuse_split
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
+from lockstep.record.file import newest_harness
 from lockstep.record.provenance import ask_host
+from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test
 
 #: Ranges that asv accepts and git does not. Only asv knows the number of commits in each.
@@ -53,7 +56,9 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
-        packages_under_test(conf, load_suites(Path(conf.benchmark_dir)))
+        suites, results = load_suites(Path(conf.benchmark_dir)), Path(conf.results_dir)
+        packages_under_test(conf, suites)
+        refuse_split(results, suites.values())
         if args.range == "NEW" and not _new_commits(conf):
             log.info("No commit is new: every commit on the branches of asv.conf.json has a result or precedes one")
             return None
@@ -79,7 +84,9 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if args.quick:
             log.info("--quick: each case is measured as briefly as possible, nothing is stored")
         # asv overwrites its table of benchmarks with the benchmarks that it discovers.
-        undiscovered_files = undiscovered(Path(conf.results_dir))
+        undiscovered_files = undiscovered(results)
+        for warning in changed_texts(suites.values(), newest_harness(results, options.machine)):
+            log.warning(warning)
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             with sigterm_interrupts():
@@ -96,7 +103,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         finally:
             for environment in options.environments:
                 environment.close()
-            keep(Path(conf.results_dir), undiscovered_files)
+            keep(results, undiscovered_files)
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(Path(conf.benchmark_dir), args.bench)
         return code

@@ -20,6 +20,7 @@ from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
 from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.machine_code import Target, TracingFailed, codes_of
 from lockstep.processes.watched_worker import WorkerDied
+from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.discovery import expect_variants
 
 #: Minimum seconds for comparing the code, even if the budget is smaller.
@@ -51,6 +52,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         request = replace(request, about=(*request.about, *commits_between(request.repository, base, head)))
         compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
         coordinator = Coordinator(setup, request, say, compile_pairs)
+        coordinator.notes += changed_texts(request.suites.values(), base.commit.removesuffix("+dirty"))
         blank = Report(
             base=base.label,
             head=head.label,

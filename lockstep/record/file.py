@@ -63,6 +63,23 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
+def newest_harness(results: Path, machine: str = "*") -> str:
+    """Return the commit of the suites with which results were recorded last; "" if it is unknown.
+
+    Args:
+        machine: name of the machine's folder in ``results``.
+    """
+    newest = ("", "")
+    for path in results.glob(f"{machine}/*{SUFFIX}"):
+        try:
+            with path.open(encoding="utf-8") as file:
+                first = json.loads(file.readline())
+            newest = max(newest, (first["recorded_at"], first["harness"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # whoever needs the records of the file reports what is wrong
+    return newest[1].partition("+")[0]
+
+
 def read_records(path: Path) -> tuple[Provenance, list[Record]]:
     """Return the provenance and the records of a provenance file.
 

@@ -56,8 +56,8 @@ class FlashInferBench(Suite):
         rows = [_json(line, str(file)) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         self._workloads = {row["workload"]["uuid"][:8]: row["workload"] for row in rows}
         cases = tuple(Case(**row["axes"], workload=uuid) for uuid, row in self._workloads.items())
-        self._digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         vars(self).update(
+            version=hashlib.sha256(path.read_bytes()).hexdigest()[:16],
             op=self._definition["name"],
             cases=cases,
             quick=cases,
@@ -93,10 +93,6 @@ class FlashInferBench(Suite):
             math.prod(self._shape(spec, axes)) * getattr(torch, spec["dtype"]).itemsize for spec in self._outputs
         )
         return Cost(0.0, float(size))
-
-    def digest(self) -> str:
-        """Return the benchmark version: a digest of the definition's file."""
-        return self._digest
 
     def ordered(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Return a variant that calls ``run`` with positional inputs and returns outputs in the definition's order."""

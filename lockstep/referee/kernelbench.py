@@ -50,8 +50,8 @@ class KernelBench(Suite):
         self._dtype, self._device = getattr(torch, source.precision), device
         self._seed = random.SystemRandom().getrandbits(31)
         case = Case(problem=path.stem)
-        self._digest = hashlib.sha256(path.read_bytes() + source.precision.encode()).hexdigest()[:16]
-        vars(self).update(cases=(case,), quick=(case,), baseline="Model")
+        version = hashlib.sha256(path.read_bytes() + source.precision.encode()).hexdigest()[:16]
+        vars(self).update(version=version, cases=(case,), quick=(case,), baseline="Model")
         super().__init__()
         model = self.build(self._model)
         self._exact = copy.deepcopy(model).float()
@@ -93,10 +93,6 @@ class KernelBench(Suite):
     def cost(self, *args: Any, **axes: Any) -> Cost:
         """Return the bytes of the outputs, a lower bound: a problem does not say which inputs may stay unread."""
         return Cost(0.0, float(self._bytes))
-
-    def digest(self) -> str:
-        """Return the benchmark version: a digest of the problem's text and dtype."""
-        return self._digest
 
     def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self._device, self._dtype if tensor.is_floating_point() else tensor.dtype)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
-import inspect
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from lockstep.record.quantity import COSTS
 from lockstep.suite.adapter import Adapter
 from lockstep.suite.case import Case
-from lockstep.suite.definition_source import Reader
 from lockstep.suite.variants_in_source import module_path, variant_entries
 
 if TYPE_CHECKING:
@@ -28,6 +26,9 @@ if TYPE_CHECKING:
 #: Raised by one whenever a change of the measurement makes old and new numbers incomparable. A new version starts a new
 #: series, because the version is part of the asv benchmark version.
 PROTOCOL_VERSION = 6
+
+#: The benchmark version that replaces digests of a suite's source, the versions of earlier releases under protocol 6.
+FIRST_STATED = "6.1"
 
 #: Assumed number of summands if a suite does not state it.
 MANY_SUMMANDS = 1 << 16
@@ -77,8 +78,10 @@ class Suite(ABC):
         tracked: variants that a history measures, besides the baseline, at cases without ``full_history``.
         quantities: what a history measures besides latency and speedup: names of ``lockstep.record.quantity.COSTS``.
             Adding one starts no new series of the other quantities.
-        continues: version of this text (``Suite.own_version``), and the version under which its series are stored.
-            State both if a definition was rewritten but still measures the same: its series then continue.
+        version: raise it if the suite changes so that old and new numbers can no longer be compared: a new version
+            starts new series. The benchmark version of asv and of the records is ``PROTOCOL_VERSION.version``.
+        continues: a benchmark version of this suite ("6.1"), and the recorded one whose series it continues. Only
+            suites that were recorded under a digest of their source need it.
     """
 
     family: ClassVar[str] = ""
@@ -92,6 +95,7 @@ class Suite(ABC):
     inout: ClassVar[tuple[str, ...]] = ()
     tracked: ClassVar[tuple[str, ...]] = ("best",)
     quantities: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[str] = "1"
     continues: ClassVar[tuple[str, str]] = ("", "")
 
     def __init_subclass__(cls) -> None:
@@ -199,35 +203,13 @@ class Suite(ABC):
         known = "\n  ".join(case.label for case in self.all_cases)
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
 
-    def digest(self) -> str:
-        """Return the benchmark version: that of the stored series if the suite continues one, else ``own_version``."""
-        continued, stored = self.continues
-        return stored if continued == self.own_version else self.own_version
-
-    @functools.cached_property
-    def own_version(self) -> str:
-        """Return the digest of the protocol version and of everything that decides how an existing case is measured.
-
-        Cases and the variants of ``module`` are left out: adding a shape or a kernel starts no new series. The suite's
-        own variants are included, like all of the suite's code.
-
-        Raises:
-            SuiteError: a method of the suite is not a plain function.
-        """
-        reader = Reader(self.home.parent, type(self))
-        # 0.01 was the default before the default depended on the dtype; stored series continue.
-        tolerance = 0.01 if self.tolerance is None else self.tolerance
-        definition = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(tolerance)]
-        definition += [f"inout {self.inout}"] if self.inout else []
-        for name in ("draw", "reference", "buffers", "cost"):
-            if not inspect.isfunction(getattr(type(self), name)):
-                kind = type(getattr(type(self), name)).__name__
-                raise SuiteError(f"suite {self.name}: {name} must be a method, not {kind}")
-            definition += reader.member(name)
-        for name in sorted(self.adapters):
-            definition += [f"variant {name}", *reader.member(name)]
-        # 64 bits distinguish the versions of one benchmark, and every stored series carries the digest.
-        return hashlib.sha256("\n".join(definition).encode()).hexdigest()[:16]
+    @property
+    def benchmark_version(self) -> str:
+        """Return the version of the suite's benchmarks: that of recorded series if the suite continues them."""
+        own = f"{PROTOCOL_VERSION}.{self.version}"
+        continued, recorded = self.continues
+        # Earlier versions of Lockstep had users state the digest of the suite's source as ``continued``.
+        return recorded if continued == own or (own == FIRST_STATED and is_digest(continued)) else own
 
     @functools.cached_property
     def adapters(self) -> Mapping[str, Adapter]:
@@ -284,6 +266,11 @@ class Suite(ABC):
                 "so that the names can be read without importing torch"
             )
         return entries
+
+
+def is_digest(version: str) -> bool:
+    """Return whether a benchmark version is a digest of the suite's source, as up to protocol 6."""
+    return re.fullmatch("[0-9a-f]{16}", version) is not None
 
 
 def _benchmark_of(quantity: str) -> Callable[..., None]:

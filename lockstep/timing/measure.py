@@ -123,7 +123,7 @@ class Measurer:
             case=case.label,
             l2=l2,
             state="na",
-            version=suite.digest(),
+            version=suite.benchmark_version,
             baseline=suite.baseline,
             started_at=started_at.isoformat(timespec="seconds"),
         )

@@ -437,3 +437,26 @@ def test_another_environment_type_measures_too(root, monkeypatch):
     done = project.lockstep("run", "-E", "existing:same", "--quick", "--machine", "here", "--bench", bench)
     assert done.returncode == 0, done.stdout
     assert re.search(rf"twice +{M2} +n/a +[\d.]+(±\S+)?[mμ]s", done.stdout), done.stdout
+
+
+def test_a_changed_suite_of_the_same_version_is_named(root):
+    project = make_project(root)
+    one = ("--bench", rf"latency\('plain', '{M2}', 'warm'")
+    assert "still" not in project.lockstep("run", "HEAD^!", *one).stdout
+    suite = project.root / "benchmarks/product.py"
+    suite.write_text(suite.read_text().replace("2 * M * K * N", "3 * M * K * N"))
+    warning = (
+        rf"suite product: benchmarks/product\.py differs from commit {project.git('rev-parse', 'HEAD')[:8]} in "
+        r"Product\.cost, but its version is still 1\. If its numbers cannot be compared any more, raise the version"
+    )
+    for verb in (
+        ("run", "HEAD^!", "--quick", *one),
+        ("measure", "product", "--quick", "--case", M2, "--variants", "plain"),
+        ("gate", "--quick", "--budget", "1s", "--case", M2, "--plain"),
+    ):
+        shown = project.lockstep(*verb).stdout
+        assert len(re.findall(warning, shown)) == 1, shown
+    suite.write_text(suite.read_text().replace('baseline = "plain"', 'baseline = "plain"; version = "2"'))
+    done = project.lockstep("measure", "product", "--quick", "--case", M2, "--variants", "plain", "--json")
+    assert "still" not in done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["version"] == "6.2"
