@@ -99,7 +99,7 @@ def test_each_variant_gets_its_own_answer(package):
         "absent": ("na", "the variant is not in this commit"),
     }
     plain = records["plain"]
-    assert (plain.suite, plain.case, plain.l2, plain.version) == (SUITE.name, "M=4", "warm", SUITE.digest())
+    assert (plain.suite, plain.case, plain.l2, plain.version) == (SUITE.name, "M=4", "warm", SUITE.benchmark_version)
     assert (plain.flops, plain.bytes, plain.check_error, plain.epochs) == (16.0, 128.0, 0.0, 4)
     assert (plain.accuracy, plain.deterministic) == (Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), True)
     assert records["limited"].accuracy is records["wrong"].accuracy is None
