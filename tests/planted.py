@@ -58,14 +58,6 @@ FEATURES: dict[str, tuple[dict[str, str], str]] = {
         },
         "_m('{p}.j{i}').f{i}()",
     ),
-    "outside": (
-        {
-            "outside{i}.txt": "{n}\n",
-            "{p}/z{i}.py": "from pathlib import Path\n\nROOT{i} = Path(__file__).parents[{p}.__name__.count('.') + 1]\n"
-            "N{i} = int((ROOT{i} / 'outside{i}.txt').read_text())\n",
-        },
-        "_m('{p}.z{i}').N{i}",
-    ),
     "docstring": (
         {"{p}/h{i}.py": 'def f{i}():\n    """{n}"""\n\n\ndef n{i}():\n    return int(f{i}.__doc__)\n'},
         "_m('{p}.h{i}').n{i}()",
@@ -116,28 +108,10 @@ FEATURES: dict[str, tuple[dict[str, str], str]] = {
         },
         "_m('{p}.bf{i}').N{i}",
     ),
-    "source as data": (
-        {
-            "{p}/bg{i}.py": "N{i} = {n}\n",
-            "{p}/bh{i}.py": "from pathlib import Path\n\n"
-            "[FOUND{i}] = [f.read_text() for f in Path(__file__).parent.iterdir() if f.stem == 'b' + 'g{i}']\n"
-            "N{i} = int(FOUND{i}.split('=')[1])\n",
-        },
-        "_m('{p}.bh{i}').N{i}",
-    ),
-    "outside by a loop": (
-        {
-            "above{i}.txt": "{n}\n",
-            "{p}/bi{i}.py": "from pathlib import Path\n\nAT{i} = Path(__file__)\n"
-            "while not (AT{i} / 'above{i}.txt').exists():\n    AT{i} = AT{i}.parent\n"
-            "N{i} = int((AT{i} / 'above{i}.txt').read_text())\n",
-        },
-        "_m('{p}.bi{i}').N{i}",
-    ),
 }
 
-#: Features whose code reads texts of modules or files outside the packages: comments count, or nothing is proved.
-UNPROVED = ("docstring", "line", "outside", "source as data", "outside by a loop")
+#: Features whose code reads texts of modules, so that comments count.
+READS_TEXT = ("docstring", "line")
 
 #: How a variant finds a module; by an import at the top, in the function, or by name.
 STYLES = ("top", "from", "late", "relative")
@@ -171,7 +145,7 @@ def planted(draw: st.DrawFn, *, commented: bool = False) -> Planted:
     dotted = draw(st.booleans())
     package = "toy.ops.family" if dotted else "toy"
     other = draw(st.sampled_from(["toy", "helpers", "toy.deep"]))
-    safe = [name for name in FEATURES if not commented or name not in UNPROVED]
+    safe = [name for name in FEATURES if not commented or name not in READS_TEXT]
     chosen = draw(st.lists(st.sampled_from(safe), min_size=2, max_size=5))
     style = draw(st.sampled_from(STYLES))
     numbers = {i: 10 + i for i in range(len(chosen))}
@@ -187,11 +161,6 @@ def planted(draw: st.DrawFn, *, commented: bool = False) -> Planted:
         for i, name in enumerate(chosen):
             parts, expression = FEATURES[name]
             home = homes[i]
-            if name == "outside":
-                parts = {
-                    key: text.replace("{p}.__name__.count('.') + 1", str(home.count(".") + 1))
-                    for key, text in parts.items()
-                }
             for path, text in parts.items():
                 path = path.format(p=home.replace(".", "/"), i=i)
                 found[path] = text.format(p=home, n=numbers[i], i=i)

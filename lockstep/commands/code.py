@@ -82,7 +82,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         """Run the action ``show``, ``diff`` or ``history``, and return its exit status."""
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code import Target, TargetError, TracingFailed
-        from lockstep.machine_code.sources.commit_sources import RefError
+        from lockstep.machine_code.commit_sources import RefError
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
@@ -108,8 +108,8 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import codes_of
+    from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.differences.report import code_table, host_lines, unknown_lines
-    from lockstep.machine_code.sources.commit_sources import sources
     from lockstep.suite.discovery import expect_variants, match_labels
 
     expect_variants(args.variant, suites)

@@ -95,7 +95,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
 
 def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.sources.commit_sources import sources
+    from lockstep.machine_code.commit_sources import sources
 
     if not args.toolchain:
         if args.base is None:

@@ -50,8 +50,8 @@ def run_history(
     from lockstep.asv.exact_results import followed_cases, machine_name, result_file, write_exact
     from lockstep.asv.recorded_versions import refuse_split
     from lockstep.machine_code import TracingFailed, codes_of
+    from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.compiled_tree import compiler_of
-    from lockstep.machine_code.sources.commit_sources import sources
     from lockstep.record.provenance import harness_commit
 
     folder = Path(conf.results_dir)
@@ -93,7 +93,7 @@ def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
         RefError: git does not know the range.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.sources.commit_sources import RefError
+    from lockstep.machine_code.commit_sources import RefError
 
     root, names = packages
     try:

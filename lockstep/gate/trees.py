@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.machine_code import Tree
-from lockstep.machine_code.sources.commit_sources import WORKING_TREE, sources
+from lockstep.machine_code.commit_sources import WORKING_TREE, sources
 from lockstep.processes.git import Git
 
 

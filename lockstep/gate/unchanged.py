@@ -9,8 +9,7 @@ from functools import cached_property
 
 from lockstep.gate.case_verdict import COMPILE, DETERMINISTIC, ERROR, SeriesKey
 from lockstep.machine_code import CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, codes_of, compare
-from lockstep.machine_code.compiled_tree import family_sources
-from lockstep.machine_code.sources.module_dependencies import same_code
+from lockstep.machine_code.family_files import same_files
 from lockstep.suite.definition import Suite
 
 Say = Callable[[str], None]
@@ -83,7 +82,7 @@ class Unchanged:
 def compare_sources(base: Tree, head: Tree, suites: Collection[Suite]) -> Unchanged:
     """Return which suites depend on the same files in both trees, apart from comments, layout and docstrings."""
     return Unchanged(
-        frozenset(suite.name for suite in suites if same_code(family_sources(base, suite), family_sources(head, suite)))
+        frozenset(suite.name for suite in suites if same_files(base.root, head.root, base.packages, suite))
     )
 
 

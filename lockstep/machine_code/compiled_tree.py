@@ -12,9 +12,8 @@ from pathlib import Path
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, facts_from
+from lockstep.machine_code.family_files import definition_files, digest, family_files
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
-from lockstep.machine_code.sources.module_dependencies import digest
-from lockstep.machine_code.sources.suite_sources import definition_files, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import Session, Tree
 from lockstep.processes.toolchain import Toolchain
@@ -84,9 +83,11 @@ class Reader:
         self._cases = cases
         # Read now rather than on demand: two readers run in parallel, and in CPython 3.11 (seen in 3.11.7) two threads
         # that parse at once sometimes fail with "AST constructor recursion depth mismatch" (gh-106905).
-        files = {suite.name: family_sources(tree, suite) for suite in suites}
         self._sources = {
-            suite.name: digest(files[suite.name], definition_files(suite, tree.packages)) for suite in suites
+            suite.name: digest(
+                family_files(tree.root, tree.packages, suite).files, definition_files(suite, tree.packages)
+            )
+            for suite in suites
         }
         self._cache = cache
         self._say = say
@@ -190,11 +191,6 @@ def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode
     return {
         key: replace(code, kernels=tuple(complete(kernel) for kernel in code.kernels)) for key, code in codes.items()
     }
-
-
-def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
-    """Return the files in a tree that a suite's family depends on, by path."""
-    return tree_files(tree.root, tree.packages, suite)
 
 
 @cache

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 
 from lockstep.machine_code.compiling.compiler_facts import compiler_facts
+from lockstep.machine_code.family_files import definition_packages, family_files
 from lockstep.machine_code.model import KernelCode, Memory
-from lockstep.machine_code.sources.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.driver_stand_in import untraceable_triton
 from lockstep.machine_code.tracing.read_environment import record_environment
@@ -208,7 +208,7 @@ class Tracer:
         """Return a reason to distrust all traces of a suite: what its modules asked during their import. Else ""."""
         if not self._asked:
             return ""
-        files = tree_files(self._tree, self._packages, suite)
+        files = family_files(self._tree, self._packages, suite).files
         paths = {os.path.realpath(self._tree / name) for name in files}
         return next((reason for path, reason in self._asked.items() if os.path.realpath(path) in paths), "")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.machine_code.sources.suite_sources import tree_files
+from lockstep.machine_code.family_files import family_files
 from lockstep.suite.discovery import load_suites
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +67,6 @@ def test_a_case_is_traced(family, variant, case):
 
 @pytest.mark.parametrize("suite", load_suites(ROOT / "benchmarks").values(), ids=lambda suite: suite.name)
 def test_a_change_of_another_family_is_no_change_of_this_one(suite):
-    files = tree_files(ROOT, ("kernels",), suite)
+    files = family_files(ROOT, ("kernels",), suite).files
     families = {Path(name).parts[1] for name in files if name.endswith(".py") and name.count("/") > 1}
     assert families == {"common", suite.family} | ({"linear"} if suite.family == "norm_linear" else set())

@@ -1,13 +1,11 @@
 """Trees are traced and compiled without a GPU, in processes that tests share: starting torch takes seconds."""
 
 import contextlib
-import io
 import json
 import re
 import shutil
 import signal
 import sys
-import tarfile
 import textwrap
 import threading
 import time
@@ -18,11 +16,11 @@ from project import make_project
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache, cache_path
+from lockstep.machine_code.commit_sources import RefError, sources
 from lockstep.machine_code.compiled_tree import cached_codes
 from lockstep.machine_code.differences.report import diff_lines
 from lockstep.machine_code.exact_quantities import exact_quantities
-from lockstep.machine_code.sources.commit_sources import RefError, sources, unpack
-from lockstep.machine_code.sources.suite_sources import tree_files
+from lockstep.machine_code.family_files import family_files
 from lockstep.suite.discovery import load_suites
 
 SM90 = Target.parse("sm_90")
@@ -512,9 +510,9 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
 
     def read(*arguments):
         readers.add(threading.get_ident())
-        return tree_files(*arguments)
+        return family_files(*arguments)
 
-    monkeypatch.setattr(sys.modules[cached_codes.__module__], "tree_files", read)
+    monkeypatch.setattr(sys.modules[cached_codes.__module__], "family_files", read)
     head = lay_out(room / "head", tiles="TILE = (256, 128, 32, 4)\n")
     comparison = compare(base, head, [suite], SM90)
     # Two threads that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905).
@@ -682,22 +680,6 @@ def test_wrong_usage_is_named(project, arguments, complaint):
     assert "Traceback" not in done.stdout
 
 
-def archive_of(*members):
-    """A tar archive: (name, type, link target or content)."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, kind, content in members:
-            member = tarfile.TarInfo(name)
-            member.type = kind
-            if kind == tarfile.REGTYPE:
-                member.size = len(content)
-            elif kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
-                member.linkname = content
-            archive.addfile(member, io.BytesIO(content) if kind == tarfile.REGTYPE else None)
-    packed.seek(0)
-    return tarfile.open(fileobj=packed)
-
-
 def test_an_unknown_commit_names_the_repository_and_not_the_folder_of_the_packages(project):
     folder = project.root / "toy"
     with (
@@ -707,42 +689,12 @@ def test_an_unknown_commit_names_the_repository_and_not_the_folder_of_the_packag
         pass
 
 
-def test_a_tree_is_unpacked_by_any_python(tmp_path, monkeypatch):
-    """Python 3.11.2, Debian 12's, has no filters."""
-    monkeypatch.delattr(tarfile, "data_filter", raising=False)
-    monkeypatch.delattr(tarfile.TarFile, "extractall")
-    members = [
-        ("toy", tarfile.DIRTYPE, b""),
-        ("toy/a.py", tarfile.REGTYPE, b"A = 1\n"),
-        ("toy/deep/b.py", tarfile.REGTYPE, b"B = 2\n"),
-        ("toy/deep/link.py", tarfile.SYMTYPE, "../a.py"),
-    ]
-    with archive_of(*members) as archive:
-        unpack(archive, tmp_path)
-    assert (tmp_path / "toy/deep/b.py").read_text() == "B = 2\n"
-    assert (tmp_path / "toy/deep/link.py").read_text() == "A = 1\n"
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        [("../out.py", tarfile.REGTYPE, b"")],
-        [("/tmp/lockstep-out.py", tarfile.REGTYPE, b"")],
-        [("toy/../../out.py", tarfile.REGTYPE, b"")],
-        [("toy/link", tarfile.SYMTYPE, "../../out")],
-        [("toy/link", tarfile.SYMTYPE, "/etc/passwd")],
-        [("toy/link", tarfile.LNKTYPE, "../out")],
-        [("toy/pipe", tarfile.FIFOTYPE, b"")],
-        [("toy/device", tarfile.CHRTYPE, b"")],
-        [("in", tarfile.SYMTYPE, "."), ("in/../../out.py", tarfile.REGTYPE, b"")],
-        [("..", tarfile.DIRTYPE, b"")],
-    ],
-)
-def test_nothing_of_a_tree_is_written_outside_it(tmp_path, members):
-    (tmp_path / "tree").mkdir()
-    with archive_of(*members) as archive, pytest.raises(RefError, match="path or link out of the repository"):
-        unpack(archive, tmp_path / "tree")
-    assert not list(tmp_path.rglob("*out*"))
+def test_a_link_out_of_a_commit_is_refused(project):
+    (project.root / "toy/link").symlink_to("../../out")
+    project.commit("Link to a file outside")
+    with pytest.raises(RefError, match="toy/link"), sources("HEAD", project.root, ["toy"]):
+        pass
+    project.git("reset", "-q", "--hard", "HEAD~1")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])

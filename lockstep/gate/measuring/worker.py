@@ -36,7 +36,7 @@ def main() -> int:
     load_torch()
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.namespaces import Sides
-    from lockstep.machine_code.sources.suite_sources import definition_packages
+    from lockstep.machine_code.family_files import definition_packages
     from lockstep.suite.discovery import load_suites
 
     suites = load_suites(options.benchmarks)

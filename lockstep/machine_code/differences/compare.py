@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lockstep.machine_code.cache import Cache
-from lockstep.machine_code.compiled_tree import Reader, Say, family_sources, processors_here
+from lockstep.machine_code.compiled_tree import Reader, Say, processors_here
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
 from lockstep.machine_code.differences.kernel_changes_by_compiler import (
@@ -24,8 +24,8 @@ from lockstep.machine_code.differences.kernel_changes_by_compiler import (
 )
 from lockstep.machine_code.differences.quantity_changes import QuantityChange, quantity_changes
 from lockstep.machine_code.exact_quantities import exact_quantities
+from lockstep.machine_code.family_files import same_files
 from lockstep.machine_code.model import CaseCode, CaseKey
-from lockstep.machine_code.sources.module_dependencies import same_code
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import TooSlow, TracingFailed, Tree
 from lockstep.suite.definition import Suite
@@ -125,11 +125,7 @@ def compare(
     """
     chosen = list(suites)
     same_toolchain = base.toolchain == head.toolchain
-    same = {
-        suite.name
-        for suite in chosen
-        if same_toolchain and same_code(family_sources(base, suite), family_sources(head, suite))
-    }
+    same = {suite.name for suite in chosen if same_toolchain and same_files(base.root, head.root, base.packages, suite)}
     to_compare = [suite for suite in chosen if suite.name not in same]
     if not to_compare:
         return Comparison(target, {}, {}, frozenset(same))

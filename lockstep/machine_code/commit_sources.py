@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ WORKING_TREE = "."
 
 
 class RefError(ValueError):
-    """The sources of a commit cannot be provided: git knows no such commit, or its files must not be unpacked."""
+    """The sources of a commit cannot be provided: git knows no such commit, or its files lead out of the tree."""
 
 
 @contextlib.contextmanager
@@ -47,7 +46,12 @@ def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tre
             raise RefError(str(error)) from error
         if content:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                unpack(archive, Path(folder))
+                # Python 3.11.2 (Debian 12) has no filters and ignores this attribute.
+                archive.extraction_filter = getattr(tarfile, "data_filter", None)
+                try:
+                    archive.extractall(folder)
+                except tarfile.TarError as error:
+                    raise RefError(f"cannot unpack the packages of {ref}: {error}") from error
         yield Tree(ref, Path(folder).resolve(), tuple(packages))
 
 
@@ -66,34 +70,3 @@ def _commit(git: Git, ref: str) -> str:
     # The repository's root, because the packages may be in a subfolder of it.
     top = git.try_line("rev-parse", "--show-toplevel") or git.folder
     raise RefError(f"{top} has no commit {ref!r}; give a name that git knows, or . for the working tree")
-
-
-def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write an archive's files, folders and links below ``folder``, and nothing outside it.
-
-    ``extractall(filter="data")`` would do the same, but Python 3.11.2 (Debian 12) does not have ``filter``.
-
-    Raises:
-        RefError: a member is outside the folder, is a link that leads outside it, or is a device.
-    """
-    root = folder.resolve()
-    for member in archive:
-        path = root / member.name
-        inside = path.parent.resolve().is_relative_to(root) and path.name not in ("", "..")
-        if member.issym():
-            inside = inside and (path.parent / member.linkname).resolve().is_relative_to(root)
-        if not inside or not (member.isfile() or member.isdir() or member.issym()):
-            raise RefError(
-                f"cannot unpack {member.name} of the commit: it is a device, or a path or link out of the repository"
-            )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if member.isdir():
-            path.mkdir(exist_ok=True)
-        elif member.issym():
-            path.symlink_to(member.linkname)
-        else:
-            content = archive.extractfile(member)
-            assert content is not None  # for a regular file
-            # Mode "x", so that nothing is written through a link.
-            with content, path.open("xb") as file:
-                shutil.copyfileobj(content, file)

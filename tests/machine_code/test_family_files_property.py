@@ -1,7 +1,7 @@
-"""No change is overlooked by a proof from the sources, and comments disprove nothing.
+"""No planted change of a family is overlooked where files are compared, and comments change no family.
 
 A part of the examples runs with all tests. To run that many:
-``LOCKSTEP_PROOF_EXAMPLES=2000 pytest tests/machine_code/test_proof_property.py``.
+``LOCKSTEP_FILE_EXAMPLES=2000 pytest tests/machine_code/test_family_files_property.py``.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from lockstep.gate.unchanged import compare_sources
 from lockstep.machine_code import Tree
 from lockstep.suite.discovery import load_suites
 
-EXAMPLES = int(os.environ.get("LOCKSTEP_PROOF_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("LOCKSTEP_FILE_EXAMPLES", "60"))
 _number = itertools.count()
 
 
@@ -52,7 +52,7 @@ def own_suite(room, package):
 
 
 def judged(folder, example: Planted):
-    """Suites that are proved, and what each version really answers."""
+    """Return the suites whose files are the same, and what each version really answers."""
     room = folder / str(next(_number))
     roots = room / "base", room / "head"
     for root, files in zip(roots, (example.base, example.head), strict=True):
@@ -72,29 +72,29 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("planted")
 
 
-def test_no_changed_family_is_proved(folder):
+def test_no_changed_family_has_the_same_files(folder):
     changed = []
 
     @settings(max_examples=EXAMPLES, database=None)
     @given(planted())
     def check(example):
-        proved, before, after = judged(folder, example)
+        same, before, after = judged(folder, example)
         changed.append(before != after)
-        assert before == after or not proved, (example.feature, proved)
+        assert before == after or not same, (example.feature, same)
 
     check()
     assert sum(changed) >= 0.9 * len(changed)  # the planted changes are changes
 
 
-def test_comments_disprove_nothing(folder):
-    proved = []
+def test_comments_change_no_family(folder):
+    same = []
 
     @settings(max_examples=max(20, EXAMPLES // 10), database=None)
     @given(planted(commented=True))
     def check(example):
         found, before, after = judged(folder, example)
         assert before == after
-        proved.append(found == {"work", "own"})
+        same.append(found == {"work", "own"})
 
     check()
-    assert sum(proved) >= 0.95 * len(proved)
+    assert sum(same) >= 0.95 * len(same)
