@@ -10,7 +10,7 @@ from asv.config import Config
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
-from lockstep.processes.git import Git
+from lockstep.history.asv_project import open_project, repository_of
 from lockstep.suite.thresholds import FILE
 
 if TYPE_CHECKING:
@@ -69,17 +69,7 @@ def repository(args: argparse.Namespace) -> Path:
     """Return a folder in the commits' git repository: ``--repo``, else asv's local repository, else the results."""
     if args.repo:
         return Path(args.repo)
-    conf = _config_of_results(args)
-    # asv clones a repository with an address into a folder with the project's name.
-    named = [Path(text) for text in (conf.repo, conf.project) if text] if conf else []
-    local = (folder for folder in named if folder.is_dir() and Git(folder).try_line("rev-parse", "--git-dir"))
-    return next(local, results_folder(args))
-
-
-def tracked_branches(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the branches that asv.conf.json tracks; () for the repository's default branch."""
-    conf = _config_of_results(args)
-    return tuple(filter(None, conf.branches)) if conf else ()
+    return repository_of(_config_of_results(args), results_folder(args))
 
 
 def _config_of_results(args: argparse.Namespace) -> Any | None:
@@ -97,7 +87,5 @@ def open_store(args: argparse.Namespace) -> Store:
     Raises:
         lockstep.history.store.StoreError: the cache folder is inside the results folder.
     """
-    from lockstep.history.store import Store  # imported here, because the import takes half a second
-
-    thresholds, branches = Path(getattr(args, "thresholds", None) or FILE), tracked_branches(args)
-    return Store.open(results_folder(args), repository(args), args.cache, thresholds=thresholds, branches=branches)
+    thresholds = Path(getattr(args, "thresholds", None) or FILE)
+    return open_project(_config_of_results(args), results_folder(args), repository(args), args.cache, thresholds)

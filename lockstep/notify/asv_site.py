@@ -65,7 +65,8 @@ def _current(conf: Any) -> list[Tracked]:
     from lockstep.alerts.database.connection import Database, StateError
     from lockstep.alerts.database.location import default_state
     from lockstep.alerts.database.store import AlertStore
-    from lockstep.history.store import Store, StoreError
+    from lockstep.history.asv_project import open_project, repository_of
+    from lockstep.history.store import StoreError
     from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds
 
     results = Path(conf.results_dir)
@@ -73,8 +74,8 @@ def _current(conf: Any) -> list[Tracked]:
     try:
         thresholds = read_thresholds(Path(FILE))
         store = AlertStore(Database(default_state(results)))
-        opened = Store.open(results, thresholds=Path(FILE))
-        store.sync(analyse_store(opened, thresholds, results, packages)[1].current_alerts)
+        repo = repository_of(conf, results)
+        store.sync(analyse_store(open_project(conf, results, repo), thresholds, repo, packages)[1].current_alerts)
         return store.alerts()
     except (StateError, StoreError, ThresholdsError) as error:
         raise UserError(str(error)) from error
