@@ -56,6 +56,7 @@ class KernelCode:
         options: compile options: "num_warps", "num_stages" and others.
         machine: machine code of the kernel; None until it is compiled.
         failure: why the kernel does not compile, or "".
+        uninterpreted: why Triton's interpreter, and so a machine without a GPU, cannot run the kernel; "" if it can.
     """
 
     name: str
@@ -64,6 +65,7 @@ class KernelCode:
     options: Mapping[str, int] = field(default_factory=dict, hash=False)
     machine: MachineCode | None = None
     failure: str = ""
+    uninterpreted: str = ""
 
     def same_as(self, other: KernelCode) -> bool:
         """Return whether both kernels have the same machine code."""

@@ -29,7 +29,7 @@ def answers(monkeypatch):
     answers = {}
 
     def identity(wanted):
-        return answers[wanted.source.name]()
+        return answers[wanted.source.name](), ""
 
     monkeypatch.setattr(build, "_identity", identity)
     monkeypatch.setattr(build, "BATCH", 2)

@@ -104,14 +104,17 @@ class Identification:
             self._identities += _spread(_identify, requests, 1, BATCH)
 
 
-def _kernel(request: Request, identity: str | Exception, tree: Path) -> KernelCode:
+def _kernel(request: Request, identity: tuple[str, str] | Exception, tree: Path) -> KernelCode:
     """Return a requested kernel with its identity, a digest of the compiler's input, or with the reason for none."""
+    failure = _first_line(identity) if isinstance(identity, Exception) else ""
+    digest, uninterpreted = (f"broken {request.source.hash()}", "") if isinstance(identity, Exception) else identity
     return KernelCode(
         name=request.source.name,
-        identity=identity if isinstance(identity, str) else f"broken {request.source.hash()}",
+        identity=digest,
         source=_source(request.function, tree),
         options={name: value for name in OPTIONS if (value := getattr(request.options, name, None)) is not None},
-        failure="" if isinstance(identity, str) else _first_line(identity),
+        failure=failure,
+        uninterpreted=uninterpreted,
     )
 
 
@@ -210,8 +213,10 @@ def _identify(requests: Sequence[Request]) -> list[Any]:
     return [_attempt(_identity, request) for request in requests]
 
 
-def _identity(request: Request) -> str:
-    """Return a digest of the compiler's input: options, target, versions, intermediate code without line numbers."""
+def _identity(request: Request) -> tuple[str, str]:
+    """Return a digest of the compiler's input (options, target, versions, intermediate code without line numbers), and
+    why Triton's interpreter cannot run the kernel, or "".
+    """
     # Imported here: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
@@ -229,9 +234,13 @@ def _identity(request: Request) -> str:
     chosen = {**options.__dict__, "extern_libs": [name for name, _ in getattr(options, "extern_libs", None) or ()]}
     # Triton's files, because two builds may have the same version.
     versions = [triton_key(), triton.__version__, backend.hash(), sorted(get_cache_invalidating_env_vars().items())]
-    digest = hashlib.sha256(module.str_nodebug().encode())
+    code = module.str_nodebug()
+    digest = hashlib.sha256(code.encode())
     digest.update(repr([sorted(chosen.items()), str(target), versions]).encode())
-    return digest.hexdigest()[:32]
+    # The interpreter runs one program at a time: a loop that reads memory until another program writes it never ends.
+    polls = "scf.while" in code and "isVolatile = true" in code
+    uninterpreted = "Gluon" if request.function.is_gluon() else "waits for other programs" if polls else ""
+    return digest.hexdigest()[:32], uninterpreted
 
 
 def _build(requests: Sequence[Request]) -> list[Any]:

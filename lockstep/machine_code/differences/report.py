@@ -70,10 +70,25 @@ def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 
 
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
-    """Yield the report on two trees: the differences by kind, then the number of cases without differences."""
+    """Yield the report on two trees: the differences by kind, the number of cases without differences, and the changed
+    kernels that only a GPU can run.
+    """
     yield f"{comparison.target.name}: {base} → {head}"
     yield from sections(comparison, tuple(HEADINGS))
     yield status_line(comparison)
+    if names := ", ".join(_uninterpreted(comparison)):
+        yield (
+            "  no machine without a GPU can run these changed kernels, because Triton's interpreter cannot: "
+            f"{names}. Run their tests on a GPU"
+        )
+
+
+def _uninterpreted(comparison: Comparison) -> list[str]:
+    """Return name and reason of each kernel that is new, changed or launched in another way, and is not interpreted."""
+    kernels = [change.after for change in comparison.changes if change.kind == "kernel" and change.after]
+    relaunched = {key for change in comparison.changes if change.kind in ("host", "new") for key in change.cases}
+    kernels += [kernel for key in relaunched if key in comparison.head for kernel in comparison.head[key].kernels]
+    return sorted({f"{kernel.name} ({kernel.uninterpreted})" for kernel in kernels if kernel.uninterpreted})
 
 
 def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[str] = ()) -> Iterator[str]:
