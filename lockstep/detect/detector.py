@@ -39,8 +39,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-#: Lengths at which the noise of a series is estimated again: often at first, then every ``_BLOCK`` points.
-_FIRST_BLOCKS, _BLOCK = (3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 128), 64
+#: Lengths at which the noise of a series is estimated again: often at first, then every ``WINDOW`` points.
+_FIRST_BLOCKS = (3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, WINDOW)
 #: Number of series that are analysed together, so that their hypotheses fit into the processor's cache.
 TOGETHER = 500
 #: Numbers of points at the newest level at which its beginning is located again.
@@ -54,14 +54,13 @@ _NEARBY = 2
 #: Assumed share of the changes whose first point lies at neither level (about a tenth in the histories of other
 #: projects, taken twice to be safe), and the log odds from which such a point is in the range.
 _PARTIAL, _IN_RANGE = 0.2, math.log(0.025 / 0.975)
-#: Harmonic sizes of two levels between which more points lower the threshold of a report.
-SMALLEST, LARGEST = 2.0, 20.0
-#: Number of points beside a change whose scatter counts, and the weight of the series' noise in it, as points.
-_BESIDE, _PRIOR = 30, 2.0
+#: Number of points beside a change whose scatter counts.
+_BESIDE = 30
+#: The points beside a change are noisier than the series from this ratio of variances on. Their variance is then taken
+#: with caution: that of three points often comes out too small.
+_NOISIER, _FEW = 2.0, 4.0
 #: Stands for the size of the numbers in a series of zeros.
 _SMALLEST_NUMBER = 1e-100
-#: The sum over many hypotheses exceeds the best of them by at most about this log odds.
-_ODDS_OF_MANY = 3.0
 
 
 class Detector:
@@ -76,7 +75,7 @@ class Detector:
         values: the points [series, points]: logarithms for a ratio, otherwise the numbers.
         errors, resolution, commit: standard error, rounding unit and commit index of each point [series, points].
         squares: squared distance of each point from its forecast when it was new [series, points].
-        variance, slope, correlated: the newest noise of each series, see ``NoiseOfPoints``.
+        variance, slope: the newest noise of each series, see ``NoiseOfPoints``.
         shifts, revisions: the reported changes and their corrections, by series, in positions of ``values``.
     """
 
@@ -93,18 +92,24 @@ class Detector:
         self.commit: Ints = np.zeros((series, 8), dtype=np.int64)
         self.variance: Floats = np.full(series, np.nan)
         self.slope: Floats = np.zeros(series)
-        self.correlated: Mask = np.zeros(series, dtype=np.bool_)
         self.shifts: list[list[Shift]] = [[] for _ in range(series)]
         self.revisions: list[list[Revision]] = [[] for _ in range(series)]
 
     def load(self, trends: Sequence[Trend]) -> None:
         """Analyse whole series, which have no points yet."""
-        self._widen(max(map(len, trends), default=0))
-        for row, trend in enumerate(trends):
-            at = np.flatnonzero(np.isfinite(trend.values))
-            errors = np.full(at.size, np.nan) if trend.errors is None else trend.errors[at]
-            self._put(np.full(at.size, row), np.arange(at.size), trend.values[at], errors, at)
-            self.length[row], self.count[row] = len(trend), at.size
+        if not trends:
+            return
+        at = [np.flatnonzero(np.isfinite(trend.values)) for trend in trends]
+        errors = [np.full(len(trend), np.nan) if trend.errors is None else trend.errors for trend in trends]
+        self.length[:], self.count[:] = [len(trend) for trend in trends], [places.size for places in at]
+        self._widen(int(self.count.max()))
+        self._put(
+            np.repeat(np.arange(len(trends)), self.count),
+            np.concatenate([np.arange(places.size) for places in at]),
+            np.concatenate([trend.values[places] for trend, places in zip(trends, at, strict=True)]),
+            np.concatenate([error[places] for error, places in zip(errors, at, strict=True)]),
+            np.concatenate(at),
+        )
         self._report(np.arange(len(trends)))
 
     def extend(self, values: Floats, errors: Floats, rows: Ints) -> None:
@@ -136,8 +141,7 @@ class Detector:
 
     def _report(self, rows: Ints) -> None:
         longest = int(self.count[rows].max(initial=0))
-        more = range(_FIRST_BLOCKS[-1] + _BLOCK, longest + _BLOCK, _BLOCK)
-        edges = [*_FIRST_BLOCKS, *more]
+        edges = [*_FIRST_BLOCKS, *range(2 * WINDOW, longest + WINDOW, WINDOW)]
         for start, stop in itertools.pairwise(edges):
             chosen = rows[(self.count[rows] > start) & (self.done[rows] < stop)]
             for first in range(0, chosen.size, TOGETHER):
@@ -168,7 +172,6 @@ class _Block:
         self.y = values - noise.slope[:, None] * np.arange(values.shape[1])
         self.variance = noise.variance
         detector.variance[rows], detector.slope[rows] = noise.usual, noise.slope
-        detector.correlated[rows] = noise.correlated
         self.begin = np.array([max(0, self._last(row) - self.first) for row in rows.tolist()])
         #: For each point, where the level begins that the cheapest hypothesis sees there.
         self.begins = np.zeros(self.y.shape, dtype=np.int64)
@@ -199,8 +202,7 @@ class _Block:
                 self._add_plain(place, point)
             # The cost of a level that began no later than the newest change.
             without = np.where(now.start <= self.begin[:, None], now.cost, np.inf).min(axis=1)
-            odds = (without - now.cheapest) / 2
-            for place in np.flatnonzero(new & (now.best > self.begin) & (odds > -_ODDS_OF_MANY)).tolist():
+            for place in np.flatnonzero(new & (now.best > self.begin)).tolist():
                 self._find(place, point, now.cost[place], now.start[place], float(without[place]))
             ages = point + 1 - self.begin
             for place in np.flatnonzero(new & (self.begin > 0) & np.isin(ages, _LOOK_AGAIN)).tolist():
@@ -336,15 +338,15 @@ class _Block:
 def threshold(before: float, after: float) -> float:
     """Return the log odds at which a change is reported that has these numbers of points on its sides."""
     harmonic = before * after / (before + after)
-    return float(EVIDENCE - PATIENCE * np.log(np.clip(harmonic, SMALLEST, LARGEST) / RUN))
+    return EVIDENCE - PATIENCE * math.log(harmonic / RUN)
 
 
 def _scatter(points: Floats, usual: float) -> float:
-    """Return the variance of points about their median, at least ``usual``, without a fifth of outliers.
+    """Return the variance of points about their median, without a fifth of outliers, if it clearly exceeds ``usual``.
 
-    The variance of few points is taken with caution.
+    Otherwise return ``usual``.
     """
     squares = np.sort((points - np.median(points)) ** 2)
     squares = squares[: squares.size - squares.size // 5]
-    own = (_PRIOR * usual + squares.sum() * (1 + _PRIOR / squares.size)) / (_PRIOR + max(squares.size - 1, 1))
-    return float(max(usual, own))
+    own = squares.sum() / max(squares.size - 1, 1)
+    return float(own * (1 + _FEW / squares.size) if own > _NOISIER * usual else usual)

@@ -1,4 +1,4 @@
-"""Estimate how the points of a series scatter: the noise, its correlation, a slope, and the rounding of the numbers.
+"""Estimate how the points of a series scatter: the noise, a slope, and the rounding of the numbers.
 
 All functions take many series at once, as arrays [series, points]. A step or an outlier changes few differences between
 neighbours, so robust estimates from differences need no knowledge of the steps.
@@ -27,19 +27,14 @@ FLOOR = 1e-6
 MEDIAN_SQUARE, _THIRD_SQUARE = 0.4549, 1.3233
 #: Number of points in which the noise may differ from that of the series, and how clearly, in standard errors: for more
 #: noise, and for another noise of the newest level.
-_NEARBY, _CLEARLY, _OWN = 20, 3.0, 4.0
-#: Number of points from which a slope or a correlation is estimated, and how clear a correlation must be.
-_SLOPING, _CORRELATED, _LINKED = 12, 24, 4.0
+_NEARBY, _CLEARLY, _OWN = 20, 3.0, 6.0
+#: Number of points from which a slope is estimated.
+_SLOPING = 12
 #: A slope is tried if it exceeds this many standard deviations from the first to the last point.
 _STEEP = 4.0
-#: Distance in points over which the correlation is measured.
-_LAG = 4
 #: Range of the first guess of the scatter between runs, in standard errors of one run. The 50 unchanged series recorded
 #: on an H200 scatter by 0.4 to 4.6 standard errors, with a median of 1.6.
 _BEYOND = 1.5, 4.0
-#: Autocorrelations, and how much larger squared differences over ``_LAG`` points are than over one, for each.
-_GRID = np.linspace(0.0, 0.9, 46)
-_GROWTH = 1 + _GRID + _GRID**2 + _GRID**3
 
 
 class NoiseOfPoints(NamedTuple):
@@ -49,13 +44,11 @@ class NoiseOfPoints(NamedTuple):
         variance: variance of each point [series, points], with caution for few points.
         usual: variance of a usual point [series].
         slope: change of the level from one point to the next [series]; 0 where a level explains the points as well.
-        correlated: whether neighbouring points deviate alike [series].
     """
 
     variance: Floats
     usual: Floats
     slope: Floats
-    correlated: NDArray[np.bool_]
 
 
 def noise_of(
@@ -81,7 +74,6 @@ def noise_of(
     least = np.maximum(unit / math.sqrt(6), floor) ** 2
     usual = np.maximum(spread(np.diff(past) ** 2 / 2), least)
     slope = _slopes(past, level, usual * (1 + CAUTION / known)) if known >= _SLOPING else np.zeros(len(y))
-    past = past - slope[:, None] * np.arange(known)
     has_errors = np.isfinite(errors[:, :known]).all(axis=1)
     if known >= BURN_IN:
         usual = np.maximum(spread(squares), least)
@@ -91,13 +83,11 @@ def noise_of(
             usual[has_errors], _BEYOND[0] ** 2 * error_variance, _BEYOND[1] ** 2 * error_variance
         )
     usual = _of_newest_level(past, level[:, :known], usual, least)
-    growth = _correlation(past, level) if known >= _CORRELATED else np.ones(len(y))
-    usual = usual * growth
     caution = np.where(has_errors, max(known, BURN_IN), known)
     variance = np.repeat((usual * (1 + CAUTION / caution))[:, None], y.shape[1], axis=1)
     if known >= _NEARBY:
         variance = np.maximum(variance, _nearby(y - slope[:, None] * np.arange(y.shape[1]), usual, known))
-    return NoiseOfPoints(variance * _weights(errors, known), usual, slope, growth > 1)
+    return NoiseOfPoints(variance * _weights(errors, known), usual, slope)
 
 
 def spread(squares: Floats) -> Floats:
@@ -155,24 +145,6 @@ def _of_newest_level(y: Floats, level: Ints, usual: Floats, least: Floats) -> Fl
     own = np.maximum(medians(np.diff(y) ** 2 / 2, newest) / MEDIAN_SQUARE, least)
     clear = np.abs(np.log(own / usual)) > _OWN * np.sqrt(5 / np.maximum(count, 1))
     return np.where(clear & (count >= BURN_IN), own, usual)
-
-
-def _correlation(y: Floats, level: Ints) -> Floats:
-    """Return by how much correlation increases the variance of a level's mean, against that of differences [series].
-
-    In an autoregression with correlation r, squared differences over four points are 1 + r + r² + r³ times those
-    over one point. Differences that contain a reported change do not count.
-    """
-    count = y.shape[1]
-    near = medians(np.diff(y) ** 2, _same_level(level[:, :count], 1))
-    same = _same_level(level[:, :count], _LAG)
-    far = medians((y[:, _LAG:] - y[:, :-_LAG]) ** 2, same)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        growth = np.where((near > 0) & (same.sum(axis=1) >= count // 2), far / near, 1.0)
-    clear = np.log(np.maximum(growth, 1.0)) > _LINKED * np.sqrt(5 / count)
-    correlation = np.interp(growth, _GROWTH, _GRID)
-    factor: Floats = np.where(clear, (1 + correlation) / (1 - correlation) ** 2, 1.0)
-    return factor
 
 
 def _same_level(level: Ints, lag: int) -> NDArray[np.bool_]:

@@ -42,4 +42,4 @@ WINDOW = 128
 PROMPT = 3
 
 #: Maximum number of hypotheses about the beginning of the present level.
-WIDTH = 28
+WIDTH = 12

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from lockstep.detect.detector import Detector, threshold
 from lockstep.detect.findings import Analysis, Change, Kind, Level, Noise, Revision, sense_of
@@ -55,7 +57,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
         scale = float(np.sqrt(detector.variance[row]))
         known = math.isfinite(scale)
         count = float(segments.count[newest])
-        step = float(smallest_step(scale, count, PROMPT + 1)) if known else math.inf
+        step = smallest_step(scale, count, PROMPT + 1) if known else math.inf
         repeats = _repeats(scale, count) if known and ratio else None
         kind = _kind(detector, row, segments.mean[levels], segments.start[levels], scale) if known else "short"
         analyses.append(
@@ -71,7 +73,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
     return analyses
 
 
-def smallest_step(scale: ArrayLike, before: float, after: float) -> Floats:
+def smallest_step(scale: float, before: float, after: float) -> float:
     """Return the size of the smallest step that is reported with 80 % probability.
 
     The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after). This evidence
@@ -82,24 +84,25 @@ def smallest_step(scale: ArrayLike, before: float, after: float) -> Floats:
         before: number of points at the current level; if it is 0, no step can be detected.
         after: number of points at the new level.
     """
+    return scale * _smallest(before, after)
+
+
+@lru_cache(maxsize=65_536)
+def _smallest(before: float, after: float) -> float:
+    """Return ``smallest_step`` in standard deviations of a point."""
     if before <= 0:
-        return np.full(np.shape(scale), np.inf)
+        return math.inf
     size = before * after / (before + after)
     bar = NOVELTY + threshold(before, after) + math.log(max(size, 1.0)) / 2
     margin = math.sqrt(2 * max(bar, 1.0) * (1 + CAUTION / before)) + _POWER
-    return np.asarray(scale) * margin * np.sqrt(1 / size + wandering(before) + wandering(after))
+    return margin * math.sqrt(1 / size + float(wandering(before)) + float(wandering(after)))
 
 
 def _repeats(scale: float, before: float) -> int | None:
     """Return how many points at the new level are needed before a step of 1 % is reported; ``None`` above ``_MOST``."""
-    low, high = RUN, _MOST + 1
-    while low < high:
-        middle = (low + high) // 2
-        if smallest_step(scale, before, middle) <= math.log1p(0.01):
-            high = middle
-        else:
-            low = middle + 1
-    return low if low <= _MOST else None
+    steps = range(RUN, _MOST + 1)
+    found = RUN + bisect_left(steps, -math.log1p(0.01), key=lambda after: -smallest_step(scale, before, after))
+    return found if found <= _MOST else None
 
 
 def _levels(detector: Detector, segments: Segments, part: slice) -> tuple[Level, ...]:
@@ -186,7 +189,7 @@ def _kind(detector: Detector, row: int, means: Floats, starts: Ints, scale: floa
     )
     if returned >= _RETURNS or _switches(detector.values[row, : detector.count[row]][-WINDOW:]):
         return "multimodal"
-    return "drifting" if detector.slope[row] or detector.correlated[row] else "steady"
+    return "drifting" if detector.slope[row] else "steady"
 
 
 def _switches(y: Floats) -> bool:
