@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lockstep.commands.cli import UsageError
 from lockstep.detect import Trend
 from lockstep.record.file import RecordError
 from tools.evaluate.board import Board, between, replay
 from tools.evaluate.clear_steps import clear_steps, read_tree, recorded_sample
+from tools.evaluate.command import set_constants
 from tools.evaluate.feed import Report, feed, track
 from tools.evaluate.plain_shapes import plain_shapes
 from tools.evaluate.recorded import from_recorded, run_noise
@@ -256,3 +259,16 @@ def test_the_verb_scores_shapes():
     assert ours["1 of 20 … 200 %, 12 apart"]["near"] == 1.0
     assert ours["1 of 20 … 200 %, 12 apart"]["series"] == 1
     assert ours["no step, 1000 commits"]["recall"] is None
+
+
+def test_a_constant_with_another_value():
+    few = ("--alone", "--series", "2", "--seeds", "201")
+    as_it_is, deaf = scores(*few), scores(*few, "--set", "EVIDENCE=1000", "PLAIN_GAP=1e9")
+    assert as_it_is[0]["recall"] > 0.5
+    assert deaf[0]["recall"] == 0.0
+
+
+@pytest.mark.parametrize("text", ["EVIDENCE", "EVIDENCE=much", "NO_SUCH_CONSTANT=1"])
+def test_a_constant_that_is_none(text):
+    with pytest.raises(UsageError, match=re.escape(f"--set {text}")):
+        set_constants([text])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,13 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             "--series", type=int, default=200, help="number of series of each kind and seed (default: %(default)s)"
         )
         parser.add_argument("--quick", action="store_true", help="one seed, few series, only fast methods")
+        parser.add_argument(
+            "--set",
+            nargs="+",
+            default=[],
+            metavar="NAME=NUMBER",
+            help="give constants of lockstep.detect other values, in one process, to see what each brings",
+        )
         parser.add_argument("--alone", action="store_true", help="leave out the other methods")
         parser.add_argument("--shapes", action="store_true", help="score series of other shapes instead")
         parser.add_argument(
@@ -91,6 +101,10 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
                 raise UsageError(f"--trees {tree}: there is no such folder")
         if args.recorded and not args.recorded.is_dir():
             raise UsageError(f"--recorded {args.recorded}: there is no such folder")
+        if args.set:
+            # Worker processes would not see the values.
+            args.processes = 1
+            set_constants(args.set)
         if args.trees:
             # Imported here, because every start of the command loads this module.
             from tools.evaluate.trees import score_trees
@@ -137,3 +151,24 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         commits = sum(len(sample.trend) for sample in samples)
         console.print(f"lockstep: {len(samples)} series, {commits} commits, {board.seconds:.1f} s of CPU", markup=False)
         return 0
+
+
+def set_constants(texts: Sequence[str]) -> None:
+    """Give constants of ``lockstep.detect`` the values that texts such as ``WINDOW=64`` state, in every module.
+
+    Raises:
+        UsageError: a text has another form, or no module has such a constant.
+    """
+    # Imported here, because every start of the command loads this module.
+    from lockstep import detect
+
+    modules = [import_module(f"{detect.__name__}.{module.name}") for module in pkgutil.iter_modules(detect.__path__)]
+    for text in texts:
+        name, _, number = text.partition("=")
+        holders = [module for module in modules if isinstance(getattr(module, name, None), int | float)]
+        try:
+            value = type(getattr(holders[0], name))(float(number))
+        except (IndexError, ValueError):
+            raise UsageError(f"--set {text}: write NAME=NUMBER, with a constant of lockstep.detect") from None
+        for module in holders:
+            setattr(module, name, value)
