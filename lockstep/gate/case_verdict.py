@@ -101,6 +101,7 @@ class Verdict:
         accepted: the reason from thresholds.toml if the slowdown is accepted.
         file, line: file and line of the variant's function in head, relative to the tree; line 0 if unknown.
         wall_s: seconds spent on the case.
+        excluded: the share by which head cannot be slower, with the confidence of the case; ``None`` if none is known.
     """
 
     key: SeriesKey
@@ -122,6 +123,7 @@ class Verdict:
     file: str = ""
     line: int = 0
     wall_s: float = 0.0
+    excluded: float | None = None
 
     @property
     def label(self) -> str:

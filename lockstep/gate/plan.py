@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.gate.case_verdict import Group, SeriesKey, SideFacts
@@ -86,25 +86,16 @@ def groups(keys: Iterable[SeriesKey]) -> list[Group]:
     ]
 
 
-def worst_first(todo: Sequence[Group], severity: Callable[[SeriesKey], float], chance: random.Random) -> list[Group]:
-    """Sort groups by the size of their code changes, then randomly.
-
-    The random order spreads the cases that the budget reaches over all suites and shapes.
-    """
-    shuffled = list(todo)
-    chance.shuffle(shuffled)
-    return sorted(shuffled, key=lambda group: -max(severity(key) for key in group.cases()))
-
-
-def deadline_of_group(undecided: Sequence[Group], now: float, end: float) -> float:
-    """Return when the first undecided group must stop, so that a noisy case does not use the budget of the others.
+def deadline_of(sizes: Iterable[int], now: float, end: float) -> float:
+    """Return when the first undecided part must stop, so that it does not use the budget of the others.
 
     Args:
-        undecided: groups that are not decided yet.
+        sizes: number of cases of each undecided part.
         now, end: times on ``time.monotonic()``'s clock; ``end`` is the end of the budget.
     """
-    share = (end - now) / sum(len(group.variants) for group in undecided)
-    return min(end, now + len(undecided[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
+    first, *others = sizes
+    share = (end - now) / (first + sum(others))
+    return min(end, now + first * max(LEAST_CASE_S, MOST_SHARES * share))
 
 
 def aa_groups(unchanged: Sequence[SeriesKey], chance: random.Random) -> list[Group]:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.gate.case_verdict import UNREACHED
+from lockstep.gate.case_verdict import UNREACHED, SeriesKey, Verdict
+from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.coordinator import Coordinator
-from lockstep.gate.plan import Selection, select
-from lockstep.gate.process_pairs.compile_pairs import CompilePairs
+from lockstep.gate.imports import Imports
+from lockstep.gate.judge import Judge
+from lockstep.gate.observers import Observers, observers_here
+from lockstep.gate.plan import Selection, groups, select
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import Request
 from lockstep.gate.trees import Version, commits_between, version
-from lockstep.gate.unchanged import Unchanged, compare_sources, describe
+from lockstep.gate.unchanged import Unchanged, compare_sources
 from lockstep.gate.worker_client import Setup
-from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
+from lockstep.gpu.nvml import NoGpu, Refused, all_gpus, find_gpu
 from lockstep.gpu.nvml import Target as ClockTarget
-from lockstep.machine_code import Target, TracingFailed, codes_of
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.discovery import expect_variants
 
-#: Minimum seconds for comparing the code, even if the budget is smaller.
-LEAST_COMPARISON_S = 60.0
+#: Minimum seconds for observing, even if the budget is smaller.
+LEAST_OBSERVATION_S = 60.0
 
 
 def run(request: Request, say: Callable[[str], None]) -> Report:
@@ -40,7 +43,32 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             folders.enter_context(version(request.repository, name, request.packages))
             for name in (request.base, request.head)
         )
-        setup = Setup(
+        request = replace(request, about=(*request.about, *commits_between(request.repository, base, head)))
+        comparison = _Run(request, base, head, say)
+        interrupted, trouble = False, ""
+        try:
+            with _locked(request.lock):
+                trouble = comparison.judge()
+        except WorkerDied as died:
+            trouble = f"the worker does not start: {died.how}"
+        except (NoGpu, Refused) as refused:
+            trouble = str(refused)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            comparison.close()
+        return replace(comparison.report(interrupted=interrupted), trouble=trouble, wall_s=time.monotonic() - started)
+
+
+class _Run:
+    """One comparison of two versions, and what is known of it so far."""
+
+    def __init__(self, request: Request, base: Version, head: Version, say: Callable[[str], None]) -> None:
+        self._request = request
+        self._base = base
+        self._head = head
+        self._say = say
+        self._setup = Setup(
             base=base.tree.root,
             head=head.tree.root,
             packages=request.packages,
@@ -49,109 +77,114 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             seed=request.seed,
             quick=request.quick,
         )
-        request = replace(request, about=(*request.about, *commits_between(request.repository, base, head)))
-        compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
-        coordinator = Coordinator(setup, request, say, compile_pairs)
-        coordinator.notes += changed_texts(request.suites.values(), base.commit.removesuffix("+dirty"))
-        blank = Report(
-            base=base.label,
-            head=head.label,
-            min_effect=request.thresholds.default.min_effect if request.min_effect is None else request.min_effect,
-            confidence=request.thresholds.default.confidence,
+        self._coordinator = Coordinator(self._setup, request.silence_s, say)
+        self._compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
+        self._observers: Observers | None = None
+        self._imports = Imports()
+        self._verdicts: dict[SeriesKey, Verdict] = {}
+        self._aa_verdicts: list[Verdict] = []
+        self._notes = list(changed_texts(request.suites.values(), base.commit.removesuffix("+dirty")))
+        self._compared_s = 0.0
+
+    def judge(self) -> str:
+        """Compare the requested cases. Return why this machine cannot compare them, or ""."""
+        request, started = self._request, time.monotonic()
+        unchanged = replace(self._compare_sources(), measure_all=request.measure_all)
+        self._imports = self._coordinator.start()
+        machine = self._coordinator.machine
+        self._say(f"both versions imported in {time.monotonic() - started:.0f} s")
+        self._notes += [f"{n}: {c.reason}, so its cases were not compared" for n, c in self._imports.conflicts.items()]
+        sides = self._imports.sides
+        expect_variants(
+            request.variants,
+            request.suites.values(),
+            [name for of_suite in sides.values() for facts in of_suite.values() for name in facts.variants],
+        )
+        on_cpu = machine["device"] == "cpu"
+        selection = select(request.suites, request.cases, on_cpu=on_cpu, l2=request.l2, variants=request.variants)
+        if trouble := _unfit(request, machine, selection):
+            return trouble
+        keys = list(selection.keys(sides))
+        started = time.monotonic()
+        unchanged = self._observe(keys, unchanged)
+        self._compared_s = time.monotonic() - started
+        judge = Judge(
+            request,
+            self._imports,
+            unchanged,
+            self._coordinator,
+            self._compile_pairs,
+            self._say,
+            self._verdicts,
+            self._aa_verdicts,
+            self._notes,
+        )
+        judge.run(keys)
+        return judge.trouble()
+
+    def report(self, *, interrupted: bool) -> Report:
+        """Return the report of what is known."""
+        request, verdicts = self._request, self._verdicts.values()
+        default = request.thresholds.default
+        return Report(
+            base=self._base.label,
+            head=self._head.label,
+            min_effect=default.min_effect if request.min_effect is None else request.min_effect,
+            confidence=default.confidence,
             budget_s=request.budget_s,
             seed=request.seed,
-        )
-        try:
-            with _locked(request.lock):
-                trouble = _judge(request, coordinator, base, head, say)
-        except WorkerDied as died:
-            trouble = f"the worker does not start: {died.how}"
-        except (NoGpu, Refused) as refused:
-            trouble = str(refused)
-        except KeyboardInterrupt:
-            blank, trouble = replace(blank, interrupted=True), ""
-            unreached = [key for key, verdict in coordinator.verdicts.items() if verdict.reason == UNREACHED]
-            coordinator.verdicts |= {
-                key: replace(coordinator.verdicts[key], reason="interrupted before it") for key in unreached
-            }
-        finally:
-            coordinator.close()
-        return replace(
-            blank,
-            machine=coordinator.machine,
-            cases=tuple(coordinator.verdicts.values()),
-            meter=tuple(coordinator.aa_verdicts),
-            notes=tuple(coordinator.notes),
-            controls=coordinator.controls,
-            trouble=trouble,
-            absent=coordinator.absent,
-            wall_s=time.monotonic() - started,
-            compared_s=coordinator.compared_s,
+            machine=self._coordinator.machine,
+            cases=tuple(_interrupted(verdict) for verdict in verdicts) if interrupted else tuple(verdicts),
+            meter=tuple(self._aa_verdicts),
+            notes=tuple(self._notes),
+            interrupted=interrupted,
+            controls=self._coordinator.controls,
+            absent=self._imports.absent,
+            compared_s=self._compared_s,
         )
 
+    def close(self) -> None:
+        """End all processes at once."""
+        if self._observers is not None:
+            self._observers.close()
+        self._compile_pairs.close()
+        self._coordinator.close()
 
-def _judge(request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]) -> str:
-    """Compare the requested cases. Return why this machine cannot compare them, or ""."""
-    started = time.monotonic()
-    machine = coordinator.start()
-    say(f"both versions imported in {time.monotonic() - started:.0f} s")
-    imported = [name for sides in coordinator.imported.values() for facts in sides.values() for name in facts.variants]
-    expect_variants(request.variants, request.suites.values(), imported)
-    selection = _select(request, machine)
-    if trouble := _unfit(request, machine, selection):
-        return trouble
-    started = time.monotonic()
-    unchanged = _look(request, coordinator, base, head, selection, say)
-    coordinator.compared_s = time.monotonic() - started
-    say(f"code compared in {coordinator.compared_s:.0f} s")
-    coordinator.begin()
-    coordinator.judge(selection, unchanged)
-    return coordinator.trouble()
+    def _compare_sources(self) -> Unchanged:
+        """Find suites with equal sources. If others must be observed on a GPU, start the processes that observe."""
+        suites = self._request.suites
+        unchanged = compare_sources(self._base.tree, self._head.tree, suites.values())
+        differing = tuple(name for name in suites if name not in unchanged.same_sources)
+        self._say(f"{len(unchanged.same_sources)} of {len(suites)} suites have the same sources")
+        to_observe = tuple(suites) if self._request.measure_all else differing
+        if to_observe and find_gpu() is not None:
+            setup = replace(self._setup, suites=to_observe)
+            self._observers = Observers(setup, self._request.silence_s, observers_here())
+        return unchanged
 
+    def _observe(self, keys: Sequence[SeriesKey], unchanged: Unchanged) -> Unchanged:
+        """Look on the GPU which cases give it the same work in base and head.
 
-def _look(
-    request: Request,
-    coordinator: Coordinator,
-    base: Version,
-    head: Version,
-    selection: Selection,
-    say: Callable[[str], None],
-) -> Unchanged:
-    """Find the cases that the change does not affect, by equal sources and by their work on the GPU."""
-    deadline = time.monotonic() + max(LEAST_COMPARISON_S, request.budget_s)
-    unchanged = compare_sources(base.tree, head.tree, request.suites.values())
-    differing = [suite for name, suite in request.suites.items() if name not in unchanged.same_sources]
-    if coordinator.machine["device"] == "cpu":
-        return replace(unchanged, measure_all=request.measure_all)
-    if request.measure_all:
-        _compile(request, coordinator.machine, (base, head), say)
-    if differing:
-        try:
-            limit_s = deadline - time.monotonic()
-            comparison, note = describe(base.tree, head.tree, differing, coordinator.machine, say, limit_s)
-        except TracingFailed as failed:
-            comparison, note = None, f"differences have no names: the code could not be traced ({failed})"
-        unchanged = replace(unchanged, comparison=comparison)
-        coordinator.notes += [note] if note else []
-        if not request.measure_all:
-            say(f"observing {', '.join(suite.name for suite in differing)}")
-            unchanged = coordinator.observe(selection, unchanged, deadline)
-    return replace(unchanged, measure_all=request.measure_all)
+        If all cases are measured, this compiles their kernels and names what differs.
+        """
+        if self._observers is None or self._coordinator.machine["device"] == "cpu":
+            return unchanged
+        waiting = [key for key in keys if self._imports.on_both_sides(key) and not unchanged.same(key)]
+        to_observe = groups(dict.fromkeys(replace(key, l2="") for key in waiting))
+        random.Random(self._request.seed).shuffle(to_observe)  # other kernels are compiled at the same time
+        self._say(f"observing {sum(len(group.variants) for group in to_observe)} cases")
+        started = time.monotonic()
+        observed = self._observers.observe(to_observe, started + max(LEAST_OBSERVATION_S, self._request.budget_s))
+        same = sum(not difference for difference in observed.differences.values())
+        if observed.differences:
+            told = f"observed on this GPU: {same} of {len(observed.differences)} cases give it the same work"
+            self._notes.append(told)
+            self._say(f"{told} ({time.monotonic() - started:.0f} s)")
+        return replace(unchanged, observed=observed.differences, refused=observed.refused)
 
 
-def _select(request: Request, machine: Mapping[str, str]) -> Selection:
-    return select(
-        request.suites, request.cases, on_cpu=machine["device"] == "cpu", l2=request.l2, variants=request.variants
-    )
-
-
-def _compile(
-    request: Request, host: Mapping[str, str], versions: Sequence[Version], say: Callable[[str], None]
-) -> None:
-    """Compile both versions into Triton's cache, unless the comparison of their code has done so already."""
-    if host["device"] == "cuda":
-        for side in versions:
-            codes_of(side.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
+def _interrupted(verdict: Verdict) -> Verdict:
+    return replace(verdict, reason="interrupted before it") if verdict.reason == UNREACHED else verdict
 
 
 def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:

@@ -37,6 +37,9 @@ LOOKS = (4, 6, 9, 13, 19, 28)
 #: from which ``asv continuous`` reports a change. On a machine with a lower resolution, the case is unsure.
 MOST_SAME = 0.1
 
+#: Degrees of freedom at which Student's t is the normal distribution.
+_MANY = 10**6
+
 Decision = Literal["slower", "faster", "same"]
 
 
@@ -122,6 +125,20 @@ def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> 
     centre = fmean(second)
     ends = [(fmean(epochs), _reach(epochs, test.round_level)) for epochs in (first, second)]
     return Estimate(centre, min(mid - half for mid, half in ends), max(mid + half for mid, half in ends))
+
+
+def excluded(epochs: Sequence[float], alpha: float, scatter: float = math.inf) -> float:
+    """Return a log ratio that the true one exceeds with probability ≤ ``alpha`` at all ``LOOKS`` together.
+
+    Args:
+        epochs: log ratios of at least one epoch.
+        scatter: standard deviation of the log ratios of other cases. Before the first of ``LOOKS`` the epochs' own
+            standard deviation counts for little, so this one is taken for known.
+    """
+    own = fmean(epochs) + _reach(epochs, alpha)
+    if len(epochs) >= LOOKS[0]:
+        return own
+    return min(own, fmean(epochs) + _quantile(alpha, _MANY) * scatter / math.sqrt(len(epochs)))
 
 
 def relative(log: Estimate) -> Estimate:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.gate.case_verdict import Group, GroupRequest, SideFacts, Verdict, verdict_from
+from lockstep.gate.case_verdict import Group, GroupRequest, SideFacts, Verdict, group_from, verdict_from
 from lockstep.processes.watched_worker import Watched
 
 
@@ -34,25 +34,24 @@ class Setup:
 
 
 class GateWorker(Watched):
-    """A running worker process of the gate, which has imported base and head.
+    """A worker process of the gate, which imports base and head. Call ``ready`` before all other methods.
 
     Attributes:
+        host: facts of the machine.
         clock_state: text of ``ClockState.label``; "cpu" without a GPU.
-        found: the result of importing each suite's variants, by suite and side ("base" or "head").
-        controls: result of ``Controls.summary`` after the last group.
+        imported: the result of importing each suite's variants, by suite and side ("base" or "head").
+        controls: result of ``Controls.summary`` after the last request.
+        group: the group whose cases the worker is judging; ``None`` before the first.
     """
 
     def __init__(self, setup: Setup, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
-        """Start the worker and wait until it has imported base and head.
+        """Start the worker.
 
         Args:
             setup: the code to import, and the settings of the measurements.
             silence_s: seconds without an event after which the worker counts as hung.
             skip: imports ("suite@side") that are known to hang or kill the worker.
             alone: "base" or "head" to import only this version; "" to import both.
-
-        Raises:
-            WorkerDied: the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
         """
         arguments = ["--benchmarks", str(setup.benchmark_dir), "--base", str(setup.base), "--head", str(setup.head)]
         arguments += ["--packages", *setup.packages, "--suites", *setup.suites, "--seed", str(setup.seed)]
@@ -60,25 +59,41 @@ class GateWorker(Watched):
         arguments += ["--alone", alone] if alone else []
         super().__init__("lockstep.gate.measuring.worker", arguments, silence_s)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
+        self.group: Group | None = None
+
+    def ready(self) -> GateWorker:
+        """Wait until the worker has imported base and head, and return the worker.
+
+        Raises:
+            WorkerDied: the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
+        """
         ready = self.started()
         self.host: dict[str, str] = ready["host"]
         self.clock_state: str = ready["clock_state"]
         self.imported = {
             suite: {side: _facts(row) for side, row in sides.items()} for suite, sides in ready["found"].items()
         }
+        return self
 
-    def judge(self, request: GroupRequest) -> Iterator[Verdict]:
-        """Yield the verdict of each case of a group as soon as the case is decided.
+    def judge(self, requests: Sequence[GroupRequest], say: Callable[[str], None]) -> Iterator[Verdict]:
+        """Yield the verdict of each case of some groups as soon as the case is decided.
+
+        ``say`` is called with each line of progress.
 
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
         """
-        self.ask({"judge": asdict(request)})
+        self.ask({"judge": [asdict(request) for request in requests]})
         for event in self.until("judged"):
-            if event["event"] == "verdict":
-                yield verdict_from(event["verdict"])
-            else:
-                self.controls = event["controls"]
+            match event["event"]:
+                case "verdict":
+                    yield verdict_from(event["verdict"])
+                case "group":
+                    self.group = group_from(event["group"])
+                case "told":
+                    say(event["text"])
+                case "judged":
+                    self.controls = event["controls"]
 
     def observe(self, group: Group) -> Iterator[tuple[str, str, str]]:
         """Yield each variant of a group with the difference of its work, and the refusal, as in ``Observed``.

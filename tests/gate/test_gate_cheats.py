@@ -8,7 +8,7 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.gate.case_verdict import Group, GroupRequest
-from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
 
@@ -109,7 +109,7 @@ def judge(tmp_path, monkeypatch):
             assert not comparer.load(SUITE, side).error
         one = dict.fromkeys(["plain"], 0.01)
         group = Group("work", CASE.label, "warm", ("plain",))
-        [verdict] = comparer.judge(SUITE, GroupRequest(group, one, {"plain": 0.1}, {"plain": 0.05}, 1, 60.0))
+        [verdict] = comparer.judge([(SUITE, GroupRequest(group, one, {"plain": 0.1}, {"plain": 0.05}, 1, 60.0))])
         return verdict
 
     yield of

@@ -15,7 +15,7 @@ from made_suites import make_suite
 from lockstep import Cost, grid
 from lockstep.gate.aa_control import AAControl
 from lockstep.gate.case_verdict import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
-from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.measuring.cost_pairing import CostPairs
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
@@ -117,7 +117,7 @@ def judge(gpu, tmp_path, monkeypatch, head, pairs=None):
         least = {"plain": 0.5 if quantity == "host" else 0.05}
         group = Group("work", CASE.label, "warm", ("plain",), quantity)
         asked = GroupRequest(group, least, least, {"plain": 0.01}, len(MEASURED), 60.0)
-        [found[quantity]] = comparer.judge(SUITE, asked)
+        [found[quantity]] = comparer.judge([(SUITE, asked)])
     return found
 
 

@@ -15,7 +15,7 @@ from project import KERNELS, make_project
 
 from lockstep import Cost, grid
 from lockstep.gate.case_verdict import DETERMINISTIC, GroupRequest, SeriesKey, Verdict
-from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.measuring.determinism import CALLS, MORE, compare_bits
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
@@ -75,7 +75,7 @@ def judge(tmp_path, monkeypatch, base, head, keys=(KEY, TWIN), deadline_s=60.0):
     found = {}
     for group in groups(keys):
         none = dict.fromkeys(group.variants, 0.01)
-        for verdict in comparer.judge(SUITE, GroupRequest(group, none, none, none, 1, deadline_s)):
+        for verdict in comparer.judge([(SUITE, GroupRequest(group, none, none, none, 1, deadline_s))]):
             found[verdict.key] = verdict
     return found
 

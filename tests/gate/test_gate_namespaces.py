@@ -14,7 +14,7 @@ import pytest
 from fakes import FakeDevice
 from made_suites import make_suite
 
-from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Conflict, Sides
 from lockstep.suite.definition import SuiteError

@@ -170,7 +170,7 @@ class Timed:
 def test_the_ratio_is_head_over_base(sides):
     epoch = Timed(sides, {BASE: 1e-4, HEAD: 1.02e-4}).epoch()
     assert math.expm1(log_ratio(epoch)) == pytest.approx(0.02)
-    assert epoch.seconds == pytest.approx({BASE: 1e-4, HEAD: 1.02e-4})
+    assert (epoch.base_s, epoch.head_s) == pytest.approx((1e-4, 1.02e-4))
     assert (len(epoch.pair.own), epoch.shared) == (6, True)
 
 

@@ -7,15 +7,13 @@ import pytest
 from made_suites import make_suite
 
 from lockstep import grid
-from lockstep.gate.case_verdict import Group, SeriesKey, SideFacts
+from lockstep.gate.case_verdict import SeriesKey, SideFacts
 from lockstep.gate.plan import (
     AA_GROUPS,
     Selection,
     aa_groups,
-    deadline_of_group,
-    groups,
+    deadline_of,
     select,
-    worst_first,
 )
 from lockstep.suite.discovery import load_suites
 
@@ -90,17 +88,6 @@ def keys(suites=("a", "b"), cases=4):
     ]
 
 
-def test_the_worst_known_comes_first_and_the_others_in_random_order():
-    todo = groups(keys())
-    assert len(todo) == 16
-    assert all(group.variants == ("x", "y") for group in todo)
-    spilled = SeriesKey("b", "y", "M=2", "warm")
-    order = worst_first(todo, lambda key: float(key == spilled), random.Random(1))
-    assert spilled in order[0].cases()
-    assert order[1:] != [group for group in todo if group not in order[:1]]
-    assert order == worst_first(todo, lambda key: float(key == spilled), random.Random(1))
-
-
 def test_the_aa_control_takes_a_few_of_different_suites_and_the_seed_says_which():
     picked = aa_groups(keys(("a", "b", "c")), random.Random(3))
     assert len(picked) == AA_GROUPS
@@ -113,11 +100,9 @@ def test_the_aa_control_takes_a_few_of_different_suites_and_the_seed_says_which(
     assert len(aa_groups(keys(("a",), cases=1), random.Random(3))) == 2
 
 
-def test_a_case_gets_no_more_than_twice_its_share_of_the_budget():
-    left = [Group("a", f"M={n}", "warm", ("plain",)) for n in range(10)]
-    assert deadline_of_group(left, 100.0, 200.0) == 120.0  # 2 × 100 s / 10
-    assert deadline_of_group(left, 100.0, 110.0) == 105.0  # a share of 1 s decides nothing
-    assert deadline_of_group(left[:1], 100.0, 200.0) == 200.0
-    assert deadline_of_group(left, 100.0, 102.0) == 102.0
-    many = [Group("a", "M=1", "warm", ("plain", "fused", "tiled")), *left[:7]]
-    assert deadline_of_group(many, 100.0, 200.0) == 160.0  # by cases, not by groups
+def test_a_part_gets_no_more_than_twice_its_share_of_the_budget():
+    assert deadline_of([1] * 10, 100.0, 200.0) == 120.0  # 2 × 100 s / 10
+    assert deadline_of([1] * 10, 100.0, 110.0) == 105.0  # a share of 1 s decides nothing
+    assert deadline_of([1], 100.0, 200.0) == 200.0
+    assert deadline_of([1] * 10, 100.0, 102.0) == 102.0
+    assert deadline_of([3, *[1] * 7], 100.0, 200.0) == 160.0  # by cases, not by parts

@@ -14,12 +14,12 @@ from lockstep.gate.case_verdict import (
     group_request_from,
     verdict_from,
 )
-from lockstep.gate.coordinator import moved_controls
+from lockstep.gate.judge import moved_controls
 from lockstep.record.model import Estimate
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")
 NOT_TIMED = {"reason": "", "change": None, "base_s": None, "head_s": None, "code": (), "accepted": "", "file": ""}
-NOT_TIMED |= {"min_effect": 0, "epochs": 0, "moved": 0, "voided": 0, "line": 0, "wall_s": 0}
+NOT_TIMED |= {"min_effect": 0, "epochs": 0, "moved": 0, "voided": 0, "line": 0, "wall_s": 0, "excluded": None}
 NOT_TIMED |= {"confirmed": False, "shared": True, "unchanged": False, "in_base": False}
 
 

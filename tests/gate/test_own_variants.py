@@ -233,13 +233,14 @@ def test_the_gate_judges_a_suites_own_variants_per_side(tmp_path):
     (head / "toy/ops.py").write_text("def double(x):\n    return 3 * x\n")
     worker = GateWorker(Setup(base, head, ("toy",), head / "benchmarks", ("scale",), seed=1, quick=True), 60.0)
     try:
+        worker.ready()
         names = ("torch", "ours", "helped", "later", "broken")
         assert {side: tuple(facts.variants) for side, facts in worker.imported["scale"].items()} == {
             "base": names,
             "head": names,
         }
         asked = GroupRequest(Group("scale", "M=4", "warm", names), *[dict.fromkeys(names, 0.05)] * 3, 5, 2.0)
-        found = {verdict.key.variant: asdict(verdict) for verdict in worker.judge(asked)}
+        found = {verdict.key.variant: asdict(verdict) for verdict in worker.judge([asked], print)}
     finally:
         worker.close()
     outcomes = {name: found[name]["outcome"] for name in names}

@@ -3,18 +3,18 @@
 import math
 
 from lockstep.gate.case_verdict import SeriesKey
-from lockstep.gate.process_pairs.pair_trial import PairTrial
 from lockstep.gate.sequential import Test
+from lockstep.gate.trial import Measured, Trial
 
 KEY = SeriesKey("product", "twice", "M=2,K=1024,N=512", "warm")
 
 
 def judged(*changes, test=Test(0.01, 0.01, 4, 0.1)):  # noqa: B008 — frozen
-    trial = PairTrial(test, "pairs of processes")
+    trial = Trial(test, "pairs of processes")
     for number, change in enumerate(changes):
         if trial.over:
             break
-        trial.add(1e-6, 1e-6 * math.exp(change + 1e-4 * (-1) ** number))
+        trial.add(Measured(1e-6, 1e-6 * math.exp(change + 1e-4 * (-1) ** number)))
     return trial.verdict(KEY)
 
 

@@ -11,19 +11,17 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import textwrap
 import time
-import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from lockstep import Cost, Suite, grid
-from lockstep.gate.measuring.check_and_time import Comparer
+from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
 from lockstep.timing.device import open_device
@@ -287,76 +285,6 @@ def of_repository(families: list[str], seconds: float, folder: Path) -> dict[str
     }  # fmt: skip
 
 
-#: Changes of this repository: files of ``kernels/linear`` with a text and its replacement.
-EDITS = {
-    "comment": lambda text: "# Words.\n" + text,
-    "refactor": lambda text: text.replace("program_id(0)\n", "program_id(0) + 0\n").replace("accumulator", "total"),
-    "kernel": lambda text: text.replace("num_warps=4", "num_warps=8").replace("num_warps=2", "num_warps=4"),
-}
-
-
-def gates(folder: Path) -> dict[str, object]:
-    """Run the gate on ``linear`` with a change of each kind, as a process of its own."""
-    home = Path(__file__).parents[2]
-    place = folder / "gates"
-    for name in ("kernels", "benchmarks", "lockstep"):
-        shutil.copytree(home / name, place / name)
-    for name in ("asv.conf.json", "thresholds.toml", "pyproject.toml"):
-        shutil.copy(home / name, place / name)
-    site = folder / "site" / "kernel_lockstep-0.1.0.dist-info"  # the command finds its verbs by entry points
-    site.mkdir(parents=True)
-    (site / "METADATA").write_text("Metadata-Version: 2.1\nName: kernel-lockstep\nVersion: 0.1.0\n")
-    verbs = tomllib.loads((home / "pyproject.toml").read_text())["project"]["entry-points"]["lockstep.commands"]
-    lines = [f"{verb} = {at}" for verb, at in verbs.items() if at.startswith("lockstep.commands.gate:")]
-    (site / "entry_points.txt").write_text("\n".join(["[lockstep.commands]", *lines]) + "\n")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(place), str(site.parent), os.environ.get("PYTHONPATH", "")]),
-    }
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "base"]):
-        subprocess.run([*git, *command], cwd=place, check=True, capture_output=True)
-    found: dict[str, object] = {}
-    for kind, edit in EDITS.items():
-        texts = {path: path.read_text() for path in (place / "kernels/linear").glob("*.py")}
-        for path, text in texts.items():
-            path.write_text(edit(text))
-        report = folder / f"{kind}.json"
-        command = [sys.executable, "-c", "import sys; from lockstep.commands.cli import main; sys.exit(main())"]
-        command += [
-            "gate",
-            "--base",
-            "HEAD",
-            "--head",
-            ".",
-            "--family",
-            "linear",
-            "--budget",
-            "20s",
-            "--json",
-            str(report),
-        ]
-        done = subprocess.run(
-            command, cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=150
-        )
-        try:
-            read = json.loads(report.read_text())
-            reasons = Counter(f"{case['outcome']}: {case['reason']}"[:120] for case in read["cases"])
-            keys = ("headline", "counts", "wall_s", "compared_s", "notes")
-            meter = [one["change"]["value"] for one in read["meter"] if one["change"]]
-            found[kind] = {
-                **{key: read[key] for key in keys},
-                "reasons": reasons.most_common(12),
-                "exit": done.returncode,
-                "aa": meter,
-            }
-        except (OSError, ValueError, KeyError) as error:
-            found[kind] = f"{error}; exit {done.returncode}: {done.stdout[-800:]} {done.stderr[-1500:]}"
-        for path, text in texts.items():
-            path.write_text(text)
-    return found
-
-
 needs_gpu = pytest.mark.skipif(not os.environ.get("LOCKSTEP_TEST_GPU"), reason="captures CUDA graphs")
 
 
@@ -385,7 +313,6 @@ def main() -> None:
     parser.add_argument("--planted", type=int, default=200)
     parser.add_argument("--families", nargs="*", default=[])
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--gates", action="store_true")
     options = parser.parse_args()
     os.environ["PLANTED_OTHER_TILES"] = "9"
     with tempfile.TemporaryDirectory() as folder:
@@ -395,11 +322,6 @@ def main() -> None:
                 found["repository"] = of_repository(options.families, options.seconds, Path(folder))
             except Exception as error:  # the other figures must not be lost
                 found["repository"] = f"{type(error).__name__}: {error}"
-        if options.gates:
-            try:
-                found["gates"] = gates(Path(folder))
-            except Exception as error:
-                found["gates"] = f"{type(error).__name__}: {error}"
     json.dump(found, sys.stdout, indent=1)
 
 

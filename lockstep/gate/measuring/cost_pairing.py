@@ -13,7 +13,6 @@ from functools import cached_property, partial
 
 from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.measuring.pairing import (
-    Epoch,
     Pace,
     Verify,
     capture_sides,
@@ -22,6 +21,7 @@ from lockstep.gate.measuring.pairing import (
     require_right,
     run_epoch,
 )
+from lockstep.gate.trial import Measured
 from lockstep.suite.definition import Suite
 from lockstep.timing.arms.bound_arms import BoundCall
 from lockstep.timing.checks.check import brief
@@ -75,8 +75,8 @@ class CostPairs:
         buffers: Buffers,
         per_call: dict[str, float],
         verify: Verify | None = None,
-    ) -> Epoch:
-        """Measure one epoch of a cost; ``Epoch.seconds`` holds seconds per call, or joules per call for the energy.
+    ) -> Measured:
+        """Measure one epoch of a cost; in seconds per call, or joules per call for the energy.
 
         Args:
             cost: "behind", "energy" or "host".
@@ -93,7 +93,7 @@ class CostPairs:
 
     def _energy(
         self, contender: Contender, buffers: Buffers, per_call: dict[str, float], verify: Verify | None
-    ) -> Epoch:
+    ) -> Measured:
         assert self.counter is not None
         ready = capture_sides(contender, buffers, self.device, self.pace, per_call)
         joules = {}
@@ -105,7 +105,7 @@ class CostPairs:
         ready.require_right(verify)
         return of_pairs({side: [Timing(value)] for side, value in joules.items()}, ready.shared)
 
-    def _host(self, contender: Contender, buffers: Buffers, verify: Verify | None) -> Epoch:
+    def _host(self, contender: Contender, buffers: Buffers, verify: Verify | None) -> Measured:
         assert self.spinner is not None
         arms, shared = buffers.arms(contender)
         meter = HostTime(self.device, self.spinner)

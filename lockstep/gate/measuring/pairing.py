@@ -19,10 +19,11 @@ import torch
 
 from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
+from lockstep.gate.trial import Measured
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay, BoundCall
 from lockstep.timing.arms.replays import Repeated, replay_of, seconds_a_call, settle, time_undisturbed
 from lockstep.timing.checks.check import brief
-from lockstep.timing.clock_correction import Pair
+from lockstep.timing.clock_correction import Pair, at_common_clock, midmean
 from lockstep.timing.device import Device, Timing
 from lockstep.timing.interleave import LEAD_ROUNDS
 
@@ -63,21 +64,6 @@ class Pace:
     def quick(cls) -> Pace:
         """Return a ``Pace`` with short epochs, which find errors but give inaccurate times."""
         return cls(replay_s=1e-3, rounds=4, warmup_s=0.0)
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """The result of an epoch for one variant.
-
-    Attributes:
-        pair: timings of head and base, for each pair of replays that counts; on a CPU the fastest replay of each.
-        seconds: seconds per call, by side; for the energy the joules per call.
-        shared: whether base and head used the same buffers throughout.
-    """
-
-    pair: Pair
-    seconds: Mapping[str, float]
-    shared: bool
 
 
 #: Replays both sides on other values. Takes arms and replays by side; returns errors by side.
@@ -180,7 +166,7 @@ def run_epoch(
     per_call: dict[str, float],
     verify: Verify | None = None,
     ahead: Sequence[BoundCall] = (),
-) -> Epoch:
+) -> Measured:
     """Bind, capture, warm up and time base and head of a variant for one epoch.
 
     Args:
@@ -259,7 +245,7 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
     return ArmReplay(run, replay.results)
 
 
-def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
+def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Measured:
     """Return an epoch of only the fastest replays of base and head, for a CPU.
 
     On a CPU other work only adds time, and often to only one replay of a pair.
@@ -267,16 +253,21 @@ def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
     fastest = {side: min(timings, key=lambda timing: timing.seconds) for side, timings in by_side.items()}
-    seconds = {side: timing.seconds for side, timing in fastest.items()}
-    return Epoch(Pair((fastest[HEAD],), (fastest[BASE],)), seconds, shared)
+    pair = Pair((fastest[HEAD],), (fastest[BASE],))
+    return Measured(fastest[BASE].seconds, fastest[HEAD].seconds, shared, pair)
 
 
-def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
+def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Measured:
     """Return the result of an epoch from those pairs of replays within which the clock did not jump."""
     good = steady(by_side[HEAD], by_side[BASE])
     heads, bases = (tuple(itertools.compress(by_side[side], good)) for side in (HEAD, BASE))
-    seconds = {side: median(timing.seconds for timing in timings) for side, timings in by_side.items()}
-    return Epoch(Pair(heads, bases), seconds, shared)
+    base_s, head_s = (median(timing.seconds for timing in by_side[side]) for side in (BASE, HEAD))
+    return Measured(base_s, head_s, shared, Pair(heads, bases))
+
+
+def at_one_clock(epochs: Sequence[Measured]) -> list[float]:
+    """Return the log ratio head / base of each epoch, normalised to a common clock by a fit to all epochs."""
+    return [midmean(epoch) for epoch in at_common_clock([epoch.pair for epoch in epochs])]
 
 
 def steady(head: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:

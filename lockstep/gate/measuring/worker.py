@@ -1,9 +1,9 @@
 """The gate's worker: holds both versions in one process and judges the requested groups.
 
-Requests: ``{"judge": GroupRequest}``, ``{"observe": Group}``. Events: ``stage``, ``ready`` (host, clocks, and the
-result of importing each suite's variants from base and head), ``verdict`` (one for each case), ``judged`` (the
-controls so far), ``work`` (one for each variant: whether base and head give the GPU the same work), ``observed``,
-``lost``.
+Requests: ``{"judge": [GroupRequest, …]}``, ``{"observe": Group}``. Events: ``stage``, ``ready`` (host, clocks, and the
+result of importing each suite's variants from base and head), ``group`` (the group whose cases run from now on),
+``verdict`` (one for each case), ``told`` (a line of progress), ``judged`` (the controls so far), ``work`` (one for each
+variant: whether base and head give the GPU the same work), ``observed``, ``lost``.
 ``lockstep.processes.watched_worker`` describes how requests and events are sent.
 """
 
@@ -48,7 +48,7 @@ def main() -> int:
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.case_verdict import group_from, group_request_from
-    from lockstep.gate.measuring.check_and_time import Comparer
+    from lockstep.gate.measuring.comparer import Comparer
     from lockstep.gate.measuring.pairing import Pace
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.timing.device import DeviceLost, open_device
@@ -57,13 +57,22 @@ def main() -> int:
         process.stage(doing, f"{variant}@{side}" if side else variant)
 
     device = open_device()
-    referee = Comparer(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
+    pace = Pace.quick() if options.quick else Pace.on(device)
+    comparer = Comparer(
+        sides,
+        device,
+        pace,
+        options.seed,
+        stage,
+        begin=lambda group: process.emit("group", group=asdict(group)),
+        tell=lambda text: process.emit("told", text=text),
+    )
     imported: dict[str, dict[str, Any]] = {}
     for name in options.suites:
         for side in [options.alone] if options.alone else ["base", "head"]:
             if f"{name}@{side}" not in options.skip:
                 stage("load", name, side)
-                imported.setdefault(name, {})[side] = asdict(referee.load(suites[name], side))
+                imported.setdefault(name, {})[side] = asdict(comparer.load(suites[name], side))
     facts = host_facts()
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
     process.emit("ready", host=facts, clock_state=clocks, found=imported)
@@ -71,16 +80,16 @@ def main() -> int:
         try:
             if "observe" in request:
                 group = group_from(request["observe"])
-                for variant, observed in referee.observe(suites[group.suite], group.case, group.variants):
+                for variant, observed in comparer.observe(suites[group.suite], group.case, group.variants):
                     process.emit("work", variant=variant, **asdict(observed))
                 process.emit("observed")
                 continue
-            group_request = group_request_from(request["judge"])
-            for verdict in referee.judge(suites[group_request.group.suite], group_request):
+            asked = [group_request_from(row) for row in request["judge"]]
+            for verdict in comparer.judge([(suites[one.group.suite], one) for one in asked]):
                 process.emit("verdict", verdict=asdict(verdict))
         except DeviceLost as lost:
             return process.lost(lost.variant, lost.reason)
-        process.emit("judged", controls=referee.controls_summary())
+        process.emit("judged", controls=comparer.controls_summary())
     return 0
 
 

@@ -148,12 +148,20 @@ def _why(verdict: Verdict) -> str:
     parts = [
         verdict.of_cost,
         verdict.reason,
+        _excluded(verdict),
         "fails in base as well" if verdict.outcome == "failed" and verdict.in_base else "",
         f"accepted: {verdict.accepted}" if verdict.accepted else "",
         "" if verdict.shared else "not all buffers are shared",
         "; ".join(verdict.code),
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _excluded(verdict: Verdict) -> str:
+    """Return which slowdowns of an undecided case are excluded; "" if none are, or the case is decided."""
+    if verdict.outcome != "unsure" or verdict.excluded is None:
+        return ""
+    return f"not slower by more than {percent(max(verdict.excluded, 0.0))}"
 
 
 #: Number of epochs of a case whose difference is found at the first test of both rounds.

@@ -110,6 +110,7 @@ def _verdict(entry: _Entry) -> Verdict:
         head_s=entry.number("head_s", math.nan) if entry.values.get("head_s") is not None else None,
         epochs=int(entry.number("epochs")) if "epochs" in entry.values else 0,
         voided=int(entry.number("voided")) if "voided" in entry.values else 0,
+        excluded=entry.number("excluded") if entry.values.get("excluded") is not None else None,
         shared=entry.flag("shared"),
         unchanged=entry.flag("unchanged"),
         in_base=entry.flag("in_base"),

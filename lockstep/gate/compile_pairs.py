@@ -15,12 +15,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from lockstep.gate.case_verdict import GroupRequest, SeriesKey, Verdict
-from lockstep.gate.process_pairs.pair_trial import PairTrial
 from lockstep.gate.sequential import Test
+from lockstep.gate.trial import Measured, Trial
 from lockstep.machine_code.compile_time import CompileClock, Kernels
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import TracingFailed, Tree
@@ -52,7 +51,7 @@ class CompilePairs:
         self._benchmark_dir = benchmark_dir
         self._target = WITHOUT_GPU
         self._clocks: dict[tuple[str, int], CompileClock] = {}
-        self._trials: dict[tuple[Kernels, Kernels, Test], PairTrial] = {}
+        self._trials: dict[tuple[Kernels, Kernels, Test], Trial] = {}
 
     def judge(self, request: GroupRequest, host: Mapping[str, str]) -> Iterator[Verdict]:
         """Yield the verdict on the compile time of each case of a group; undecided cases are unsure at the deadline.
@@ -89,18 +88,18 @@ class CompilePairs:
             return Verdict(key, "same", "no Triton kernel is compiled", unchanged=True)
         if not base or not head:
             return Verdict(key, "removed" if base else "new", f"{'head' if base else 'base'} compiles no Triton kernel")
-        trial = self._trials.setdefault((base, head, test), PairTrial(test, PAIRS))
+        trial = self._trials.setdefault((base, head, test), Trial(test, PAIRS))
         while not trial.over and time.monotonic() < deadline:
             self._add_pair(trial, key, {"base": base, "head": head})
-        return replace(trial.verdict(key), key=key)
+        return trial.verdict(key)
 
-    def _add_pair(self, trial: PairTrial, key: SeriesKey, kernels: Mapping[str, Kernels]) -> None:
+    def _add_pair(self, trial: Trial, key: SeriesKey, kernels: Mapping[str, Kernels]) -> None:
         """Compile the kernels of base and head once more; which of the two comes first alternates from pair to pair."""
-        order = ("base", "head") if len(trial.seconds) % 2 else ("head", "base")
+        order = ("base", "head") if sum(map(len, trial.rounds)) % 2 else ("head", "base")
         seconds = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
         base, head = seconds["base"], seconds["head"]
         if base is not None and head is not None:
-            trial.add(base, head)
+            trial.add(Measured(base, head))
         elif head is None:
             trial.refusal = Verdict(key, "failed", "a kernel of head does not compile", in_base=base is None)
         else:

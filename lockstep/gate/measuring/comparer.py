@@ -1,4 +1,4 @@
-"""Compare base and head in a group of cases: check the results of both, then time epochs until each case is decided."""
+"""Compare base and head in groups of cases: check the results of both, observe their work, time epochs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import Any, TypeVar
 
 import torch
 
-from lockstep.gate.case_verdict import CHECKS, LATENCY, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.case_verdict import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.measuring.call_checks import CallChecks
 from lockstep.gate.measuring.cost_pairing import CostPairs
-from lockstep.gate.measuring.decision import CaseRound, verdict_of
 from lockstep.gate.measuring.observe import Observed, observe
-from lockstep.gate.measuring.pairing import Epoch, Pace, run_epoch
+from lockstep.gate.measuring.pairing import Pace, at_one_clock, run_epoch
+from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.same_work.read_graph import GraphError, TritonCode
-from lockstep.gate.sequential import LOOKS, Test
+from lockstep.gate.sequential import Test
+from lockstep.gate.trial import Measured, Trial
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
@@ -33,14 +34,11 @@ from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.checks.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
-from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.device import Device, DeviceLost, Timing
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
 
 _T = TypeVar("_T")
-
-#: Epochs of a round that may be voided because a control moved; later epochs count even if a control moves.
-MOST_VOID = LOOKS[0]
 
 #: Draws of the inputs on which base and head are captured to compare their work.
 DRAWS = 2
@@ -59,6 +57,8 @@ class Comparer:
         sides: the trees "base" and "head".
         seed: seed of inputs, placement of buffers, and order.
         listener: called before each step that may hang or crash.
+        begin: called with the group of each case before the case is checked or timed.
+        tell: called with lines of progress.
         costs: measures quantities other than the latency; by default those that the device can measure.
     """
 
@@ -70,6 +70,8 @@ class Comparer:
         seed: int,
         listener: Listener,
         costs: CostPairs | None = None,
+        begin: Callable[[Group], None] = lambda group: None,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.sides = sides
         self.device = device
@@ -78,6 +80,11 @@ class Comparer:
         self.seed = seed
         self._chance = random.Random(seed)
         self._listener = listener
+        self._begin = begin
+        self._tell = tell
+        self._scatter = Scatter()
+        self._before: dict[str, Timing] | None = None
+        self._touched: dict[tuple[str, str, tuple[str, ...]], tuple[list[int], int]] = {}
         self._controls: Controls | None = None
         self._families: dict[tuple[str, str], Family] = {}
         self._checked: dict[tuple[str, str, str, str], Exception | None] = {}
@@ -99,24 +106,39 @@ class Comparer:
         self._trusted = self._trusted.with_variants(family.variants)
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 
-    def judge(self, suite: Suite, request: GroupRequest) -> Iterator[Verdict]:
-        """Yield the verdict of each case of a group as soon as the case is decided.
+    def judge(self, asked: Sequence[tuple[Suite, GroupRequest]]) -> Iterator[Verdict]:
+        """Yield the verdict of each case of some groups as soon as the case is decided.
+
+        Groups that calls decide come first. The epochs of all others are scheduled together
+        (``lockstep.gate.measuring.schedule``), until the first deadline of a request.
 
         Raises:
             DeviceLost: a call of base or head broke the CUDA context.
         """
-        case, l2 = suite.case(request.group.case), request.group.l2
-        deadline = time.monotonic() + request.deadline_s
-        if request.group.quantity in CHECKS:
+        started = time.monotonic()
+        timed = []
+        for suite, request in asked:
+            if request.group.quantity not in CHECKS:
+                timed.append((suite, request))
+                continue
             for key in request.group.cases():
+                self._begin(request.group)
+                case, deadline = suite.case(request.group.case), started + request.deadline_s
                 refused, least = self._refuse(suite, case, key, twins=False), request.min_effect[key.variant]
                 yield refused or self._call_checks.judge(suite, case, key, least, deadline)
+        if timed:
+            deadline = started + min(request.deadline_s for _, request in timed)
+            yield from Schedule(self._bench, self._epoch, self._scatter, self._tell).run(timed, deadline)
+
+    def _bench(self, suite: Suite, request: GroupRequest) -> Iterator[Verdict | Bench]:
+        """Check base and head in the cases of a group. Yield the refused ones' verdicts, then a bench of the others."""
+        group, case = request.group, suite.case(request.group.case)
+        self._begin(group)
+        if refusal := self._cost_pairs().refusal(group.quantity, suite):
+            yield from (Verdict(key, "na", refusal) for key in group.cases())
             return
         contenders: dict[SeriesKey, Contender] = {}
-        if refusal := self._cost_pairs().refusal(request.group.quantity, suite):
-            yield from (Verdict(key, "na", refusal) for key in request.group.cases())
-            return
-        for key in request.group.cases():
+        for key in group.cases():
             refused = self._refuse(suite, case, key, request.twins)
             if refused is not None:
                 yield refused
@@ -125,26 +147,16 @@ class Comparer:
         if not contenders:
             return
         try:
-            count = self._set_count(suite, case, l2, contenders.values())
+            count = self._set_count(suite, case, group.l2, contenders.values())
         except NotImplementedError as error:
             yield from (Verdict(key, "na", str(error)) for key in contenders)
             return
-        self._checker = None  # freed before the sets are drawn, because both may not fit in memory
-        tests = {}
+        trials = {}
         for key in contenders:
             name = key.variant
-            tests[key] = Test(request.min_effect[name], request.alpha[name], request.cases, request.same_within[name])
-        first = {key: CaseRound(contender, tests[key]) for key, contender in contenders.items()}
-        for key in self._round(suite, case, l2, count, first, deadline):
-            if first[key].decision not in ("slower", "faster") or request.twins:
-                yield verdict_of(key, first[key], None)
-        second = {
-            key: CaseRound(contenders[key], tests[key])
-            for key, trial in first.items()
-            if trial.decision in ("slower", "faster") and not request.twins
-        }
-        for key in self._round(suite, case, l2, count, second, deadline):
-            yield verdict_of(key, first[key], second[key])
+            test = Test(request.min_effect[name], request.alpha[name], request.cases, request.same_within[name])
+            trials[key] = Trial(test, ratios_of=at_one_clock, twins=request.twins)
+        yield Bench(suite, case, group, count, contenders, trials)
 
     def observe(self, suite: Suite, label: str, variants: Sequence[str]) -> Iterator[tuple[str, Observed]]:
         """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.gate.same_work``.
@@ -274,18 +286,21 @@ class Comparer:
         Raises:
             NotImplementedError: the case is too large for a warm or too small for a cold series.
         """
-        checker = self._checker_of(suite, case)
-        out = [checker.out] if checker.out is not None else list(checker.reference)
-        touched = []
-        for contender in contenders:
-            with self.sides.active(contender.trees[HEAD]):
-                arguments = checker.arguments(contender.families[HEAD], contender.name)
-            touched.append(tensors_of([arguments, out]))
-        sizes = [size_of(tensors) for tensors in touched]
+        known = suite.name, case.label, tuple(contender.name for contender in contenders)
+        if known not in self._touched:
+            checker = self._checker_of(suite, case)
+            out = [checker.out] if checker.out is not None else list(checker.reference)
+            touched = []
+            for contender in contenders:
+                with self.sides.active(contender.trees[HEAD]):
+                    arguments = checker.arguments(contender.families[HEAD], contender.name)
+                touched.append(tensors_of([arguments, out]))
+            together = {id(tensor): tensor for tensors in touched for tensor in tensors}
+            self._touched[known] = [size_of(tensors) for tensors in touched], size_of(together.values())
+        sizes, total_bytes = self._touched[known]
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
             raise NotImplementedError(f"no warm L2: the case's {max(sizes) / 1e6:.0f} MB do not fit into the cache")
         floor = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
-        total_bytes = size_of({id(tensor): tensor for tensors in touched for tensor in tensors}.values())
         return set_count(min(sizes), total_bytes, floor, self.device, l2)
 
     def _ready_controls(self) -> Controls:
@@ -297,51 +312,34 @@ class Comparer:
         self._costs = self._costs or CostPairs.on(self.device, self.pace)
         return self._costs
 
-    def _round(
-        self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, CaseRound], deadline: float
-    ) -> Iterator[SeriesKey]:
-        """Run epochs until each case is decided or the time is up.
+    def _epoch(self, bench: Bench, keys: Sequence[SeriesKey]) -> None:
+        """Time one epoch of some cases of a bench, all on one draw of buffers."""
+        self._begin(bench.group)
+        self._checker = None  # freed before the sets are drawn, because both may not fit in memory
+        seed = self._chance.getrandbits(48)
+        try:
+            with self.sides.active(HEAD):
+                sets = draw_sets(bench.suite, bench.case, self.device, bench.sets, seed)
+            buffers = Buffers(sets, self.sides, seed, bench.suite.inout)
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            bench.refuse(keys, "the device has too little memory for its argument sets")
+            return
+        # A control that follows other costs may differ from one that follows replays.
+        guarded = bench.group.quantity in GUARDED
+        controls = self._ready_controls()
+        before = self._before or controls.take(self.device)
+        verifier = Verifier(bench.suite, bench.case, self.device)
+        epochs = {key: self._timed(bench, key, buffers, verifier, seed) for key in keys}
+        self._before = controls.take(self.device) if guarded else None
+        moved = controls.moved(before, self._before) if self._before else ""
+        for key, epoch in epochs.items():
+            if epoch is not None:
+                bench.add(key, epoch, moved)
 
-        Yield each key when its case is decided; at the end, yield the keys of the undecided cases.
-        """
-        controls = self._ready_controls() if trials else None
-        undecided = dict(trials)
-        while undecided and controls is not None and time.monotonic() < deadline:
-            seed = self._chance.getrandbits(48)
-            try:
-                with self.sides.active(HEAD):
-                    sets = draw_sets(suite, case, self.device, count, seed)
-                buffers = Buffers(sets, self.sides, seed, suite.inout)
-            except torch.cuda.OutOfMemoryError:
-                self.device.release()
-                break
-            before = controls.take(self.device)
-            verifier = Verifier(suite, case, self.device)
-            epochs = {
-                key: self._epoch(key.quantity, trial, buffers, verifier, seed)
-                for key, trial in undecided.items()
-                if time.monotonic() < deadline
-            }
-            # A control that follows the other costs may differ from one that follows replays.
-            guarded = all(key.quantity in GUARDED for key in epochs)
-            moved = controls.moved(before, controls.take(self.device)) if guarded else ""
-            for key, epoch in epochs.items():
-                trial = undecided[key]
-                if epoch is not None and moved:
-                    trial.moved += 1
-                # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
-                if epoch is not None and moved and trial.voided < MOST_VOID:
-                    trial.voided += 1
-                elif epoch is not None:
-                    trial.epochs.append(epoch)
-                    trial.decision = trial.test.decide(trial.ratios)
-                if trial.over:
-                    del undecided[key]
-                    yield key
-        yield from undecided
-
-    def _epoch(self, quantity: str, trial: CaseRound, buffers: Buffers, verifier: Verifier, seed: int) -> Epoch | None:
-        contender = trial.contender
+    def _timed(self, bench: Bench, key: SeriesKey, buffers: Buffers, verifier: Verifier, seed: int) -> Measured | None:
+        """Time one epoch of a case; ``None`` if base or head fails, which ends its trial."""
+        contender, trial, quantity = bench.contenders[key], bench.trials[key], key.quantity
         self._listener("time", contender.name, "")
         started = time.monotonic()
 
@@ -361,17 +359,20 @@ class Comparer:
                 pair_verifier.restore(timed, seed)  # other variants are timed on these buffers
             return verified.failures
 
-        verification_due = len(trial.epochs) == trial.verified
+        per_call = bench.per_call.setdefault(key, {})
         try:
-            checks = verify if verification_due else None
+            checks = verify if trial.count == trial.verified else None
             if quantity == LATENCY:
-                epoch = run_epoch(contender, buffers, self.device, self.pace, trial.per_call, checks)
+                epoch = run_epoch(contender, buffers, self.device, self.pace, per_call, checks)
             else:
-                epoch = self._cost_pairs().epoch(quantity, contender, buffers, trial.per_call, checks)
+                epoch = self._cost_pairs().epoch(quantity, contender, buffers, per_call, checks)
             self._require_code()
             return epoch
         except SideFailed as failure:
-            trial.failure = failure
+            if failure.side == BASE:
+                trial.refusal = Verdict(key, "unsure", f"base cannot be timed: {failure}")
+            else:
+                trial.refusal = Verdict(key, "failed", f"cannot be timed: {failure}")
             if not self.device.healthy():
                 raise DeviceLost(f"{contender.name}@{failure.side}", str(failure)) from failure
             return None

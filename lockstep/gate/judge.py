@@ -1,0 +1,220 @@
+"""Judge the selected cases: those that need no measurement, the A/A control, latencies, costs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from lockstep.gate.aa_control import AAControl
+from lockstep.gate.case_verdict import (
+    CHECKS,
+    COMPILE,
+    LATENCY,
+    UNREACHED,
+    Group,
+    GroupRequest,
+    SeriesKey,
+    SideFacts,
+    Verdict,
+)
+from lockstep.gate.compile_pairs import CompilePairs
+from lockstep.gate.coordinator import Coordinator
+from lockstep.gate.imports import Imports
+from lockstep.gate.plan import aa_groups, deadline_of, groups
+from lockstep.gate.report.rows import line
+from lockstep.gate.request import Request
+from lockstep.gate.sequential import MOST_SAME
+from lockstep.gate.unchanged import Unchanged
+
+#: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
+MOST_MOVED = 0.5
+
+#: Maximum share of the budget for the A/A control.
+AA_SHARE = 0.25
+
+
+@dataclass
+class Judge:
+    """Judges cases within the budget of a request.
+
+    Attributes:
+        imports, unchanged: what is known of the cases before measuring.
+        coordinator, compile_pairs: measure latencies and costs, and compile times.
+        seed: seed of the order and of the A/A cases.
+        say: called with each line of progress.
+        verdicts: one verdict per case; cases that were not reached are unsure.
+        aa_verdicts: verdicts of the A/A control.
+        notes: cautions for readers of the report.
+    """
+
+    request: Request
+    imports: Imports
+    unchanged: Unchanged
+    coordinator: Coordinator
+    compile_pairs: CompilePairs
+    say: Callable[[str], None]
+    verdicts: dict[SeriesKey, Verdict]
+    aa_verdicts: list[Verdict]
+    notes: list[str]
+    _aa: AAControl = field(default_factory=AAControl)
+    _cases: int = 0
+
+    @property
+    def on_cpu(self) -> bool:
+        """Return whether the machine has no GPU."""
+        return self.coordinator.machine["device"] == "cpu"
+
+    def run(self, keys: Sequence[SeriesKey]) -> None:
+        """Fill ``verdicts`` and ``aa_verdicts`` within the budget."""
+        deadline = time.monotonic() + self.request.budget_s
+        chance = random.Random(self.request.seed)
+        todo = list(self._to_measure(keys))
+        cost_keys = list(self._costs(keys))
+        checks = [key for key in cost_keys if key.quantity in CHECKS]
+        compiled = [key for key in cost_keys if key.quantity == COMPILE]
+        costs = [key for key in cost_keys if key.quantity not in (*CHECKS, COMPILE)]
+        self._cases = len(todo) + len(compiled) + len(costs)  # a check has no noise, and no share of the error rate
+        self._measure_aa(todo, costs, chance, deadline)
+        kinds = [kind for kind in (todo, checks, compiled, costs) if kind]
+        for number, kind in enumerate(kinds):
+            ordered = groups(kind)
+            chance.shuffle(ordered)
+            until = deadline_of(map(len, kinds[number:]), time.monotonic(), deadline)
+            for verdict in self._measure([group for one in ordered if (group := self._with_latency(one))], until):
+                self.verdicts[verdict.key] = self._dressed(verdict)
+                if verdict.outcome != "na":
+                    self.say(line(self.verdicts[verdict.key]))
+        if any(verdict.reason == UNREACHED for verdict in self.verdicts.values()):
+            self.notes.append("the budget ended before every case was judged")
+
+    def trouble(self) -> str:
+        """Return why the machine's timings cannot be trusted, or ""."""
+        if self.on_cpu:
+            return ""  # other work always moves a CPU's controls; a CPU's thresholds are derived from its own noise
+        return moved_controls([*self.verdicts.values(), *self.aa_verdicts])
+
+    def _to_measure(self, keys: Iterable[SeriesKey]) -> Iterator[SeriesKey]:
+        """Record a first verdict on every case, and yield the cases to measure."""
+        for key in keys:
+            verdict = self.imports.verdict(key, self.unchanged)
+            self.verdicts[key] = verdict or Verdict(key, "unsure", UNREACHED, code=self.unchanged.reasons(key))
+            if verdict is None:
+                yield key
+
+    def _costs(self, keys: Iterable[SeriesKey]) -> Iterator[SeriesKey]:
+        """Record a first verdict on every cost, and yield the costs to measure."""
+        for latency in keys:
+            if self.verdicts[latency].outcome not in ("same", "unsure") or latency.suite in self.imports.conflicts:
+                continue
+            for key in (replace(latency, quantity=cost) for cost in self.request.costs.get(latency.suite, ())):
+                if self.unchanged.same(key):
+                    self.verdicts[key] = self.imports.unchanged(key, self.unchanged)
+                    continue
+                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=self.unchanged.reasons(key))
+                yield key
+
+    def _with_latency(self, group: Group) -> Group | None:
+        """Remove from a group of costs the variants whose latency cannot be compared, and delete their verdicts.
+
+        Return ``None`` if no variant is left.
+        """
+        if group.quantity == LATENCY:
+            return group
+        variants = []
+        comparable = {"same", "unsure", "faster", "slower"}
+        if group.quantity == COMPILE and self.on_cpu:
+            comparable.add("na")  # a machine without a GPU compiles the kernels that it cannot run
+        for key in group.cases():
+            if self.verdicts[replace(key, quantity=LATENCY)].outcome in comparable:
+                variants.append(key.variant)
+            else:
+                del self.verdicts[key]
+        return replace(group, variants=tuple(variants)) if variants else None
+
+    def _measure_aa(
+        self, todo: Sequence[SeriesKey], costs: Sequence[SeriesKey], chance: random.Random, deadline: float
+    ) -> None:
+        """Compare unchanged code with itself (A/A control). The differences are noise: thresholds must be larger."""
+        same = [key for key, verdict in self.verdicts.items() if verdict.unchanged and verdict.outcome == "same"]
+        same = [key for key in same if key.quantity == LATENCY]
+        in_base = [
+            key for key in (*todo, *costs) if key.variant in (self.imports.of(key, "base") or SideFacts()).variants
+        ]
+        # A CPU's noise changes from case to case. A CPU has few cases, so all of them are compared with themselves.
+        picks = groups(in_base) if self.on_cpu else []
+        for quantity in [] if self.on_cpu else dict.fromkeys(key.quantity for key in in_base):
+            of_quantity = [key for key in in_base if key.quantity == quantity]
+            picks += aa_groups(same if same and quantity == LATENCY else of_quantity, chance)
+        until = time.monotonic() + AA_SHARE * (deadline - time.monotonic())
+        # Observed cases are the same work for the GPU. Their host time may differ.
+        unlike = [group for group in picks if self.on_cpu or not same or group.quantity != LATENCY]
+        for twins, chosen in ((True, unlike), (False, [group for group in picks if group not in unlike])):
+            measured = self._measure(chosen, until, twins=twins)
+            self.aa_verdicts += [replace(one, unchanged=not twins) for one in measured if one.change is not None]
+        self._aa = AAControl(tuple(self.aa_verdicts), self.on_cpu)
+        if note := self._aa.note(self._requested):
+            self.notes.append(note)
+
+    def _requested(self, key: SeriesKey) -> float:
+        """Return the smallest change that counts: for a latency ``--min-effect`` if given, else by thresholds.toml."""
+        if self.request.min_effect is not None and key.quantity == LATENCY:
+            return self.request.min_effect
+        return self.request.thresholds.of(*_fields(key), key.quantity).min_effect
+
+    def _measure(self, chosen: Sequence[Group], deadline: float, *, twins: bool = False) -> Iterator[Verdict]:
+        """Yield the verdicts of some groups: all of compile times, or none."""
+        requests = [self._asked(group, deadline, twins=twins) for group in chosen]
+        if not chosen or chosen[0].quantity != COMPILE:
+            yield from self.coordinator.judge(requests, deadline)
+            return
+        for number, request in enumerate(requests):
+            sizes = (len(group.variants) for group in chosen[number:])
+            remaining_s = deadline_of(sizes, time.monotonic(), deadline) - time.monotonic()
+            if remaining_s > 0:
+                yield from self.compile_pairs.judge(replace(request, deadline_s=remaining_s), self.coordinator.machine)
+
+    def _asked(self, group: Group, deadline: float, *, twins: bool) -> GroupRequest:
+        keys = group.cases()
+        thresholds = {key.variant: self.request.thresholds.of(*_fields(key), key.quantity) for key in keys}
+        return GroupRequest(
+            group,
+            min_effect={key.variant: self._aa.least(key, self._requested(key)) for key in keys},
+            same_within={key.variant: max(MOST_SAME, self._requested(key)) for key in keys},
+            alpha={variant: 1 - threshold.confidence for variant, threshold in thresholds.items()},
+            cases=self._cases,
+            deadline_s=deadline - time.monotonic(),
+            twins=twins,
+        )
+
+    def _dressed(self, verdict: Verdict) -> Verdict:
+        """Return a worker's verdict with code differences, source line and an accepted slowdown's reason added."""
+        key = verdict.key
+        file, line = self.imports.place(key)
+        accepted = None
+        if verdict.outcome == "slower":
+            size = verdict.change.value if verdict.change else None
+            accepted = self.request.thresholds.accepted(*_fields(key), size, self.request.about, key.quantity)
+        return replace(
+            verdict,
+            code=self.unchanged.reasons(key),
+            file=file,
+            line=line,
+            accepted=accepted.because if accepted else "",
+            # A case that this machine cannot run may be unchanged even if every case is to be measured.
+            unchanged=verdict.outcome == "na" and replace(self.unchanged, measure_all=False).same(key),
+        )
+
+
+def moved_controls(verdicts: Iterable[Verdict]) -> str:
+    """Return why timings cannot be trusted if a control's time changed in most epochs, voided or not; else ""."""
+    counts = [(verdict.moved, verdict.epochs + verdict.voided) for verdict in verdicts]
+    moved, epochs = sum(count for count, _ in counts), sum(count for _, count in counts)
+    if moved > MOST_MOVED * epochs:
+        return f"the controls moved in {moved} of {epochs} epochs, so the machine is not steady"
+    return ""
+
+
+def _fields(key: SeriesKey) -> tuple[str, str, str, str]:
+    return key.suite, key.variant, key.case, key.l2

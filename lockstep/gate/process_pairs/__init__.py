@@ -1,1 +1,0 @@
-"""Compare the compile times of base and head in pairs of processes."""
