@@ -55,13 +55,19 @@ def commits(results: Results, machine: str) -> Part:
     """Return the commits of a machine, oldest first: hash, date in ms since 1970, subject, toolchain of the run.
 
     The commits off the line follow those of the line. "apart" tells them, "fork" is where they left the line.
+    "lines" names the branches whose line holds the commit ("" for the first), "by_date" tells what git could not place.
     """
     _known(results, machine)
     runs = {run.commit: run for run in results.runs if run.machine == machine}
 
     def as_json(commit: Commit) -> dict[str, Any]:
         run = runs[commit.hash]
-        return {**asdict(commit), "toolchain": dict(run.toolchain), "clock_state": run.clock_state}
+        return {
+            **asdict(commit),
+            "apart": commit.apart,
+            "toolchain": dict(run.toolchain),
+            "clock_state": run.clock_state,
+        }
 
     return part_of((*results.commits(machine), *results.apart(machine)), as_json)
 

@@ -209,7 +209,7 @@ def _neighbours(results: Results, machine: str, commit: Commit) -> list[Any]:
     """Return links to the previous and the next measured commit."""
     commits = results.commits(machine)
     place = commits.index(commit)
-    steps: list[Any] = []
+    steps: list[Any] = ["by date, because git does not know its place · "] if commit.by_date else []
     if place:
         steps += ["← ", commit_link(commits[place - 1], machine)]
     if place + 1 < len(commits):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.alerts.cause.commit_ranges import BY_DATE, Unknown
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.model import Alert, Member, Topic
 
@@ -165,6 +165,7 @@ def status(tracked: Tracked) -> str:
 _REMEDIES: Mapping[Unknown, str] = {
     "no repository": "name the git repository with --repo FOLDER",
     "shallow": "`git fetch --unshallow` completes the clone",
+    "unplaced": "`git fetch --unshallow` completes the clone",
     "missing": "get the commits with `git fetch`, or name the repository that has them with --repo FOLDER",
     "branches": "`git log --oneline --left-right {0}...{1}` lists the commits that differ",
 }
@@ -188,7 +189,8 @@ def culprits(alert: Alert) -> str:
     if not alert.members:
         return f"between the measured commits {before} and {after}" if before else f"since {after}"
     if alert.unknown:
-        return f"{span}, and the commits in between are unknown: {remedy(alert.unknown, before, after)}"
+        order = "in the order of their dates, " if alert.unknown in BY_DATE else ""
+        return f"{span}, {order}and the commits in between are unknown: {remedy(alert.unknown, before, after)}"
     # The change on the other machines may have another cause.
     narrowed = f" (narrowed by {', '.join(alert.also_on)})" if alert.narrowed else ""
     if number == 1:

@@ -57,7 +57,7 @@ _TABLES = """
     CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, benchmark TEXT, parameters TEXT);
     CREATE TABLE IF NOT EXISTS version (id INTEGER PRIMARY KEY, text TEXT);
     CREATE TABLE IF NOT EXISTS history (
-        "commit" TEXT PRIMARY KEY, place INTEGER, subject TEXT, apart INTEGER, fork TEXT, base TEXT
+        "commit" TEXT PRIMARY KEY, place INTEGER, subject TEXT, lines TEXT, fork TEXT, base TEXT, by_date INTEGER
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS said (key TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
 """
@@ -228,10 +228,10 @@ class Catalog:
         with self._writing() as connection:
             connection.execute("DELETE FROM history")
             rows = [
-                (commit.hash, place, commit.subject, commit.apart, commit.fork, commit.base)
+                (commit.hash, place, commit.subject, json.dumps(commit.lines), commit.fork, commit.base, commit.by_date)
                 for place, commit in enumerate(line.commits)
             ]
-            connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             _say(connection, "line note", line.note)
             _say(connection, "history", state)
 
@@ -311,8 +311,12 @@ class Reading:
 
     def history(self) -> list[Commit]:
         """Return every commit that was placed, oldest first, with the date 0."""
-        rows = self._connection.execute('SELECT "commit", subject, apart, fork, base FROM history ORDER BY place')
-        return [Commit(commit, 0, subject, bool(apart), fork, base) for commit, subject, apart, fork, base in rows]
+        columns = '"commit", subject, lines, fork, base, by_date'
+        rows = self._connection.execute(f"SELECT {columns} FROM history ORDER BY place")
+        return [
+            Commit(commit, 0, subject, tuple(json.loads(lines)), fork, base, bool(by_date))
+            for commit, subject, lines, fork, base, by_date in rows
+        ]
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -1,8 +1,8 @@
-"""Find the line of the tracked branch, and where each measured commit stands to it.
+"""Find the lines of the tracked branches, and where each measured commit stands to them.
 
-The line is the branch's newest commit with its first parents, as ``git log --first-parent`` lists them. A point is
-compared with earlier points of the line. A measured commit off the line is *apart*: a pull request, an experiment, the
-inside of a merged branch, a commit from before a rebase. It belongs to the commit of the line where it forked.
+The line of a branch is its newest commit with its first parents, as ``git log --first-parent`` lists them. A point is
+compared with earlier points of its line. A measured commit off every line is *apart*: a pull request, an experiment,
+the inside of a merged branch, a commit from before a rebase. It belongs to the commit where it left the first line.
 """
 
 from __future__ import annotations
@@ -43,55 +43,64 @@ class _Tip:
 
     commit: str
     branch: str
-    note: str = ""
 
 
 def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()) -> Line:
-    """Return the measured commits in the order of git's history, and mark those that are apart from the line.
+    """Return the measured commits in the order of git's history, each with the lines that hold it.
 
-    A commit that git does not know is placed by its date. It is apart if the clone is complete and holds newer commits,
-    because a clone would hold it if it were on the line.
+    A commit that git does not know is placed by its date. It is apart if the clone holds older and newer commits of the
+    line, because the clone would hold it if it were on the line.
 
     Args:
         dates: date of each commit in ms since 1970, by full hash.
         repo: a folder in the commits' git repository. In any other folder, subjects are "", and the dates give the
             order.
-        branches: the tracked branches, the first of which is the line; () for the repository's default branch.
+        branches: the tracked branches, each with a line; () for the repository's default branch.
     """
     # A partial clone would fetch missing objects over the network.
     git = Git(repo, _TIMEOUT_S, fetch=False)
     known = _known(git, dates)
     if not known:
-        by_date = tuple(Commit(commit, date) for date, commit in sorted((date, name) for name, date in dates.items()))
-        return Line(by_date, _nothing_known(git, len(dates)))
-    tip = _tip(git, branches)
-    history = _History(git, known, tip.commit)
-    notes, name = [tip.note], tip.branch
-    if known.isdisjoint(history.line) and (head := _resolved(git, ["HEAD"])[0]) not in ("", tip.commit):
-        on_head = _History(git, known, head)
-        if not known.isdisjoint(on_head.line):
-            history, name = on_head, "the current commit"
-            notes.append(f"No measured commit is on {tip.branch}, so the line is that of the current commit.")
-    ends = _clone_ends(git, repo)
+        in_order = sorted((date, name) for name, date in dates.items())
+        commits = tuple(Commit(commit, date, by_date=True) for date, commit in in_order)
+        return Line(commits, _nothing_known(git, len(dates)))
+    tips, missing = _tips(git, branches)
+    history = _History(git, known, [tip.commit for tip in tips])
+    notes, names = [missing], [tip.branch for tip in tips]
+    if not history.lines_of and (head := _resolved(git, ["HEAD"])[0]) not in ("", tips[0].commit):
+        on_head = _History(git, known, [head])
+        if on_head.lines_of:
+            notes.append(f"No measured commit is on {' or '.join(names)}, so the line is that of the current commit.")
+            history, names = on_head, ["the current commit"]
+    complete = not _clone_ends(git, repo)
     placed: list[tuple[int, int, int, Commit]] = []
     reached = 0
     for index, (commit, subject) in enumerate(history.subjects):
         # Take the running maximum, so that a wrong date (after a rebase, say) does not put a child before its parent.
         reached = max(reached, dates[commit])
         fork = history.fork.get(commit, "")
+        lines = tuple(names[at] if at else "" for at in history.lines_of.get(commit, ()))
         # Where a shallow clone ends, the fork may lie below the end, and the commit may be on the line.
-        apart = commit not in history.line and bool(history.line) and (bool(fork) or not ends)
-        placed.append((reached, 0, index, Commit(commit, dates[commit], subject, apart, fork)))
+        by_date = not lines and not fork and not complete
+        lines = ("",) if by_date or not history.line else lines
+        placed.append((reached, 0, index, Commit(commit, dates[commit], subject, lines, fork, by_date=by_date)))
     for index, (date, commit) in enumerate(sorted((dates[name], name) for name in dates.keys() - known)):
-        placed.append((date, 1, index, Commit(commit, date, apart=not ends and date <= history.newest)))
+        apart = date <= history.newest and (complete or date > history.oldest)
+        placed.append((date, 1, index, Commit(commit, date, lines=() if apart else ("",), by_date=not apart)))
     commits = _with_bases([commit for *_, commit in sorted(placed, key=lambda key: key[:3])], history.line)
-    unplaced = [commit for commit in commits if not commit.apart and commit.hash not in history.line]
-    notes.append(_by_date(unplaced, bool(ends)))
+    notes.append(_by_date([commit for commit in commits if commit.by_date], not complete))
+    for name in names[1:]:
+        own = sum(commit.lines[:1] == (name,) for commit in commits)
+        if own:
+            notes.append(
+                f"{own} of {len(commits)} measured commits {'is' if own == 1 else 'are'} on the line of {name}: "
+                f'pages and alerts show it as a machine of its own, with "(branch {name})" in its name.'
+            )
     off_line = sum(commit.apart for commit in commits)
     if off_line:
         notes.append(
-            f"{off_line} of {len(commits)} measured commits {'is' if off_line == 1 else 'are'} off the line of {name}: "
-            "pages show them apart, and they open no alert."
+            f"{off_line} of {len(commits)} measured commits {'is' if off_line == 1 else 'are'} off the line of "
+            f"{' and of '.join(names)}: pages show them apart, and they open no alert."
         )
     return Line(commits, " ".join(filter(None, notes)))
 
@@ -99,44 +108,55 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
 def repository_state(repo: Path, branches: Sequence[str] = ()) -> str:
     """Return a text that changes whenever the line may, or the commits that git knows; "" without a repository.
 
-    The text holds the current commit, the branch's commit, and the commits at which a shallow clone ends, because
+    The text holds the current commit, the branches' commits, and the commits at which a shallow clone ends, because
     ``git fetch --unshallow`` adds older commits and leaves the others as they are.
     """
     git = Git(repo, _TIMEOUT_S, fetch=False)
     head = git.try_line("rev-parse", "HEAD")
-    return " ".join([head, _tip(git, branches).commit, *sorted(_clone_ends(git, repo))]) if head else ""
+    if not head:
+        return ""
+    return " ".join([head, *(tip.commit for tip in _tips(git, branches)[0]), *sorted(_clone_ends(git, repo))])
 
 
 class _History:
-    """What one pass of ``git log`` says of the measured commits and the line.
+    """What one pass of ``git log`` says of the measured commits and the lines.
 
     Attributes:
         subjects: hash and subject of the measured commits, parents before children.
-        line: the commits of the line with their places, the oldest first.
-        fork: for each measured commit off the line, the newest commit of the line that is its ancestor.
-        newest: date of the line's newest commit, ms since 1970; 0 for an empty line.
+        line: the commits of the first line with their places, the oldest first.
+        lines_of: for each measured commit on a line, the indices of the lines that hold it.
+        fork: for each measured commit off the first line, the newest commit of that line that is its ancestor.
+        oldest, newest: dates of the first line's oldest and newest commit, ms since 1970; 0 for an empty line.
+
+    Args:
+        tips: the newest commit of each line.
     """
 
-    def __init__(self, git: Git, known: set[str], tip: str) -> None:
+    def __init__(self, git: Git, known: set[str], tips: Sequence[str]) -> None:
         self.subjects: list[tuple[str, str]] = []
+        self.lines_of: dict[str, tuple[int, ...]] = {}
         self.fork: dict[str, str] = {}
-        self.newest = 0
+        self.oldest = self.newest = 0
         line: list[str] = []
         # Without this setting, a user's log.showSignature would add gpg's output to the lines.
         log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--format=%H%x09%P%x09%ct%x09%s")
-        on_line = tip
+        on_line = list(tips)
         #: Measured commits off the line, by an ancestor that has not come yet.
         descendants: dict[str, set[str]] = defaultdict(set)
         # Children come before parents, so the first commit of the line that is an ancestor is the newest one.
-        for text in git.try_lines(*log, given=[*sorted(known), *filter(None, [tip])]) or ():
+        for text in git.try_lines(*log, given=[*sorted(known), *filter(None, tips)]) or ():
             commit, parents, date, subject = text.split("\t", 3)
             waiting = descendants.pop(commit, set())
+            lines = tuple(at for at, following in enumerate(on_line) if commit == following)
+            for at in lines:
+                on_line[at] = parents.partition(" ")[0]
             if commit in known:
                 self.subjects.append((commit, subject))
-            if commit == on_line:
-                self.newest = self.newest or 1000 * int(date)
+                self.lines_of |= {commit: lines} if lines else {}
+            if lines[:1] == (0,):
+                self.oldest = 1000 * int(date)
+                self.newest = self.newest or self.oldest
                 line.append(commit)
-                on_line = parents.partition(" ")[0]
                 self.fork |= {descendant: commit for descendant in waiting if descendant not in self.fork}
                 continue
             waiting = {descendant for descendant in waiting if descendant not in self.fork}
@@ -160,25 +180,33 @@ def _with_bases(commits: Sequence[Commit], line: Mapping[str, int]) -> tuple[Com
     return tuple(replace(commit, base=base(commit.fork)) if commit.fork else commit for commit in commits)
 
 
-def _tip(git: Git, branches: Sequence[str]) -> _Tip:
-    """Return the newest commit of the line: of the first tracked branch that exists, else the current commit.
+def _tips(git: Git, branches: Sequence[str]) -> tuple[list[_Tip], str]:
+    """Return the newest commit of each line, and which tracked branches the repository lacks, as a sentence.
 
-    A branch may exist here and at the remote. The one that holds the other counts; if they differ, the remote's.
+    A line is a tracked branch that exists; without tracked branches, the default branch; else the current commit. A
+    branch may exist here and at the remote. The one that holds the other counts; if they differ, the remote's.
     """
-    names = list(branches)
+    names = list(dict.fromkeys(branches))
     if not names:
         remote = git.try_line("symbolic-ref", "--short", "--quiet", "refs/remotes/origin/HEAD")
         names = list(dict.fromkeys(filter(None, [remote.removeprefix("origin/"), "main", "master"])))
     found = _resolved(git, [text for name in names for text in (f"refs/heads/{name}", f"origin/{name}", name)])
+    tips = []
     for place, name in enumerate(names):
         local, remote, other = found[3 * place : 3 * place + 3]
         if local and remote and local != remote:
             ahead = git.try_lines("merge-base", "--is-ancestor", remote, local) is not None
-            return _Tip(local if ahead else remote, name)
-        if local or remote or other:
-            return _Tip(local or remote or other, name)
-    note = f"The repository has no branch {branches[0]}, so the line is that of the current commit." if branches else ""
-    return _Tip(_resolved(git, ["HEAD"])[0], "the current commit", note)
+            tips.append(_Tip(local if ahead else remote, name))
+        elif local or remote or other:
+            tips.append(_Tip(local or remote or other, name))
+    lacking = [name for name in branches if name not in {tip.branch for tip in tips}]
+    note = f"The repository has no branch {' and no branch '.join(lacking)}: `git fetch origin` may bring it"
+    if not tips:
+        tips, note = (
+            [_Tip(_resolved(git, ["HEAD"])[0], "the current commit")],
+            f"{note}. The line is that of the current commit",
+        )
+    return tips if branches else tips[:1], f"{note}." if lacking else ""
 
 
 def _resolved(git: Git, names: Sequence[str]) -> list[str]:

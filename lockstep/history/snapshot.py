@@ -40,7 +40,7 @@ class Results:
     Attributes:
         root: the folder.
         machines: the machines that have points, by name.
-        runs: every result file that holds points.
+        runs: every run, for each machine that shows it. The line of a later branch is a machine of its own.
         benchmarks: the benchmarks, by asv's name.
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
         files: the number of result files, readable or not.
@@ -84,6 +84,11 @@ class Results:
     def on_line(self, machine: str) -> bool:
         """Return whether a machine measured a commit of the line."""
         return machine in self._machines and self._machines[machine].on_line
+
+    def begins(self, machine: str) -> int:
+        """Return the index among ``commits(machine)`` of the first commit that no line of an earlier branch holds."""
+        branch = self.machines[machine].branch
+        return next(at for at, commit in enumerate(self.commits(machine)) if not branch or commit.lines[0] == branch)
 
     def place_of(self, machine: str, commit: str) -> int:
         """Return the index among ``commits(machine)`` of a commit (full hash), or of the fork point of a commit apart.

@@ -245,8 +245,9 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
     rows, repeated = _by_run(files, joined, layouts)
     runs = [_run(run_rows) for run_rows in rows]
     folders = [joined.of(run_rows[0].folder) for run_rows in rows]
-    machines = machine_names(runs, folders, place, joined.ruled)
-    runs = [replace(run, machine=machine) for run, machine in zip(runs, machines, strict=True)]
+    shown_as = _on_lines(runs, folders, {commit.hash: commit.lines or ("",) for commit in order}, place, joined)
+    rows, folders = [rows[index] for index, _, _ in shown_as], [folders[index] for index, _, _ in shown_as]
+    runs = [replace(runs[index], machine=name) for index, name, _ in shown_as]
     measured_commits = {run.commit for run in runs}
     of_folder: dict[str, list[Path]] = defaultdict(list)
     for part in reading.parts():
@@ -263,10 +264,11 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
     entries = {new: table[old] for old, new in same.benchmarks_were.items() if old in table and new not in table}
     for name in sorted({name for name, _ in same.known.values()} - benchmarks.keys()):
         benchmarks[name] = benchmark(name, entries.get(name))
-    shown = {name: joined.of(folder) for name, folder in zip(machines, folders, strict=True)}
+    branches = {name: branch for _, name, branch in shown_as}
+    shown = {run.machine: folder for run, folder in zip(runs, folders, strict=True) if not branches[run.machine]}
     return Contents(
         root=root,
-        machines=_machines(runs, folders, place),
+        machines=_machines(runs, folders, place, branches),
         commits=tuple(commit for commit in order if commit.hash in measured_commits),
         line_note=reading.stored_text("line note"),
         runs=tuple(runs),
@@ -283,6 +285,30 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
         machines_were={old: new for old, new in joined.machine.items() if old != new},
         benchmarks_were=same.benchmarks_were,
     )
+
+
+def _on_lines(
+    runs: Sequence[Run],
+    folders: Sequence[str],
+    lines: Mapping[str, Sequence[str]],
+    place: Mapping[str, int],
+    joined: Folders,
+) -> list[tuple[int, str, str]]:
+    """Return each run of each line: the run's index, the name of its machine, and the branch ("" for the first).
+
+    The line of a later branch is a machine of its own. The runs from before the fork belong to several machines.
+
+    Args:
+        lines: the lines of each commit, see ``Commit``. A commit apart is shown beside the first.
+    """
+    found = []
+    for branch in dict.fromkeys(["", *(name for held in lines.values() for name in held)]):
+        here = [index for index, run in enumerate(runs) if branch in lines[run.commit]]
+        machines = machine_names([runs[at] for at in here], [folders[at] for at in here], place, joined.ruled)
+        own = {name for at, name in zip(here, machines, strict=True) if lines[runs[at].commit][0] == branch}
+        suffix = f" (branch {branch})" if branch else ""
+        found += [(at, name + suffix, branch) for at, name in zip(here, machines, strict=True) if name in own]
+    return found
 
 
 def with_versions(contents: Contents, reader: Reader) -> Contents:
@@ -356,7 +382,9 @@ def _facts(text: str) -> dict[str, Any]:
     return facts
 
 
-def _machines(runs: Sequence[Run], folders: Sequence[str], positions: Mapping[str, int]) -> dict[str, Machine]:
+def _machines(
+    runs: Sequence[Run], folders: Sequence[str], positions: Mapping[str, int], branches: Mapping[str, str]
+) -> dict[str, Machine]:
     runs_by_machine: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: positions[runs[index].commit]):
         runs_by_machine[runs[index].machine].append(index)
@@ -370,5 +398,6 @@ def _machines(runs: Sequence[Run], folders: Sequence[str], positions: Mapping[st
             strings=newest.strings,
             clock_state=newest.clock_state,
             last_date=newest.date,
+            branch=branches[name],
         )
     return machines

@@ -81,7 +81,7 @@ def test_ranges_of_an_unknown_cause_are_narrowed_by_other_machines():
     assert here.commits == there.commits == (COMMITS[11], COMMITS[12])
 
 
-REASONS = ["no repository", "shallow", "missing", "branches"]
+REASONS = ["no repository", "shallow", "unplaced", "missing", "branches"]
 
 
 @pytest.mark.parametrize("unknown", REASONS)
@@ -103,8 +103,10 @@ def test_an_alert_whose_range_is_not_known_has_two_ends_and_no_culprit(unknown):
     assert (alert.before, alert.after, alert.suspects) == (COMMITS[9], COMMITS[10], ())
     assert alert.range == f"{COMMITS[9][:8]}..{COMMITS[10][:8]}"
     assert alert.range in headline(alert)
+    placed = unknown in ("shallow", "branches")
     assert culprits(alert).startswith(
-        f"{COMMITS[9][:12]}..{COMMITS[10][:12]}, and the commits in between are unknown: "
+        f"{COMMITS[9][:12]}..{COMMITS[10][:12]}, {'' if placed else 'in the order of their dates, '}"
+        "and the commits in between are unknown: "
     )
     assert f"commit {COMMITS[10][:12]}" not in "\n".join(lines(alert))
     assert from_json(to_json(alert)) == alert

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import subprocess
 import sys
 
@@ -96,7 +97,8 @@ def abroad(request, origin, tmp_path):
         )
     measure(folder, commits)
     remedy = {"shallow": "git fetch --unshallow", "no repository": "--repo FOLDER", "missing": "`git fetch`"}
-    return folder, request.param, remedy[request.param]
+    reason = "unplaced" if request.param == "shallow" else request.param
+    return folder, reason, remedy[request.param]
 
 
 def test_every_command_shows_the_two_ends(abroad, origin, run):
@@ -109,7 +111,8 @@ def test_every_command_shows_the_two_ends(abroad, origin, run):
     assert "unknown range" in listed
     shown = run(folder, "alerts", "show", "1")
     assert "cause: unknown range: no commit can be named, as " in shown
-    assert f"range: {before[:12]}..{after[:12]}, and the commits in between are unknown: " in shown
+    assert f"range: {before[:12]}..{after[:12]}, in the order of their dates, and the commits in between" in shown
+    assert re.search("cause: unknown range: no commit can be named, as .*dates give", shown)
     assert remedy in shown
     assert "own commit" not in shown
     assert "lockstep bisect" not in shown

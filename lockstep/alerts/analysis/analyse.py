@@ -121,8 +121,11 @@ def analyse_results(
     # The commits of a machine that measured none on the line may have nothing to do with one another.
     chosen = [name for name in (results.machines if machines is None else machines) if results.on_line(name)]
     for machine in _analyse_machines(results, chosen, ranges, cache):
-        changes += _found_changes(machine.changed, thresholds)
-        stale += freshness(machine.reports, int(now.timestamp() * 1000), partial(_ends, results, machine.machine))
+        # What happened before a branch forked is said of the line that it forked from.
+        own = {commit.hash for commit in results.commits(machine.machine)[results.begins(machine.machine) :]}
+        changes += (found for found in _found_changes(machine.changed, thresholds) if found.step.after.commit in own)
+        told = freshness(machine.reports, int(now.timestamp() * 1000), partial(_ends, results, machine.machine))
+        stale += (alert for alert in told if alert.topic == "silent" or alert.after in own)
         commits[machine.machine] = tuple(commit for commit, _ in machine.reports.commits)
         names = (report.series for report in machine.reports.series if report.last_number is not None)
         series.update((name.machine, name.family, name.suite) for name in names)
@@ -132,10 +135,12 @@ def analyse_results(
     newest: dict[str, int] = {}
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
+    # A branch that is not measured any more is not a machine that stopped.
+    finished = {name for name, machine in results.machines.items() if machine.branch}
     ended = ended_machines(results)
-    quiet = ended.machines | ended.outlived
+    quiet = ended.machines | ended.outlived | finished
     stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in quiet]
-    dead = dead_machines(newest)
+    dead = dead_machines(newest) - finished
     return AnalysisResult(
         tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended, results.refused
     )

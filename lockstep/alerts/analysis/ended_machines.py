@@ -72,7 +72,7 @@ def ended_machines(results: Results) -> EndedMachines:
     """Return the machines that reported once and are alike, and the environments and systems that were replaced."""
     times: dict[str, list[int]] = defaultdict(list)
     for run in results.runs:
-        if run.measured_at:
+        if run.measured_at and not results.machines[run.machine].branch:
             times[run.machine].append(run.measured_at)
     first = {name: min(at) for name, at in times.items()}
     last = {name: max(at) for name, at in times.items()}

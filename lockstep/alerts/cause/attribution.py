@@ -33,9 +33,10 @@ Kind = Literal[
 
 #: Why no commit can be named, by ``Step.unknown``.
 _UNKNOWN: Mapping[Unknown, str] = {
-    "no repository": "no git repository is at hand",
+    "no repository": "no git repository is at hand, and dates give the order",
     "shallow": "the git clone is shallow",
-    "missing": "the git repository lacks one of the two measured commits",
+    "unplaced": "the shallow git clone does not connect the two measured commits, and dates give their order",
+    "missing": "the git repository lacks one of the two measured commits, and dates give their order",
     "branches": "the later measured commit does not descend from the earlier one",
 }
 

@@ -20,10 +20,13 @@ from lockstep.processes.git import Git
 _ABSENT = ""
 
 #: Why the commits between two commits are unknown; "" if they are known.
-#: "no repository": git finds no repository, or does not answer. "shallow": the clone ends above or within the range.
-#: "missing": the repository lacks one of the two commits. "branches": the repository is complete, but the later commit
-#: does not descend from the earlier commit.
-Unknown = Literal["", "no repository", "shallow", "missing", "branches"]
+#: "no repository": git finds no repository, or does not answer. "shallow": the clone ends within the range. "unplaced":
+#: the clone is shallow and does not connect the two commits. "missing": the repository lacks one of the two commits.
+#: "branches": the repository is complete, but the later commit does not descend from the earlier commit.
+Unknown = Literal["", "no repository", "shallow", "unplaced", "missing", "branches"]
+
+#: With these reasons, git does not know the order of the two commits either: it is the order of their dates.
+BY_DATE: tuple[Unknown, ...] = ("no repository", "unplaced", "missing")
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,12 @@ class Ranges:
         command = ("rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--")
         lines = self._git.try_lines(*command) if known else None
         if lines is None:
-            return Range(unknown="shallow" if self._shallow else "missing")
+            return Range(unknown="unplaced" if self._shallow else "missing")
         parents = {commit: tuple(commit_parents) for commit, *commit_parents in map(str.split, lines)}
+        connected = any(before in commit_parents for commit_parents in parents.values())
         if self._cut(before, parents):
-            return Range(unknown="shallow")
-        if not any(before in commit_parents for commit_parents in parents.values()):
+            return Range(unknown="shallow" if connected else "unplaced")
+        if not connected:
             return Range(unknown="branches")
         return Range(tuple(parents), parents, self._touched(before, parents))
 
