@@ -47,6 +47,8 @@ class Results:
         problems: the problems of files or parts of files that could not be read.
         notes: the accepted differences from asv's format.
         refused: why rules ``[[same]]`` of thresholds.toml were not applied, as sentences without full stops.
+        machines_were: the names of today of joined machines, by the earlier names.
+        renamed: the earlier series and benchmark, and those of today, of each joined series; without the machine.
         line_note: what git's history could not tell about the order of commits, in sentences; "" if nothing.
     """
 
@@ -62,6 +64,8 @@ class Results:
         self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
         self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
         self.refused: tuple[str, ...] = contents.refused
+        self.machines_were: Mapping[str, str] = contents.machines_were
+        self.renamed = contents.renamed
         self._contents = contents
         self._reader = reader
         self._machines = {name: MachineIndex(name, contents) for name in self.machines}

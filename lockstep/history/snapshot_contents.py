@@ -45,6 +45,7 @@ class Contents:
         known: benchmark and parameter values of each series by number.
         joined: which stored series belong to which series.
         refused: why rules ``[[same]]`` were not applied, as sentences.
+        renamed: see ``Results``.
         machines_were, benchmarks_were: the names of today of what was joined, by the earlier names.
         versions: texts of the benchmark versions by number.
     """
@@ -66,6 +67,7 @@ class Contents:
     refused: tuple[str, ...] = ()
     machines_were: Mapping[str, str] = field(default_factory=dict)
     benchmarks_were: Mapping[str, str] = field(default_factory=dict)
+    renamed: tuple[tuple[tuple[Series, Benchmark], tuple[Series, Benchmark]], ...] = ()
 
 
 class MachineIndex:
@@ -170,8 +172,7 @@ class MachineIndex:
         """Return the series with this number. For a few series this is faster than ``series``, which sorts all."""
         series = self._made.get(number)
         if series is None:
-            name, values = self._contents.known[number]
-            series = Series(self._name, name, names.axes(self._contents.benchmarks[name], values) if values else ())
+            series, _ = _named(self._contents.known[number], self._contents.benchmarks, self._name)
             self._made[number] = series
         return series
 
@@ -215,6 +216,14 @@ class MachineIndex:
         numbers = np.fromiter(self.series, dtype=np.int64, count=len(self.series))
         order = np.argsort(numbers)
         return numbers[order], order
+
+
+def _named(
+    known: tuple[str, tuple[str, ...]], benchmarks: Mapping[str, Benchmark], machine: str = ""
+) -> tuple[Series, Benchmark]:
+    """Return the series with a benchmark's name and parameter values, and the benchmark."""
+    name, values = known
+    return Series(machine, name, names.axes(benchmarks[name], values) if values else ()), benchmarks[name]
 
 
 _BENCHMARK = attrgetter("benchmark")
@@ -284,6 +293,9 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
         refused=(*joined.refused, *joined.apart(shown), *same.refused),
         machines_were={old: new for old, new in joined.machine.items() if old != new},
         benchmarks_were=same.benchmarks_were,
+        renamed=tuple(
+            (_named(known[old], benchmarks), _named(same.known[new], benchmarks)) for old, new in same.series.items()
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from lockstep.alerts.analysis.step_facts import directed
 from lockstep.alerts.cause.attribution import Cause, Kind, attribute
 from lockstep.alerts.cause.change_facts import Step
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.model import Alert, Suppressed, Waiver
 from lockstep.history.snapshot import Results
@@ -71,6 +72,7 @@ class AnalysisResult:
             ``lockstep.alerts.analysis.freshness.dead_machines``.
         ended: machines about which one line says more than an alert for each.
         refused: see ``Results``.
+        renamed: the names of today of what rules of thresholds.toml joined.
     """
 
     changes: tuple[FoundChange, ...]
@@ -80,11 +82,12 @@ class AnalysisResult:
     dead: frozenset[str] = frozenset()
     ended: EndedMachines = field(default_factory=EndedMachines)
     refused: tuple[str, ...] = ()
+    renamed: Renamed = field(default_factory=Renamed)
 
     @property
     def current_alerts(self) -> CurrentAlerts:
         """The part of the analysis result that ``AlertStore.sync`` needs to update the stored alerts."""
-        return CurrentAlerts(self.alerts, self.commits, self.dead)
+        return CurrentAlerts(self.alerts, self.commits, self.dead, self.renamed)
 
     @property
     def unchanged_code(self) -> dict[str, tuple[int, float]]:
@@ -141,8 +144,10 @@ def analyse_results(
     quiet = ended.machines | ended.outlived | finished
     stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in quiet]
     dead = dead_machines(newest) - finished
+    were = {name_of(*old): name_of(*new) for old, new in results.renamed}
+    renamed = Renamed(results.machines_were, were)
     return AnalysisResult(
-        tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended, results.refused
+        tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended, results.refused, renamed
     )
 
 

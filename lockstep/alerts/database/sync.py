@@ -7,7 +7,6 @@ A change keeps its alert, even if a later analysis places, sizes or names the ch
 from __future__ import annotations
 
 import datetime
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from lockstep.alerts.database.automatic_transitions import (
 from lockstep.alerts.database.bulk_insert import NewAlerts
 from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.matching import owners
+from lockstep.alerts.database.renames import Renamed, key_hash, rename
 from lockstep.alerts.database.schema import ALERT, MEMBER
 from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
 from lockstep.alerts.model import URGENT, Alert, Member
@@ -48,11 +48,13 @@ class CurrentAlerts:
         commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
         dead: machines that stopped while other machines continued. Their open alerts are archived until they report
             again.
+        renamed: the names of today of machines and series that rules of thresholds.toml join.
     """
 
     alerts: Sequence[Alert]
     commits: Mapping[str, Sequence[str]]
     dead: frozenset[str] = frozenset()
+    renamed: Renamed = field(default_factory=Renamed)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Sync:
         self._revised: list[dict[str, Any]] = []
         self._places: dict[str, dict[str, int]] = {}
         #: Whether anything was written.
-        self.changed = False
+        self.changed = rename(connection, current.renamed)
         for row in connection.execute(
             select(ALERT).where(ALERT.c.machine.in_(list(current.commits))).order_by(ALERT.c.id)
         ):
@@ -131,11 +133,11 @@ class Sync:
     def _take_over(self) -> None:
         """Find the stored alerts of changes that this analysis reports under new names."""
         keys = {member.key for alert in self.current.alerts for member in alert.members}
-        new = [key for key in keys if _hash(key) not in self.owner]
+        new = [key for key in keys if key_hash(key) not in self.owner]
         if new and self.known:
             places = {machine: self._places_of(machine) for machine in self.current.commits}
             moved = owners(self.known.values(), self.current.alerts, new, places)
-            self.moved = {_hash(key): number for key, number in moved.items()}
+            self.moved = {key_hash(key): number for key, number in moved.items()}
             # From now on the name belongs to this change, even if it belonged to another change before.
             for key, number in self.moved.items():
                 if self.owner.get(key, number) != number:
@@ -152,8 +154,8 @@ class Sync:
         """Split an alert of this analysis if several stored alerts own its changes. New changes join the oldest."""
         if not alert.members:
             return [(self._number_of_fingerprint.get(alert.fingerprint), alert)]
-        hashes = [_hash(member.key) for member in alert.members]
-        owned = [self.moved.get(key_hash, self.owner.get(key_hash)) for key_hash in hashes]
+        hashes = [key_hash(member.key) for member in alert.members]
+        owned = [self.moved.get(hashed, self.owner.get(hashed)) for hashed in hashes]
         known = [number for number in owned if number is not None]
         home = min(known) if known else self._overlapping(alert)
         shares: dict[int | None, list[Member]] = defaultdict(list)
@@ -280,7 +282,7 @@ class Sync:
 
     def _claim(self, number: int, alert: Alert) -> int:
         """Store that the alert owns its changes. Return the number of new changes."""
-        new = [key for key in dict.fromkeys(_hash(member.key) for member in alert.members) if key not in self.owner]
+        new = [key for key in dict.fromkeys(key_hash(member.key) for member in alert.members) if key not in self.owner]
         if new:
             self._new.assign(number, new)
             self.owner |= dict.fromkeys(new, number)
@@ -314,7 +316,3 @@ def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, s
     Changes of checks, of host times, of compile times and of device times have four different keys.
     """
     return machine, family, f"{topic} {APART[quantity]}" if quantity in APART else topic
-
-
-def _hash(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()[:32]
