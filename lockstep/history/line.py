@@ -8,7 +8,6 @@ the inside of a merged branch, a commit from before a rebase. It belongs to the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -136,36 +135,31 @@ class _History:
         self.subjects: list[tuple[str, str]] = []
         self.lines_of: dict[str, tuple[int, ...]] = {}
         self.fork: dict[str, str] = {}
-        self.oldest = self.newest = 0
-        line: list[str] = []
         # Without this setting, a user's log.showSignature would add gpg's output to the lines.
         log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--format=%H%x09%P%x09%ct%x09%s")
+        texts = git.try_lines(*log, given=[*sorted(known), *filter(None, tips)]) or ()
+        entries = [text.split("\t", 3) for text in texts]  # children before parents
         on_line = list(tips)
-        #: Measured commits off the line, by an ancestor that has not come yet.
-        descendants: dict[str, set[str]] = defaultdict(set)
-        # Children come before parents, so the first commit of the line that is an ancestor is the newest one.
-        for text in git.try_lines(*log, given=[*sorted(known), *filter(None, tips)]) or ():
-            commit, parents, date, subject = text.split("\t", 3)
-            waiting = descendants.pop(commit, set())
+        first: list[tuple[str, int]] = []
+        for commit, parents, date, _ in entries:
             lines = tuple(at for at, following in enumerate(on_line) if commit == following)
             for at in lines:
                 on_line[at] = parents.partition(" ")[0]
+            if lines[:1] == (0,):
+                first.append((commit, 1000 * int(date)))
+            if lines and commit in known:
+                self.lines_of[commit] = lines
+        self.line = {commit: place for place, (commit, _) in enumerate(reversed(first))}
+        self.newest, self.oldest = (first[0][1], first[-1][1]) if first else (0, 0)
+        #: The place of the newest commit of the first line among each commit and its ancestors; −1 if there is none.
+        newest: dict[str, int] = {}
+        for commit, parents, _, subject in reversed(entries):
+            inherited = max((newest[parent] for parent in parents.split()), default=-1)
+            newest[commit] = self.line.get(commit, inherited)
             if commit in known:
                 self.subjects.append((commit, subject))
-                self.lines_of |= {commit: lines} if lines else {}
-            if lines[:1] == (0,):
-                self.oldest = 1000 * int(date)
-                self.newest = self.newest or self.oldest
-                line.append(commit)
-                self.fork |= {descendant: commit for descendant in waiting if descendant not in self.fork}
-                continue
-            waiting = {descendant for descendant in waiting if descendant not in self.fork}
-            if commit in known:
-                waiting.add(commit)
-            for parent in parents.split() if waiting else ():
-                descendants[parent] |= waiting
-        self.subjects.reverse()
-        self.line = {commit: place for place, commit in enumerate(reversed(line))}
+                if commit not in self.line and inherited >= 0:
+                    self.fork[commit] = first[-1 - inherited][0]
 
 
 def _with_bases(commits: Sequence[Commit], line: Mapping[str, int]) -> tuple[Commit, ...]:
