@@ -92,8 +92,8 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
         own = sum(commit.lines[:1] == (name,) for commit in commits)
         if own:
             notes.append(
-                f"{own} of {len(commits)} measured commits {'is' if own == 1 else 'are'} on the line of {name}: "
-                f'pages and alerts show it as a machine of its own, with "(branch {name})" in its name.'
+                f"{own} of {len(commits)} measured commits {'is' if own == 1 else 'are'} on the line of {name} alone: "
+                f'pages and alerts show this line as a machine of its own, with "(branch {name})" in its name.'
             )
     off_line = sum(commit.apart for commit in commits)
     if off_line:

@@ -29,7 +29,7 @@ from lockstep.history.model import (
     Trend,
 )
 from lockstep.history.reader import Numbers, Reader, Rows, Source, errors, log_ratios, lookup
-from lockstep.history.row_keys import KeyIndex, index_keys
+from lockstep.history.row_keys import KeyIndex, index_keys, key_of
 from lockstep.history.snapshot_contents import Contents, MachineIndex
 from lockstep.timing.intervals import standard_error
 
@@ -251,8 +251,10 @@ class Results:
         """Return the key of today of a series that an old address names, see ``KeyIndex.current``."""
         contents = self._contents
         machine = contents.machines_were.get(key.machine, key.machine)
-        suite = contents.benchmarks_were.get(key.suite, key.suite)
-        return self.keys(machine).current(key._replace(machine=machine, suite=suite))
+        plain = key._replace(machine="")
+        today = next((key_of(*new) for old, new in self.renamed if key_of(*old) == plain), plain)
+        suite = contents.benchmarks_were.get(today.suite, today.suite)
+        return self.keys(machine).current(today._replace(machine=machine, suite=suite))
 
     def columns(
         self,

@@ -130,7 +130,7 @@ def test_the_line_of_another_branch_has_pages_of_its_own(tmp_path):
     assert f"on box (branch release) · ← {fork[:8]}" in text
     [one] = compare_commit(results, "box (branch release)", release, None, Thresholds())
     assert one.difference.percent == pytest.approx(100)
-    assert "1 of 3 measured commits is on the line of release" in results.line_note
+    assert "1 of 3 measured commits is on the line of release alone" in results.line_note
 
 
 def test_the_page_of_a_commit_that_stands_by_date_says_so(tmp_path):

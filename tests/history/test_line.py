@@ -199,7 +199,7 @@ def test_each_tracked_branch_is_a_line_of_its_own(repository):
         "box": [1.0] * 6 + [1.3] * 12,
         "box (branch release)": [1.0] * 6 + [1.3] * 12 + [2.0] * 8,
     }
-    assert "12 of 30 measured commits are on the line of release: pages and alerts show it" in results.line_note
+    assert "12 of 30 measured commits are on the line of release alone: pages and alerts show" in results.line_note
 
 
 def test_a_slowdown_of_a_release_branch_is_told_once_and_bound_to_the_branch(repository, tmp_path):

@@ -6,6 +6,7 @@ from trees import DATE, edit, open_store, write_plain
 from dashboard.address import SeriesAddress
 from dashboard.pages.series import layout
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.history.model import SeriesKey
 from lockstep.suite.thresholds import Thresholds, ThresholdsError
 
 DAY = 86_400_000
@@ -92,7 +93,10 @@ def test_a_parameter_that_was_renamed_is_one_series(tmp_path):
         texts = {"'fast'": 1.0, "0.50" if day < 10 else "0.5": 2.0}
         write_plain(tmp_path / "r", {"a.A.time_x": texts}, "box", commit(day), DATE + day * DAY)
     rules = '[[same]]\nparameter = "param1=0.5"\nwas = "param1=0.50"\n'
-    assert trends(store(tmp_path / "r", rules).current()) == {
+    results = store(tmp_path / "r", rules).current()
+    [old, new] = (SeriesKey("box", "a.A.time_x", case=f"param1={text}") for text in ("0.50", "0.5"))
+    assert (results.current(old), results.current(new)) == (new, new)
+    assert trends(results) == {
         ("box", "a.A.time_x", "param1=0.5"): (list(range(20)), 1),
         ("box", "a.A.time_x", "param1=fast"): (list(range(20)), 1),
     }
