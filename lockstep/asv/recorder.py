@@ -14,15 +14,21 @@ from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.record_compile_times import CompileCosts
-from lockstep.machine_code.compiling.precompile import precompile
+from lockstep.machine_code import Target as CompileTarget
+from lockstep.machine_code import Tree
+from lockstep.machine_code.compiled_tree import compile_ahead
 from lockstep.processes.watched_worker import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.quantity import COSTS
 from lockstep.suite.definition import PROTOCOL_VERSION
+from lockstep.suite.discovery import load_suites
 from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
 Key = tuple[str, str, str, str]
+
+#: Maximum seconds of compiling ahead.
+COMPILING_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -231,7 +237,9 @@ class Recorder:
             return
         self._compiled = True
         started = time.monotonic()
-        compiled = precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, host)
+        tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
+        suites = load_suites(self._spec.benchmark_dir).values()
+        compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S)
         elapsed_s = time.monotonic() - started
         self._count({"compile": elapsed_s})
         if compiled:

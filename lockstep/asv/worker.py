@@ -97,11 +97,9 @@ def main() -> int:
 def _known_code(
     host: Mapping[str, str], suites: Mapping[str, Suite], checkout: Path, packages: Sequence[str]
 ) -> Mapping[CaseKey, CaseCode]:
-    """Return the code of this tree's cases, as ``precompile`` cached it; nothing on a CPU."""
+    """Return the code of this tree's cases, as ``compile_ahead`` cached it; nothing on a CPU."""
     if host["device"] != "cuda":
         return {}
-    # As when compiling ahead: this variable decides which kernels are chosen, and so their keys in the cache.
-    os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.machine_code.compiled_tree import cached_codes
     from lockstep.machine_code.targets import Target

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -54,6 +54,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import compare
+    from lockstep.machine_code.differences.report import diff_lines
 
     expect_folder(args.markdown)
     with ExitStack() as trees:
@@ -68,12 +69,12 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
             comparisons.append(comparison)
             if not args.json:
                 # Print each target when it is compared: tracing one target may take minutes.
-                for line in _lines(comparison, args):
+                for line in diff_lines(comparison, *_names(args)):
                     out.print(line, markup=False, highlight=False, soft_wrap=True)
                 out.file.flush()
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]
-        base_name, head_name = _names(args)
+        base_name, head_name = args.toolchain if _of_toolchains(args) else _names(args)
         at = {"commit": _commit(args)} if _of_toolchains(args) else {}
         print(json.dumps({"base": base_name, "head": head_name, **at, "targets": rows}, indent=2))
     _summarize(comparisons, args)
@@ -125,77 +126,44 @@ def _commit(args: argparse.Namespace) -> str:
 
 
 def _names(args: argparse.Namespace) -> tuple[str, str]:
-    """Return the names of what is compared: two toolchains, or two commits."""
-    base_name, head_name = args.toolchain if _of_toolchains(args) else (args.base, args.head or ".")
-    return base_name, head_name
-
-
-def _lines(comparison: Comparison, args: argparse.Namespace) -> Iterator[str]:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.differences.report import diff_lines
-    from lockstep.machine_code.differences.toolchain_report import toolchain_lines
-
-    base_name, head_name = _names(args)
+    """Return the names of what is compared: two toolchains at a commit, or two commits."""
     if _of_toolchains(args):
-        return toolchain_lines(comparison, base_name, head_name, _commit(args))
-    return diff_lines(comparison, base_name, head_name)
+        return args.toolchain[0], f"{args.toolchain[1]}, both at {_commit(args)}"
+    return args.base, args.head or "."
 
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
     """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.differences.report import to_markdown
-    from lockstep.machine_code.differences.toolchain_report import toolchain_markdown
 
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
         with path.open("a", encoding="utf-8") as file:
-            base_name, head_name = _names(args)
-            if _of_toolchains(args):
-                file.write(toolchain_markdown(comparisons, base_name, head_name, _commit(args)))
-            else:
-                file.write(to_markdown(comparisons, base_name, head_name))
+            file.write(to_markdown(comparisons, *_names(args)))
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, Any]:
-    return {
+    # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.machine_code.differences.report import compiler_lines
+
+    row = {
         "target": comparison.target.name,
         "same_sources": sorted(comparison.same_sources),
         "cases": dict(comparison.counts),
         "changes": [
-            {**asdict(change), "cases": [key._asdict() for key in change.cases]} for change in comparison.changes
+            {**asdict(change), "verdict": change.verdict, "cases": [key._asdict() for key in change.cases]}
+            for change in comparison.changes
         ],
         "quantities": [
             {**asdict(change), "worse": change.worse, "cases": [key._asdict() for key in change.cases]}
             for change in comparison.quantities
         ],
-        **_toolchain_row(comparison),
     }
-
-
-def _toolchain_row(comparison: Comparison) -> dict[str, Any]:
-    """Return the JSON fields that only a comparison of two toolchains has; empty for two commits."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.differences.toolchain_report import compiler_lines
-
-    if comparison.compilers is None:
-        return {}
-    compilers = {side: asdict(facts) for side, facts in zip(("base", "head"), comparison.compilers, strict=True)}
-    return {
-        "compilers": {**compilers, "differences": list(compiler_lines(comparison))},
-        "kernels": [
-            {
-                "kernel": change.after.name,
-                "verdict": change.verdict,
-                "sentence": change.sentence,
-                "worse": change.worse,
-                "better": change.better,
-                **asdict(change),
-                "cases": [key._asdict() for key in change.cases],
-            }
-            for change in comparison.kernels
-        ],
-    }
+    if comparison.compilers is not None:
+        base, head = map(asdict, comparison.compilers)
+        row["compilers"] = {"base": base, "head": head, "differences": list(compiler_lines(comparison))}
+    return row
 
 
 def absent_families(suites: Sequence[Suite], *roots: Path) -> str:

@@ -24,25 +24,21 @@ Kernels = tuple[str, ...]
 class CompileClock:
     """Measures how long kernels of one tree take to compile, in a process that starts on demand; ``close`` ends it.
 
+    Methods raise ``TracingFailed`` if the process does not start, or dies.
+
     Args:
         tree: sources of the packages under test.
         benchmark_dir: folder of the current suites.
     """
 
     def __init__(self, tree: Tree, benchmark_dir: Path, target: Target) -> None:
-        # Kernels that depend on the GPU's name are compiled for this GPU, which the process does not see.
-        variables = {"LOCKSTEP_KERNEL_GPU": target.gpu} if target.gpu else {}
-        self._session = Session(tree, benchmark_dir, 1, variables=variables)
-        self._target = target
+        self._session = Session(tree, target, benchmark_dir, 1)
 
     def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...] | str]:
         """Return the seconds to compile all kernels that each variant launches at a case, measured ``REPEATS`` times.
 
         In place of the seconds, a variant whose trace may lack kernels, or with a kernel that does not compile, has
         the reason. Variants without a Triton kernel are left out.
-
-        Raises:
-            TracingFailed: the compiling process does not start, or dies.
         """
         traced, requested = self.kernels(suite, case), set(variants)
         launched = {name: kernels for name, kernels in traced.items() if name in requested and kernels}
@@ -59,16 +55,12 @@ class CompileClock:
         return {name: total(kernels) for name, kernels in launched.items()}
 
     def kernels(self, suite: str, case: str) -> Mapping[str, Kernels | str]:
-        """Return the kernels of each variant at a case, or why its trace may lack kernels.
-
-        Raises:
-            TracingFailed: the tracing process does not start, or dies.
-        """
+        """Return the kernels of each variant at a case, or why its trace may lack kernels."""
         return {
             key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
             if code.memory is not None
             else code.unknown or "its trace may lack kernels"
-            for key, code in self._session.trace_case(suite, case, self._target).items()
+            for key, code in self._session.trace_case(suite, case).items()
         }
 
     def clock(self, kernels: Iterable[str], repeats: int) -> Mapping[str, tuple[float, ...]]:
@@ -77,12 +69,9 @@ class CompileClock:
         Args:
             kernels: identities of kernels, from the method ``kernels``.
             repeats: how often each kernel is compiled.
-
-        Raises:
-            TracingFailed: the compiling process dies.
         """
         identities = list(dict.fromkeys(kernels))
-        return self._session.clock(identities, self._target, repeats) if identities else {}
+        return self._session.clock(identities, repeats) if identities else {}
 
     def close(self) -> None:
         """End the compiling process, if there is one. A later request starts a new process."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
-from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, facts_from
+from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.family_files import definition_files, digest, family_files
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import Session, Tree
+from lockstep.machine_code.worker_session import Session, TooSlow, TracingFailed, Tree
 from lockstep.processes.toolchain import Toolchain
 from lockstep.suite.definition import Suite
 
@@ -31,7 +34,6 @@ def codes_of(
     suites: Iterable[Suite],
     target: Target,
     *,
-    processes: int | None = None,
     cases: Mapping[str, Sequence[str]] | None = None,
     anew: bool = False,
     cache: Cache | None = None,
@@ -42,7 +44,6 @@ def codes_of(
     Args:
         tree: the sources of the packages under test.
         suites: current suites, whatever commit the tree holds.
-        processes: number of processes that compile at once; by default one for each processor.
         cases: case labels by suite; by default all.
         anew: compile even kernels that are in our cache, so that Triton's own cache has them for a later launch.
         cache: results of earlier calls; by default the user's cache.
@@ -51,49 +52,76 @@ def codes_of(
     Raises:
         TracingFailed: the process that traces the tree does not start, or dies.
     """
-    with Reader(tree, list(suites), processes or processors_here(), cache or Cache(), say, cases) as reader:
-        codes = reader.traced(target)
-        return reader.built(target, codes, _identities(codes), anew=anew)
+    with Reader(tree, suites, target, cache, say, cases) as reader:
+        codes = reader.traced()
+        return reader.built(codes, _identities(codes), anew=anew)
+
+
+def compile_ahead(tree: Tree, suites: Iterable[Suite], target: Target, limit_s: float) -> bool:
+    """Compile the kernels of all cases into Triton's cache, where a process that launches them finds them.
+
+    Return False, without compiling, if the same sources were compiled before. After ``limit_s`` seconds, or if the tree
+    cannot be traced, the remaining kernels are left to the process that launches them.
+    """
+    with Reader(tree, suites, target) as reader:
+        folder = Path(os.environ.get("TRITON_CACHE_DIR", Path.home() / ".triton" / "cache"))
+        done = folder / f"lockstep-{reader.key}"
+        if done.exists():
+            return False
+        with contextlib.suppress(TracingFailed, TooSlow), time_limit(limit_s, reader):
+            codes = reader.traced()
+            reader.built(codes, _identities(codes), anew=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            done.touch()
+    return True
 
 
 def cached_codes(tree: Tree, suites: Iterable[Suite], target: Target) -> Mapping[CaseKey, CaseCode]:
     """Return the code of the cases that the cache holds. Unlike ``codes_of``, this function starts no process."""
-    return Reader(tree, list(suites), 1, Cache(), lambda line: None).cached(target)
+    return Reader(tree, suites, target).cached()
 
 
 def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target) -> CompilerFacts:
     """Return the versions and the default options of a tree's compiler. Raises the errors of ``codes_of``."""
-    with Reader(tree, list(suites), 1, Cache(), lambda line: None) as reader:
-        return reader.described(target)
+    with Reader(tree, suites, target) as reader:
+        return reader.described()
 
 
 class Reader:
-    """Returns the code that the cases of one tree run, from the cache or from a process of its own."""
+    """Returns the code that the cases of one tree run, from the cache or from a process of its own.
+
+    Attributes:
+        key: digest of everything that decides the code of the cases.
+    """
 
     def __init__(
         self,
         tree: Tree,
-        suites: Sequence[Suite],
-        processes: int,
-        cache: Cache,
-        say: Say,
+        suites: Iterable[Suite],
+        target: Target,
+        cache: Cache | None = None,
+        say: Say = lambda line: None,
         cases: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._tree = tree
-        self._cases = cases
+        self._target = target
+        self._surroundings = _surroundings(tree.toolchain)
         # Read now rather than on demand: two readers run in parallel, and in CPython 3.11 (seen in 3.11.7) two threads
         # that parse at once sometimes fail with "AST constructor recursion depth mismatch" (gh-106905).
-        self._sources = {
-            suite.name: digest(
-                family_files(tree.root, tree.packages, suite).files, definition_files(suite, tree.packages)
-            )
-            for suite in suites
-        }
-        self._cache = cache
+        self._keys: dict[str, str] = {}
+        home = tree.root
+        for suite in suites:
+            home = suite.home
+            files = family_files(tree.root, tree.packages, suite).files
+            definition = definition_files(suite, tree.packages)
+            chosen = f"{suite.name} {target} {None if cases is None else cases[suite.name]}"
+            named = _named_variables([*files.values(), *definition.values()])
+            self._keys[suite.name] = f"cases {digest(chosen, files, definition, named, self._surroundings)}"
+        self.key = digest(*self._keys.values())
+        self._cache = cache or Cache()
         self._say = say
-        self._surroundings = _surroundings(tree.toolchain)
-        home = suites[0].home if suites else tree.root
-        self._session = Session(tree, home, processes, cases)
+        # Each of two trees may use all processors, because the cache often has the other.
+        self._session = Session(tree, target, home, processors_here(), cases)
 
     def __enter__(self) -> Reader:
         return self
@@ -105,33 +133,33 @@ class Reader:
         """End the tracing process, so that another thread's call, which waits for it, fails at once."""
         self._session.stop()
 
-    def described(self, target: Target) -> CompilerFacts:
+    def described(self) -> CompilerFacts:
         """Return the versions and the default options of the tree's compiler."""
-        key = f"compiler {digest(target.spell(), self._surroundings)}"
+        key = f"compiler {digest(self._target.spell(), self._surroundings)}"
         if key not in (cached := self._cache.get([key])):
-            cached = {key: asdict(self._session.describe(target))}
+            cached = {key: asdict(self._session.describe())}
             self._cache.put(cached)
-        return facts_from(cached[key])
+        return CompilerFacts(**cached[key])
 
-    def cached(self, target: Target) -> dict[CaseKey, CaseCode]:
+    def cached(self) -> dict[CaseKey, CaseCode]:
         """Return the code of the cases that the cache holds, with the cached machine code of their kernels."""
-        codes = {key: code for key, code in self._cached_cases(target)[0].items() if not code.absent}
+        codes = {key: code for key, code in self._cached_cases()[0].items() if not code.absent}
         return _completed(codes, self._cached_kernels(_identities(codes)))
 
-    def traced(self, target: Target) -> dict[CaseKey, CaseCode]:
+    def traced(self) -> dict[CaseKey, CaseCode]:
         """Return the code of every case, with no kernel compiled; cases that the tree lacks are marked as absent."""
-        codes, missing = self._cached_cases(target)
+        codes, missing = self._cached_cases()
         if missing:
-            self._say(f"tracing {', '.join(missing)} of {self._tree.label} for {target.name}")
-            fresh = self._session.trace(missing, target)
+            self._say(f"tracing {', '.join(missing)} of {self._tree.label} for {self._target.name}")
+            fresh = self._session.trace(missing)
             for name in missing:
                 rows = [[key.variant, key.case, asdict(code)] for key, code in fresh.items() if key.suite == name]
-                self._cache.put({missing[name]: rows})
+                self._cache.put({self._keys[name]: rows})
             codes |= fresh
         return codes
 
     def built(
-        self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
+        self, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
     ) -> dict[CaseKey, CaseCode]:
         """Return ``codes`` with machine code for the kernels ``identities``: from the cache, else compiled.
 
@@ -141,40 +169,63 @@ class Reader:
         known = {} if anew else self._cached_kernels(requested)
         missing = [identity for identity in requested if identity not in known]
         if missing:
-            self._say(f"compiling {len(missing)} kernels of {self._tree.label} for {target.name}")
-            users = {
-                key.suite for key, code in codes.items() if any(kernel.identity in missing for kernel in code.kernels)
-            }
-            fresh = self._session.build(missing, sorted(users), target)
+            self._say(f"compiling {len(missing)} kernels of {self._tree.label} for {self._target.name}")
+            users = {key.suite for key, code in codes.items() if not _identities({key: code}).isdisjoint(missing)}
+            fresh = self._session.build(missing, sorted(users))
             self._cache.put({identity: asdict(kernel) for identity, kernel in fresh.items()})
             known |= fresh
         return _completed(codes, known)
 
-    def _cached_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
-        """Return the code of cases that the cache holds, and the cache key of each suite whose cases it lacks."""
-        keys = {name: self._key(name, target) for name in self._sources}
-        known = self._cache.get(keys.values())
-        codes: dict[CaseKey, CaseCode] = {}
-        for name, key in keys.items():
-            cached = {CaseKey(name, *labels): case_code_from(row) for *labels, row in known.get(key, ())}
-            if not all(map(_still_so, cached.values())):
-                known.pop(key)
-                continue
-            codes |= cached
-        return codes, {name: key for name, key in keys.items() if key not in known}
+    def _cached_cases(self) -> tuple[dict[CaseKey, CaseCode], list[str]]:
+        """Return the code of cases that the cache holds, and the suites whose cases it lacks."""
+        known = self._cache.get(self._keys.values())
+        codes = {
+            CaseKey(name, *labels): case_code_from(row)
+            for name, key in self._keys.items()
+            for *labels, row in known.get(key, ())
+        }
+        return codes, [name for name, key in self._keys.items() if key not in known]
 
     def _cached_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
         return {identity: kernel_code_from(row) for identity, row in self._cache.get(identities).items()}
 
-    def _key(self, suite: str, target: Target) -> str:
-        """Return a key that depends on everything that decides the code of a suite's cases."""
-        chosen = "" if self._cases is None else f" {self._cases[suite]}"
-        return "cases " + digest(f"{suite} {target}{chosen}", self._sources[suite], self._surroundings)
+
+@contextlib.contextmanager
+def time_limit(limit_s: float | None, *readers: Reader) -> Iterator[None]:
+    """Stop the readers ``limit_s`` seconds after the block began, and whenever an error leaves the block.
+
+    Raises:
+        TooSlow: the readers took longer than ``limit_s``.
+    """
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        stop()
+
+    def stop() -> None:
+        for reader in readers:
+            reader.stop()
+
+    timer = threading.Timer(limit_s or 0.0, end)
+    timer.daemon = True
+    try:
+        if limit_s is not None:
+            timer.start()
+        yield
+    except BaseException as error:
+        stop()  # the threads of other readers wait for processes that may compile for another minute
+        if ended.is_set() and isinstance(error, TracingFailed):
+            raise TooSlow(f"tracing and compiling took more than {limit_s:.0f} s") from error
+        raise
+    finally:
+        timer.cancel()
 
 
-def _still_so(code: CaseCode) -> bool:
-    """Return whether the environment variables still have the values that the case's trace read."""
-    return all(os.environ.get(name) == value for name, value in code.environment)
+def _named_variables(texts: Iterable[bytes]) -> str:
+    """Return the environment variables that are named in texts, and their values: code may read them."""
+    words = {word for text in texts for word in re.findall(rb"\w+", text)}
+    return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()) if os.fsencode(name) in words)
 
 
 def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:

@@ -6,7 +6,7 @@ All classes are frozen and hold plain values, so that they can be sent between p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -101,15 +101,12 @@ class CaseCode:
             written without its kernel's name, which is in ``kernels``.
         unknown: the question because of which the case is not traced; "" if it is. Such a case equals no other.
         absent: whether the tree lacks a name that the variant imports; ``unknown`` gives the name.
-        environment: variables that the code under test read while it was imported and traced, with their values;
-            ``None`` for a variable that was not set. The trace is valid only for these values.
         memory: device memory of the call; ``None`` if the trace ended before the call did, or may lack steps.
     """
 
     kernels: tuple[KernelCode, ...] = ()
     host: tuple[str, ...] = ()
     unknown: str = ""
-    environment: tuple[tuple[str, str | None], ...] = ()
     absent: bool = False
     memory: Memory | None = None
 
@@ -131,34 +128,22 @@ class CaseCode:
             not self.unknown
             and not other.unknown
             and self.host == other.host
-            and self._agrees_with(other)
             and len(self.kernels) == len(other.kernels)
             and all(
                 kernel.same_as(other_kernel) for kernel, other_kernel in zip(self.kernels, other.kernels, strict=True)
             )
         )
 
-    def _agrees_with(self, other: CaseCode) -> bool:
-        """Return whether every environment variable that both cases read had the same value."""
-        own_values, other_values = dict(self.environment), dict(other.environment)
-        return all(own_values[name] == other_values[name] for name in own_values.keys() & other_values.keys())
-
 
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:
     """Return a case's code from a mapping that ``dataclasses.asdict`` made."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
-    environment, memory = environment_from(row["environment"]), memory_from(row["memory"])
-    return CaseCode(kernels, tuple(row["host"]), row["unknown"], environment, row["absent"], memory)
+    return CaseCode(kernels, tuple(row["host"]), row["unknown"], row["absent"], memory_from(row["memory"]))
 
 
 def memory_from(row: Sequence[int] | None) -> Memory | None:
     """Return the device memory of a call from a JSON list."""
     return Memory(*row) if row is not None else None
-
-
-def environment_from(rows: Iterable[Sequence[Any]]) -> tuple[tuple[str, str | None], ...]:
-    """Return environment variables and their values from JSON pairs."""
-    return tuple((name, value) for name, value in rows)
 
 
 def kernel_code_from(row: Mapping[str, Any]) -> KernelCode:

@@ -9,15 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
-from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, facts_from
-from lockstep.machine_code.model import (
-    CaseCode,
-    CaseKey,
-    KernelCode,
-    environment_from,
-    kernel_code_from,
-    memory_from,
-)
+from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, kernel_code_from, memory_from
 from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.processes.watched_worker import Watched, WorkerDied
@@ -57,136 +50,96 @@ class Tree:
 
 
 class Session:
-    """Traces and compiles one tree. The worker process starts on demand; ``close`` ends it."""
+    """Traces and compiles one tree for one target. The worker process starts on demand; ``close`` ends it.
+
+    Methods that need the worker raise ``TracingFailed`` if it does not start, or dies.
+    """
 
     def __init__(
         self,
         tree: Tree,
+        target: Target,
         benchmark_dir: Path,
         processes: int,
         cases: Mapping[str, Sequence[str]] | None = None,
-        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare to trace and compile a tree. The first request starts the worker process.
+        """Prepare to trace and compile a tree.
 
         Args:
             tree: the sources of the packages under test.
+            target: the GPU to compile for.
             benchmark_dir: folder of the current suites.
             processes: maximum number of processes that compile at once.
             cases: case labels by suite; ``None`` for all cases.
-            variables: environment variables that are set for the worker, besides those of this process.
         """
         self.tree = tree
-        self._variables = variables or {}
+        self._target = target
         self._cases = cases
         self._benchmark_dir = benchmark_dir
         self._processes = processes
         self._worker: Watched | None = None
         self._skip: dict[str, str] = {}
-        self._traced: list[dict[str, Any]] = []
-        self._codes: dict[tuple[str, str, str], dict[CaseKey, CaseCode]] = {}
+        self._traced: list[list[str]] = []
+        self._codes: dict[tuple[str, str], dict[CaseKey, CaseCode]] = {}
         self._stopped = False
 
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def trace(
-        self, suites: Iterable[str], target: Target, cases: Mapping[str, Sequence[str]] | None = None
-    ) -> dict[CaseKey, CaseCode]:
-        """Return the code of these suites' cases, or only of those listed in ``cases``, with no kernel compiled.
-
-        Raises:
-            TracingFailed: the worker does not start.
-        """
-        request = {"suites": list(suites), "target": target.spell()}
-        if any(former["target"] != request["target"] for former in self._traced):
-            self.close()  # modules may have stored answers of the other target when they were imported
+    def trace(self, suites: Iterable[str], cases: Mapping[str, Sequence[str]] | None = None) -> dict[CaseKey, CaseCode]:
+        """Return the code of these suites' cases, or only of those listed in ``cases``, with no kernel compiled."""
+        names = list(suites)
         while True:
             try:
-                event = self._ask({"trace": {**request, "skip": self._skip, "cases": cases or self._cases}}, "traced")
+                request = {"suites": names, "skip": self._skip, "cases": cases or self._cases}
+                event = self._ask("traced", trace=request)
+                break
             except WorkerDied as died:
                 self.close()
                 if not died.variant:
                     raise TracingFailed(f"tracing {self.tree.label} failed: {died.how}") from died
                 self._skip[died.variant] = f"cannot be followed without a GPU ({died.how})"
-                continue
-            self._traced.append(request)
-            kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
-            return {
-                CaseKey(suite, variant, case): CaseCode(
-                    tuple(kernels[identity] for identity in identities),
-                    tuple(host),
-                    unknown,
-                    environment_from(event["environment"]),
-                    absent,
-                    memory_from(memory),
-                )
-                for suite, variant, case, identities, host, unknown, absent, memory in event["cases"]
-            }
+        self._traced.append(names)
+        kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
+        return {
+            CaseKey(*key): CaseCode(
+                tuple(kernels[identity] for identity in identities), tuple(host), unknown, absent, memory_from(memory)
+            )
+            for *key, identities, host, unknown, absent, memory in event["cases"]
+        }
 
-    def trace_case(self, suite: str, case: str, target: Target) -> dict[CaseKey, CaseCode]:
-        """Return the code of all variants at one case, as ``trace`` does. Later calls for this case repeat the result.
-
-        Args:
-            suite, case: the suite, and the label of the case.
-
-        Raises:
-            TracingFailed: the worker does not start.
-        """
-        key = suite, case, target.spell()
-        if key not in self._codes:
+    def trace_case(self, suite: str, case: str) -> dict[CaseKey, CaseCode]:
+        """Return the code of all variants at one case, as ``trace`` does. A later call repeats the result."""
+        if (suite, case) not in self._codes:
             # A variant may end the worker meanwhile, which empties ``_codes``.
-            codes = self.trace([suite], target, {suite: [case]})
-            self._codes[key] = codes
-        return self._codes[key]
+            codes = self.trace([suite], {suite: [case]})
+            self._codes[suite, case] = codes
+        return self._codes[suite, case]
 
-    def build(self, identities: Iterable[str], suites: Iterable[str], target: Target) -> dict[str, KernelCode]:
+    def build(self, identities: Iterable[str], suites: Iterable[str]) -> dict[str, KernelCode]:
         """Return kernels with their machine code, by identity.
 
         Args:
             identities: identities of kernels that these suites launch.
             suites: suites that the worker process traces first, unless it has traced them before.
-
-        Raises:
-            TracingFailed: the worker does not start, or dies.
         """
-        request = {"suites": list(suites), "target": target.spell()}
-        if request not in self._traced:
-            self.trace(suites, target)
-        try:
-            event = self._ask({"build": {"target": request["target"], "identities": list(identities)}}, "built")
-        except WorkerDied as died:
-            self.close()
-            raise TracingFailed(f"compiling {self.tree.label} failed: {died.how}") from died
+        names = list(suites)
+        if names not in self._traced:
+            self.trace(names)
+        event = self._answer("compiling", "built", build=list(identities))
         return {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
 
-    def describe(self, target: Target) -> CompilerFacts:
-        """Return the versions and the default options of the compiler. Raises the errors of ``trace``."""
-        try:
-            return facts_from(self._ask({"describe": {"target": target.spell()}}, "described"))
-        except WorkerDied as died:
-            self.close()
-            raise TracingFailed(f"describing the compiler of {self.tree.label} failed: {died.how}") from died
+    def describe(self) -> CompilerFacts:
+        """Return the versions and the default options of the compiler."""
+        event = self._answer("describing the compiler of", "described", describe={})
+        return CompilerFacts(event["versions"], event["options"])
 
-    def clock(self, identities: Sequence[str], target: Target, repeats: int) -> dict[str, tuple[float, ...]]:
+    def clock(self, identities: Sequence[str], repeats: int) -> dict[str, tuple[float, ...]]:
         """Return the seconds that each kernel takes to compile, by identity; those that do not compile are left out.
 
         Args:
             identities: identities of kernels that the running worker has traced.
             repeats: how often each kernel is compiled, each time with an empty cache.
-
-        Raises:
-            TracingFailed: the worker dies.
         """
-        request = {"target": target.spell(), "identities": list(identities), "repeats": repeats}
-        try:
-            seconds = self._ask({"clock": request}, "clocked")["seconds"]
-        except WorkerDied as died:
-            self.close()
-            raise TracingFailed(f"timing the compiler of {self.tree.label} failed: {died.how}") from died
+        request = {"identities": list(identities), "repeats": repeats}
+        seconds = self._answer("timing the compiler of", "clocked", clock=request)["seconds"]
         return {identity: tuple(times) for identity, times in zip(identities, seconds, strict=True) if times}
 
     def stop(self) -> None:
@@ -206,10 +159,13 @@ class Session:
 
     def _start(self) -> Watched:
         arguments = ["--benchmarks", str(self._benchmark_dir), "--tree", str(self.tree.root)]
-        arguments += ["--processes", str(self._processes), "--packages", *self.tree.packages]
+        arguments += ["--target", self._target.spell(), "--processes", str(self._processes)]
+        arguments += ["--packages", *self.tree.packages]
         # Triton's interpreter compiles nothing, and a CUDA context would take memory on the GPU.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-        environment |= {**self._variables, "CUDA_VISIBLE_DEVICES": ""}
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+        if self._target.gpu:
+            environment["LOCKSTEP_KERNEL_GPU"] = self._target.gpu  # kernels may depend on the name of the GPU
         toolchain = self.tree.toolchain
         if toolchain != INSTALLED and environment.get(ASSEMBLER) == str(own_assembler()):
             del environment[ASSEMBLER]  # ``keep_toolchain`` of this process set it to the installed Triton's
@@ -217,7 +173,14 @@ class Session:
             "lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment, folders=toolchain.folders
         )
 
-    def _ask(self, request: Mapping[str, Any], answer: str) -> dict[str, Any]:
+    def _answer(self, doing: str, answer: str, **request: Any) -> dict[str, Any]:
+        try:
+            return self._ask(answer, **request)
+        except WorkerDied as died:
+            self.close()
+            raise TracingFailed(f"{doing} {self.tree.label} failed: {died.how}") from died
+
+    def _ask(self, answer: str, **request: Any) -> dict[str, Any]:
         """Send a request to the worker, which is started if needed, and return the answer.
 
         Raises:
@@ -229,5 +192,5 @@ class Session:
                 self._worker.wait("ready")
         if self._stopped:
             raise WorkerDied("", "stopped")
-        self._worker.ask(dict(request))
+        self._worker.ask(request)
         return self._worker.wait(answer)

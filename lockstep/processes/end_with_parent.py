@@ -26,14 +26,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from lockstep.processes.forked import Forked
-
-T = TypeVar("T")
 
 #: Environment variable that holds the process id of a child's parent.
 PARENT = "LOCKSTEP_PARENT"
@@ -155,42 +152,6 @@ def pool(
     """
     context = multiprocessing.get_context(method)
     return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(initializer, initargs))
-
-
-class ForkedCall(Generic[T]):
-    """A call in a forked copy of this process, which must have a single thread. This process goes on meanwhile."""
-
-    def __init__(self, function: Callable[..., T], *arguments: Any) -> None:
-        """Fork a process that calls ``function``. The process ends when this process ends."""
-        context = multiprocessing.get_context("fork")
-        self._answer, answer = context.Pipe(duplex=False)
-        self._process = context.Process(target=_call, args=(answer, function, arguments), daemon=True)
-        self._process.start()
-        answer.close()  # so that ``result`` sees the end of the process
-
-    def result(self) -> T:
-        """Wait until the process ends, and return what the function returned.
-
-        Raises:
-            EOFError: the function raised an error, or the process crashed.
-        """
-        try:
-            result: T = self._answer.recv()
-            return result
-        except OSError as error:
-            raise EOFError("the process ended within its answer") from error
-        finally:
-            self._process.join()
-
-    def kill(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.join()
-
-
-def _call(answer: Connection, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    _begin(None, ())
-    answer.send(function(*arguments))
 
 
 def _begin(initializer: Callable[..., object] | None, initargs: tuple[Any, ...]) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from lockstep.machine_code.compiling.precompile import compiler_processes
+from lockstep.machine_code.compiled_tree import processors_here
 from lockstep.machine_code.targets import Target
 from lockstep.processes.end_with_parent import end_with_parent, reap, start
 from lockstep.suite.case import Case
@@ -172,7 +172,7 @@ def _main() -> int:
                 # The measuring process meets the same error and reports it.
                 with contextlib.suppress(Exception):
                     call()
-    fill_cache(list({id(request): request for request in requests}.values()), compiler_processes())
+    fill_cache(list({id(request): request for request in requests}.values()), processors_here())
     return 0
 
 

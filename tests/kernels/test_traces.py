@@ -22,16 +22,8 @@ from pathlib import Path
 import torch
 
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker import Tracer
+from lockstep.machine_code.tracing.trace_suites import Tracer
 from lockstep.suite.discovery import load_suites
-
-
-class Printing:
-    def stage(self, *_):
-        pass
-
-    def emit(self, event, *, cases, **_):
-        print(json.dumps([[variant, unknown] for _, variant, _, _, _, unknown, *_ in cases]))
 
 
 # torch for CUDA has these functions; whatever asks torch may stand in for them.
@@ -44,8 +36,8 @@ suites = load_suites(Path("benchmarks"))
 own = [one for one in suites.values() if one.family == family and case in {shape.label for shape in one.cases}]
 for suite in own:
     suite.cases = (suite.case(case),)
-tracer = Tracer(suites, Path.cwd(), ("kernels",), 1, Printing())
-tracer.trace([suite.name for suite in own], Target.parse("sm_90").spell(), {})
+tracer = Tracer(suites, Path.cwd(), ("kernels",), Target.parse("sm_90"), lambda *_: None)
+print(json.dumps([[row.variant, row.unknown] for row in tracer.trace([suite.name for suite in own], {})]))
 """
 
 

@@ -68,12 +68,11 @@ def test_the_changed_default_and_each_changed_kernel_are_told(project, tmp_path)
     assert "sm_90: installed → ../unfused, both at HEAD" in shown
     assert "→ 99.1" in shown
     assert "  default of enable_fp_fusion True → False" in shown
-    assert "  2 kernels, 1 changed: 1 worse; worse in registers 1, instructions 1" in shown
-    assert "\n  worse\n    scale (toy/product.py:" in shown
+    assert "\n  machine code: 1 worse\n    scale (toy/product.py:" in shown
     assert "instructions " in shown
     assert "copy (toy" not in shown, "it multiplies nothing"
     said = (tmp_path / "said.md").read_text()
-    assert said.startswith("### installed → ../unfused changes kernels: 1 of 2 on sm_90")
+    assert said.startswith("### Machine code differs on sm_90")
     assert "default of enable_fp_fusion True → False" in said
 
 
@@ -85,16 +84,12 @@ def test_the_other_direction_is_better_and_json_has_the_same(project):
     [target] = told["targets"]
     assert "default of enable_fp_fusion False → True" in target["compilers"]["differences"]
     assert target["compilers"]["base"]["versions"]["triton"] == "99.1"
-    by_name = {kernel["kernel"]: kernel for kernel in target["kernels"]}
-    assert (by_name["scale"]["verdict"], by_name["scale"]["better"]) == ("better", ["registers", "instructions"])
-    before, after = (by_name["scale"][side]["machine"] for side in ("before", "after"))
-    steps = (
-        f"registers {before['registers']} → {after['registers']}",
-        f"instructions {before['mix']['all']} → {after['mix']['all']}",
-    )
-    assert by_name["scale"]["sentence"] == ", ".join(steps)
-    assert by_name["copy"]["verdict"] == "same"
-    assert {case["variant"] for case in by_name["scale"]["cases"]} == {"launch"}
+    [change] = target["changes"]
+    assert (change["kernel"], change["verdict"]) == ("scale", "better"), "copy multiplies nothing"
+    before, after = (change[side]["machine"] for side in ("before", "after"))
+    assert f"registers {before['registers']} → {after['registers']}" in change["sentence"]
+    assert f"instructions {before['mix']['all']} → {after['mix']['all']}" in change["sentence"]
+    assert {case["variant"] for case in change["cases"]} == {"launch"}
 
 
 def test_the_same_toolchain_on_both_sides_changes_nothing(project):

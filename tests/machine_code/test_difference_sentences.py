@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode, differences
+from lockstep.machine_code import CaseCode, CaseKey, Comparison, KernelCode, MachineCode, Target, differences
+from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, compiler_differences
 from lockstep.machine_code.differences.difference_sentences import differing
+from lockstep.machine_code.differences.report import diff_lines
 
 KEY, OTHER = CaseKey("linear", "tile", "M=1"), CaseKey("linear", "tile", "M=2")
 MACHINE = MachineCode("f0", 168, 0, 1024, {"HGMMA": 4, "all": 100}, 2, "registers")
@@ -130,3 +132,66 @@ def test_a_kernel_that_stops_compiling_is_told():
     head = replace(CODE, kernels=(replace(KERNEL, identity="broken 1", machine=None, failure="no such layout"),))
     [change] = differences({KEY: CODE}, {KEY: head})
     assert str(change) == "product: does not compile: no such layout"
+
+
+def made(**figures):
+    """The kernel with other machine code."""
+    return replace(KERNEL, identity="i1", machine=replace(MACHINE, fingerprint="f1", **figures))
+
+
+def compared(before, after):
+    """The changes of one case whose kernel differs."""
+    return differences({KEY: replace(CODE, kernels=(before,))}, {KEY: replace(CODE, kernels=(after,))})
+
+
+BROKEN = replace(KERNEL, identity="i1", machine=None, failure="no such intrinsic")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "sentence"),
+    [
+        (KERNEL, made(registers=170), "worse", "registers 168 → 170"),
+        (KERNEL, made(spill_bytes=8, mix={"all": 90}), "mixed", "spills 0 → 8 B, HGMMA 4 → 0, instructions 100 → 90"),
+        (KERNEL, made(shared_bytes=512), "better", "shared 1024 → 512 B"),
+        (KERNEL, made(mix={"HGMMA": 4, "all": 100, "BAR": 3}), "other code", "BAR 0 → 3"),
+        (KERNEL, BROKEN, "does not compile", "does not compile: no such intrinsic"),
+        (BROKEN, KERNEL, "better", "compiles again (no such intrinsic)"),
+    ],
+)
+def test_more_of_a_figure_is_worse(before, after, verdict, sentence):
+    [change] = compared(before, after)
+    assert (change.verdict, change.sentence) == (verdict, sentence)
+
+
+def test_a_kernel_of_one_tree_has_no_verdict():
+    (change,) = differences({KEY: replace(CODE, kernels=())}, {KEY: replace(CODE, host=CODE.host)})
+    assert (change.sentence, change.verdict) == ("launched now", "")
+
+
+def test_each_version_and_default_that_differs_is_a_sentence():
+    base = CompilerFacts({"triton": "3.9.0", "ptxas": "12.9"}, {"enable_fp_fusion": "True", "old": "1", "num": "4"})
+    head = CompilerFacts(
+        {"triton": "3.10.0", "ptxas": "12.9"}, {"enable_fp_fusion": "False", "clc": "None", "num": "4"}
+    )
+    assert list(compiler_differences(base, head)) == [
+        "triton 3.9.0 → 3.10.0",
+        "default of enable_fp_fusion True → False",
+        "no option old any more, by default 1",
+        "new option clc, by default None",
+    ]
+    assert list(compiler_differences(base, base)) == []
+
+
+def test_a_report_begins_with_the_compilers_and_ends_with_the_cases():
+    facts = CompilerFacts({"triton": "3.9.0"}, {})
+    head = {KEY: replace(CODE, kernels=(made(registers=170),)), OTHER: replace(CODE, kernels=(made(registers=172),))}
+    comparison = Comparison(Target.parse("sm_90"), {KEY: CODE, OTHER: CODE}, head, compilers=(facts, facts))
+    assert list(diff_lines(comparison, "old", "new, both at HEAD"))[:7] == [
+        "sm_90: old → new, both at HEAD",
+        "  the compilers have the same versions and the same default options",
+        "  machine code: 2 worse",
+        "    product (toy/linear.py:7): registers 168 → 172",
+        "      linear tile at M=2",
+        "    product (toy/linear.py:7): registers 168 → 170",
+        "      linear tile at M=1",
+    ]

@@ -61,10 +61,11 @@ import sys
 import torch
 from lockstep.machine_code.tracing.simulated_target import answer_as
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.trace import Importing
+from lockstep.machine_code.tracing.device_memory import Allocations
+from lockstep.machine_code.tracing.trace import Operators, Trace
 answer_as(Target.parse("sm_90"))
 x = torch.empty(4, 4, device="meta")
-with Importing():
+with Operators(Trace(), Allocations()):
     torch.nn.functional.gelu(torch.mm(x, x, out=torch.empty_like(x)) * x.exp())
 print("torch._dynamo" in sys.modules)
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.processes import end_with_parent as processes
-from lockstep.processes.end_with_parent import ForkedCall, reap, run, start
+from lockstep.processes.end_with_parent import reap, run, start
 
 #: A child that says its number, starts a sleeping child of its own in the same group, and sleeps.
 CHILD = """
@@ -54,12 +54,6 @@ PARENTS = {
                 print(*set(workers.map(number, range(8))), flush=True)
                 time.sleep(1000)
     """,
-    "a forked call": """
-        def sleep():
-            print(os.getpid(), flush=True)
-            time.sleep(1000)
-        ForkedCall(sleep).result()
-    """,
     "a pool of a child": """
         if os.fork() == 0:
             end_with_parent()
@@ -72,7 +66,7 @@ PARENTS = {
 
 HEAD = """
 import os, subprocess, sys, time
-from lockstep.processes.end_with_parent import ForkedCall, end_with_parent, pool, run, start
+from lockstep.processes.end_with_parent import end_with_parent, pool, run, start
 
 def number(_):
     time.sleep(0.05)
@@ -192,31 +186,6 @@ def test_what_a_process_leaves_in_its_group_is_killed_with_it(timeout):
     assert reap(process, timeout if timeout is None else 30.0) == 0
     assert gone([grandchild])
     process.stdout.close()
-
-
-def test_a_forked_call_answers_or_tells_that_its_process_ended():
-    assert ForkedCall(lambda: os.getpid()).result() != os.getpid()
-    with pytest.raises(EOFError):
-        ForkedCall(os._exit, 3).result()
-    with pytest.raises(EOFError):
-        ForkedCall(int, "no number").result()
-
-
-def test_a_forked_call_leaves_this_process_free_and_can_be_killed(tmp_path):
-    began = tmp_path / "began"
-
-    def work():
-        began.touch()
-        time.sleep(1000)
-
-    call = ForkedCall(work)
-    until = time.monotonic() + 30
-    while not began.exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert began.exists()
-    call.kill()
-    with pytest.raises(EOFError):
-        call.result()
 
 
 def test_run_answers_like_subprocess():

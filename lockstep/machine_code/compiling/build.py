@@ -1,7 +1,6 @@
-"""Compile kernels whose launches were traced, in processes forked from the tracing process.
+"""Identify and compile kernels whose launches were traced, in processes forked from the tracing process.
 
 A request to compile holds Triton's own objects, which cannot be sent between processes; a forked process has copies.
-``Identification`` digests the compiler's input of each kernel; ``build`` compiles the kernels that must be compiled.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import hashlib
 import inspect
 import os
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,7 @@ from lockstep.machine_code.compiling.reproducible_assembly import VARIES_FROM, a
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.targets import occupancy
 from lockstep.machine_code.tracing.recorded_launches import Request
-from lockstep.processes.end_with_parent import ForkedCall, pool
+from lockstep.processes.end_with_parent import pool
 
 #: Maximum number of kernels in one task.
 BATCH = 12
@@ -38,74 +36,26 @@ _CACHE = "TRITON_CACHE_DIR"
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
-class Identification:
-    """Identifies kernels in forked processes while this process traces further kernels.
+def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
+    """Return the requested kernels, not compiled, with a digest of the compiler's input or the reason for none.
 
-    Every ``BATCH`` requests fork one process, so what a process inherits does not depend on how fast the others are.
+    Args:
+        requests: distinct requests, all for one target.
+        tree: folder of the sources; ``KernelCode.source`` is relative to this folder.
+        processes: maximum number of processes to start.
     """
-
-    def __init__(self, tree: Path, processes: int) -> None:
-        """Prepare to identify kernels.
-
-        Args:
-            tree: folder of the sources; ``KernelCode.source`` is relative to this folder.
-            processes: maximum number of forked processes at once.
-        """
-        self._tree, self._processes = tree, processes
-        self._requests: dict[int, Request] = {}
-        self._unforked: list[Request] = []
-        self._running: deque[tuple[Sequence[Request], ForkedCall[list[Any]]]] = deque()
-        self._identities: list[Any] = []
-
-    def __enter__(self) -> Identification:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._running:
-            self._running.popleft()[1].kill()
-
-    def add(self, requests: Iterable[Request]) -> None:
-        """Take requests to identify; those that were added before are ignored."""
-        for request in requests:
-            if id(request) not in self._requests:
-                self._requests[id(request)] = request
-                self._unforked.append(request)
-                if len(self._unforked) == BATCH:
-                    self._fork(self._unforked)
-                    self._unforked = []
-
-    def finish(self) -> list[tuple[Request, KernelCode]]:
-        """Return each request once, in the order of ``add``, and the requested kernel, which is not compiled."""
-        share = max(1, -(-len(self._unforked) // self._processes))
-        for first in range(0, len(self._unforked), share):
-            self._fork(self._unforked[first : first + share])
-        while self._running:
-            self._collect()
-        return [
-            (request, _kernel(request, identity, self._tree))
-            for request, identity in zip(self._requests.values(), self._identities, strict=True)
-        ]
-
-    def _fork(self, requests: Sequence[Request]) -> None:
+    if requests:
         # Imported here: Triton is slow to import.
         from triton.runtime.cache import triton_key
 
         triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
-        if len(self._running) == self._processes:
-            self._collect()
-        self._running.append((requests, ForkedCall(_identify, requests)))
-
-    def _collect(self) -> None:
-        requests, running = self._running.popleft()
-        try:
-            self._identities += running.result()
-        except EOFError:
-            # The process crashed; ``_spread`` finds the kernel that is to blame.
-            self._identities += _spread(_identify, requests, 1, BATCH)
+    return [
+        _kernel(request, identity, tree)
+        for request, identity in zip(requests, _spread(_identity, requests, processes), strict=True)
+    ]
 
 
 def _kernel(request: Request, identity: tuple[str, str] | Exception, tree: Path) -> KernelCode:
-    """Return a requested kernel with its identity, a digest of the compiler's input, or with the reason for none."""
     failure = _first_line(identity) if isinstance(identity, Exception) else ""
     digest, uninterpreted = (f"broken {request.source.hash()}", "") if isinstance(identity, Exception) else identity
     return KernelCode(
@@ -118,15 +68,15 @@ def _kernel(request: Request, identity: tuple[str, str] | Exception, tree: Path)
     )
 
 
-def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes: int) -> list[KernelCode]:
+def build(identified: Sequence[tuple[Request, KernelCode]], processes: int) -> list[KernelCode]:
     """Return the kernels with their machine code, or with the reason why they do not compile.
 
     Args:
-        requests: the requests to compile, all for one target.
-        kernels: the result of ``Identification`` for these requests.
+        identified: requests to compile, all for one target, and their kernels from ``identify``.
         processes: maximum number of processes to start.
     """
-    built = _spread(_build, requests, processes, BATCH)
+    requests = [request for request, _ in identified]
+    built = _spread(_machine_code, requests, processes)
     # All in one run: nvdisasm takes 0.35 s to start and almost no time for each kernel.
     cubins = [result[1] for result in built if not isinstance(result, Exception)]
     counts = iter(mixes(cubins, requests[0].target.arch) if cubins else [])
@@ -134,7 +84,7 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
         replace(kernel, failure=_first_line(result))
         if isinstance(result, Exception)
         else replace(kernel, machine=replace(result[0], mix=next(counts)))
-        for kernel, result in zip(kernels, built, strict=True)
+        for (_, kernel), result in zip(identified, built, strict=True)
     ]
 
 
@@ -147,7 +97,7 @@ def fill_cache(requests: Sequence[Request], processes: int) -> None:
         requests: distinct requests, all for one target.
         processes: maximum number of processes to start.
     """
-    _spread(_compile_each, requests, processes, BATCH)
+    _spread(_compile, requests, processes)
 
 
 def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[float] | None]:
@@ -163,17 +113,12 @@ def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[floa
     Returns:
         For each request, the seconds of each compilation; ``None`` for a kernel that does not compile.
     """
-    clocked = _spread(functools.partial(_clock_each, repeats), requests, 1, len(requests))
+    clocked = _spread(functools.partial(_clock, repeats), requests, 1, len(requests))
     return [None if isinstance(seconds, Exception) else seconds for seconds in clocked]
 
 
-def _clock_each(repeats: int, requests: Sequence[Request]) -> list[Any]:
-    with _empty_cache():
-        _attempt(_compile, requests[0])  # starts the compiler
-    return [_attempt(functools.partial(_clock, repeats), request) for request in requests]
-
-
 def _clock(repeats: int, request: Request) -> list[float]:
+    _start_compiler()
     seconds = []
     for _ in range(repeats):
         with _empty_cache():
@@ -181,6 +126,12 @@ def _clock(repeats: int, request: Request) -> list[float]:
             _compile(request)
             seconds.append(perf_counter() - began)
     return seconds
+
+
+@functools.cache
+def _start_compiler() -> None:
+    with _empty_cache():
+        _attempt(_compile, _shared[0])
 
 
 @contextlib.contextmanager
@@ -198,19 +149,10 @@ def _empty_cache() -> Iterator[None]:
                 os.environ[_CACHE] = before
 
 
-def _compile_each(requests: Sequence[Request]) -> list[Any]:
-    return [_attempt(_compile, request) for request in requests]
-
-
 def _compile(request: Request) -> None:
     from triton.compiler import compile as compile_kernel  # takes 1 s to import
 
     compile_kernel(request.source, target=_backend(request)[0], options=request.options.__dict__)
-
-
-def _identify(requests: Sequence[Request]) -> list[Any]:
-    gc.disable()  # collections in a short-lived forked process find little, and copy the pages of its parent
-    return [_attempt(_identity, request) for request in requests]
 
 
 def _identity(request: Request) -> tuple[str, str]:
@@ -241,10 +183,6 @@ def _identity(request: Request) -> tuple[str, str]:
     polls = "scf.while" in code and "isVolatile = true" in code
     uninterpreted = "Gluon" if request.function.is_gluon() else "waits for other programs" if polls else ""
     return digest.hexdigest()[:32], uninterpreted
-
-
-def _build(requests: Sequence[Request]) -> list[Any]:
-    return [_attempt(_machine_code, request) for request in requests]
 
 
 def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
@@ -285,58 +223,51 @@ def _source(function: Any, tree: Path) -> str:
     return f"{name}:{function.starting_line_number}"
 
 
-def _attempt(function: Callable[[Request], Any], request: Request) -> Any:
-    """Return the result of ``function`` for a request; if the function raises, an exception that can be pickled."""
-    try:
-        return function(request)
-    except Exception as error:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-
-
 def _first_line(error: Exception) -> str:
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
-#: Function that returns a result, or an exception that can be pickled, for each request.
-Task = Callable[[Sequence[Request]], list[Any]]
-
 #: Requests that forked processes inherit.
 _shared: Sequence[Request] = ()
 
 
-def _task(function: Task, first: int, last: int) -> list[Any]:
-    return function(_shared[first:last])
+def _spread(
+    function: Callable[[Request], Any], requests: Sequence[Request], processes: int, batch: int = BATCH
+) -> list[Any]:
+    """Return the result of ``function`` for each request, computed in batches in forked processes.
 
-
-def _spread(function: Task, requests: Sequence[Request], processes: int, batch: int) -> list[Any]:
-    """Return the results of ``function`` for all requests, computed in batches in forked processes.
-
-    If a process crashes on a request, the result of that request is an exception.
+    Where the function fails or its process crashes, the result is an exception.
     """
     global _shared
     _shared = requests
     # Batches small enough that all processes have work until the end.
     batch = max(1, min(batch, -(-len(requests) // (2 * processes))))
     results: list[Any] = []
-    spans = [(first, min(first + batch, len(requests))) for first in range(0, len(requests), batch)]
-    with pool(processes) as workers:
-        tasks = [workers.submit(_task, function, first, last) for first, last in spans]
+    spans = [(first, first + batch) for first in range(0, len(requests), batch)]
+    with pool(max(1, min(processes, len(spans)))) as workers:
+        tasks = [workers.submit(_task, function, *span) for span in spans]
         for (first, last), task in zip(spans, tasks, strict=True):
             try:
                 results += task.result()
             except BrokenProcessPool:
-                # One request in each process: a crash then affects only its own kernel.
-                results += _one_by_one(function, first, last)
+                if len(requests) == 1:
+                    results.append(RuntimeError("the process that compiled this kernel crashed"))
+                else:
+                    # One request in each process: a crash then affects only its own kernel.
+                    results += [_spread(function, [request], 1)[0] for request in requests[first:last]]
+                    _shared = requests
     return results
 
 
-def _one_by_one(function: Task, first: int, last: int) -> list[Any]:
-    results: list[Any] = []
-    for index in range(first, last):
-        with pool(1) as workers:
-            try:
-                results += workers.submit(_task, function, index, index + 1).result()
-            except BrokenProcessPool:
-                results.append(RuntimeError("the process that compiled this kernel crashed"))
-    return results
+def _task(function: Callable[[Request], Any], first: int, last: int) -> list[Any]:
+    gc.disable()  # collections in a short-lived process find little, and copy the pages of its parent
+    return [_attempt(function, request) for request in _shared[first:last]]
+
+
+def _attempt(function: Callable[[Request], Any], request: Request) -> Any:
+    """Return the result of ``function`` for a request; if the function raises, an exception that can be pickled."""
+    try:
+        return function(request)
+    except Exception as error:
+        return RuntimeError(f"{type(error).__name__}: {error}")

@@ -6,7 +6,6 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from lockstep.gpu.triton_assembler import assembler_version
 from lockstep.machine_code.targets import Target
@@ -26,11 +25,6 @@ class CompilerFacts:
 
     versions: Mapping[str, str]
     options: Mapping[str, str]
-
-
-def facts_from(row: Mapping[str, Any]) -> CompilerFacts:
-    """Return a compiler's facts from a mapping that ``dataclasses.asdict`` made of them."""
-    return CompilerFacts(row["versions"], row["options"])
 
 
 def compiler_facts(target: Target) -> CompilerFacts:

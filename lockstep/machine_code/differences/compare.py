@@ -6,7 +6,6 @@ those of their kernels are compiled whose compiler input differs.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,20 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lockstep.machine_code.cache import Cache
-from lockstep.machine_code.compiled_tree import Reader, Say, processors_here
+from lockstep.machine_code.compiled_tree import Reader, Say, time_limit
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
-from lockstep.machine_code.differences.kernel_changes_by_compiler import (
-    KernelChange,
-    kernel_changes,
-    with_shared_fields,
-)
 from lockstep.machine_code.differences.quantity_changes import QuantityChange, quantity_changes
 from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.family_files import same_files
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import TooSlow, TracingFailed, Tree
+from lockstep.machine_code.worker_session import Tree
 from lockstep.suite.definition import Suite
 
 
@@ -40,7 +34,6 @@ class Comparison:
         base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled, unless
             ``compare`` was called with ``whole``.
         compilers: the compilers of both trees, if their toolchains differ.
-        fields: fields of launch arguments that only one of these compilers has; they are not compared.
         same_sources: suites whose family's sources differ at most in comments; their cases are not traced.
         lacking: cases that neither tree has, because both lack a name that the variant imports; mapped to that name.
     """
@@ -51,7 +44,6 @@ class Comparison:
     same_sources: frozenset[str] = frozenset()
     lacking: Mapping[CaseKey, str] = field(default_factory=dict)
     compilers: tuple[CompilerFacts, CompilerFacts] | None = None
-    fields: tuple[str, ...] = ()
 
     @cached_property
     def changes(self) -> tuple[CodeChange, ...]:
@@ -62,11 +54,6 @@ class Comparison:
     def quantities(self) -> tuple[QuantityChange, ...]:
         """Return the exact quantities of calls (launches, memory, registers …) that became worse or better."""
         return quantity_changes(self.base, self.head)
-
-    @cached_property
-    def kernels(self) -> tuple[KernelChange, ...]:
-        """Return each kernel's figures (registers, spills …) in both trees, also of kernels that are the same."""
-        return kernel_changes(self.base, self.head)
 
     @cached_property
     def lost(self) -> tuple[CaseKey, ...]:
@@ -129,63 +116,24 @@ def compare(
     to_compare = [suite for suite in chosen if suite.name not in same]
     if not to_compare:
         return Comparison(target, {}, {}, frozenset(same))
-    code_cache = cache or Cache()
-    # Each side may use all processors, because the cache often has the other side.
-    processes = processors_here()
+    compilers = None
     with (
-        Reader(base, to_compare, processes, code_cache, say) as base_reader,
-        Reader(head, to_compare, processes, code_cache, say) as head_reader,
+        Reader(base, to_compare, target, cache, say) as base_reader,
+        Reader(head, to_compare, target, cache, say) as head_reader,
         ThreadPoolExecutor(2) as pool,
+        time_limit(limit_s, base_reader, head_reader),
     ):
-        ended = threading.Event()
-        late = threading.Timer(limit_s or 0.0, _end, (ended, base_reader, head_reader))
-        late.daemon = True
-        try:
-            if limit_s is not None:
-                late.start()
-            compilers = (
-                None
-                if same_toolchain
-                else _both(pool.map(lambda reader: reader.described(target), (base_reader, head_reader)))
-            )
-            before, after = pool.map(lambda reader: reader.traced(target), (base_reader, head_reader))
-            to_compile = differing(before, after, whole=whole)
-            before, after = pool.map(
-                lambda reader, codes, identities: reader.built(target, codes, identities),
-                (base_reader, head_reader), (before, after), to_compile,
-            )  # fmt: skip
-        except TracingFailed as failed:
-            base_reader.stop()
-            head_reader.stop()
-            if ended.is_set():
-                names = ", ".join(suite.name for suite in to_compare)
-                raise TooSlow(f"comparing the code of {names} took more than {limit_s:.0f} s") from failed
-            raise
-        except BaseException:
-            # Leaving the pool waits for its threads, and they wait for processes that may compile for another minute.
-            base_reader.stop()
-            head_reader.stop()
-            raise
-        finally:
-            late.cancel()
+        readers = base_reader, head_reader
+        if not same_toolchain:
+            base_compiler, head_compiler = pool.map(lambda reader: reader.described(), readers)
+            compilers = base_compiler, head_compiler
+        before, after = pool.map(lambda reader: reader.traced(), readers)
+        to_compile = differing(before, after, whole=whole)
+        before, after = pool.map(lambda reader, *work: reader.built(*work), readers, (before, after), to_compile)
     lacking = {
         key: code.unknown
         for key, code in {**before, **after}.items()
         if all(key not in side or side[key].absent for side in (before, after))
     }
     before, after = ({key: code for key, code in side.items() if not code.absent} for side in (before, after))
-    fields: tuple[str, ...] = ()
-    if not same_toolchain:
-        before, after, fields = with_shared_fields(before, after)
-    return Comparison(target, before, after, frozenset(same), lacking, compilers, fields)
-
-
-def _both(pair: Iterable[CompilerFacts]) -> tuple[CompilerFacts, CompilerFacts]:
-    base, head = pair
-    return base, head
-
-
-def _end(ended: threading.Event, *readers: Reader) -> None:
-    ended.set()
-    for reader in readers:
-        reader.stop()
+    return Comparison(target, before, after, frozenset(same), lacking, compilers)

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
 
 #: Kinds of change, in the order in which reports list them.
 KINDS = ("kernel", "host", "unknown", "new", "removed")
+
+#: Verdicts on a kernel that both trees launch, in the order in which reports count them.
+VERDICTS = ("does not compile", "worse", "mixed", "better", "other code")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,20 @@ class CodeChange:
 
     def __str__(self) -> str:
         return f"{self.kernel or self.kind}: {self.sentence}"
+
+    @property
+    def verdict(self) -> str:
+        """Return one of ``VERDICTS`` for a kernel that both trees launch, else "".
+
+        Worse has more spills, registers, shared memory or instructions; "mixed" has more of one and less of another.
+        """
+        if self.before is None or self.after is None:
+            return ""
+        if self.before.failure or self.after.failure:
+            return "does not compile" if self.after.failure else "better"
+        pairs = list(zip(_figures(self.before.machine), _figures(self.after.machine), strict=True))
+        worse, better = any(new > old for old, new in pairs), any(new < old for old, new in pairs)
+        return "mixed" if worse and better else "worse" if worse else "better" if better else "other code"
 
 
 def differences(
@@ -127,6 +144,13 @@ def matched(
         base_kernels, head_kernels = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
         pairs |= dict.fromkeys(zip_longest(base_kernels, head_kernels))
     return iter(pairs)
+
+
+def _figures(machine: MachineCode | None) -> tuple[int, ...]:
+    """Return the figures of a kernel that should be small."""
+    if machine is None:
+        return (0, 0, 0, 0)
+    return machine.spill_bytes, machine.registers, machine.shared_bytes, machine.mix.get("all", 0)
 
 
 def kernel_sentence(before: KernelCode, after: KernelCode) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Table
 
+from lockstep.machine_code.compiling.compiler_facts import compiler_differences
 from lockstep.machine_code.differences.compare import Comparison
-from lockstep.machine_code.differences.difference_sentences import CodeChange
+from lockstep.machine_code.differences.difference_sentences import VERDICTS, CodeChange
 from lockstep.machine_code.differences.quantity_changes import QuantityChange
 from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
@@ -70,12 +72,23 @@ def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 
 
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
-    """Yield the report on two trees: the differences by kind, the number of cases without differences, and the changed
-    kernels that only a GPU can run.
+    """Yield the report on two trees, or on one tree under two compilers.
+
+    The differences of the compilers come first, then those of the code by kind, the number of cases by status, and the
+    changed kernels that only a GPU can run.
     """
     yield f"{comparison.target.name}: {base} → {head}"
-    yield from sections(comparison, tuple(HEADINGS))
-    yield status_line(comparison)
+    yield from (f"  {line}" for line in compiler_lines(comparison))
+    for kind, heading in HEADINGS.items():
+        changes = [change for change in comparison.changes if change.kind == kind]
+        if changes:
+            yield f"  {heading}{_verdicts(changes)}"
+        for group in _alike(changes):
+            yield from _change_lines(group)
+    if comparison.quantities:
+        yield "  a call"
+        yield from _quantity_lines(comparison.quantities)
+    yield _status_line(comparison)
     if names := ", ".join(_uninterpreted(comparison)):
         yield (
             "  no machine without a GPU can run these changed kernels, because Triton's interpreter cannot: "
@@ -91,20 +104,21 @@ def _uninterpreted(comparison: Comparison) -> list[str]:
     return sorted({f"{kernel.name} ({kernel.uninterpreted})" for kernel in kernels if kernel.uninterpreted})
 
 
-def sections(comparison: Comparison, kinds: Sequence[str], leave_out: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the differences of these kinds, then the changed quantities of calls, without those in ``leave_out``."""
-    for kind in kinds:
-        changes = [change for change in comparison.changes if change.kind == kind]
-        if changes:
-            yield f"  {HEADINGS[kind]}"
-        for group in _alike(changes):
-            yield from _change_lines(group)
-    if quantities := [change for change in comparison.quantities if change.quantity not in leave_out]:
-        yield "  a call"
-        yield from _quantity_lines(quantities)
+def compiler_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield a sentence for each version and default option that differs between the compilers."""
+    if comparison.compilers:
+        differences = list(compiler_differences(*comparison.compilers))
+        yield from differences or ["the compilers have the same versions and the same default options"]
 
 
-def status_line(comparison: Comparison) -> str:
+def _verdicts(changes: Sequence[CodeChange]) -> str:
+    """Return the number of changes of kernels by verdict as ": 20 worse, 38 better", or ""."""
+    counts = Counter(change.verdict for change in changes)
+    parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    return f": {parts}" if parts else ""
+
+
+def _status_line(comparison: Comparison) -> str:
     """Return the number of cases by status, and the number of suites that need no comparison."""
     counts = ", ".join(f"{count} {_STATUS.get(status, status)}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)

@@ -11,14 +11,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
-from lockstep.machine_code.tracing.tensor_contents import made_by
 from lockstep.machine_code.tracing.trace_listener import Listener
 
 #: The only GPU that the code under test sees.
@@ -51,42 +49,6 @@ def asked_by_code_under_test(depth: int = 2) -> bool:
     return not file.startswith(_FOLDERS)
 
 
-class _Address(int):
-    """A tensor's made-up address: code may test its alignment and equality; its distance to another is unknown."""
-
-    def __sub__(self, other: int) -> int:
-        return int(self._compared(other, int.__sub__))
-
-    def __rsub__(self, other: int) -> int:
-        return int(self._compared(other, int.__rsub__))
-
-    def __lt__(self, other: int) -> bool:
-        return bool(self._compared(other, int.__lt__))
-
-    def __le__(self, other: int) -> bool:
-        return bool(self._compared(other, int.__le__))
-
-    def __gt__(self, other: int) -> bool:
-        return bool(self._compared(other, int.__gt__))
-
-    def __ge__(self, other: int) -> bool:
-        return bool(self._compared(other, int.__ge__))
-
-    def __add__(self, other: int) -> int:
-        return _Address(int(self) + int(other))
-
-    def __floordiv__(self, other: int) -> int:
-        return _Address(int(self) // int(other))
-
-    def __rshift__(self, other: int) -> int:
-        return _Address(int(self) >> int(other))
-
-    def _compared(self, other: int, operation: Callable[[int, int], Any]) -> Any:
-        if asked_by_code_under_test(3):
-            Listener.distrust("compares or subtracts addresses of tensors, which differ on a GPU")
-        return operation(int(self), int(other))
-
-
 def _place() -> None:
     base = torch._C.TensorBase
     tensor: Any = torch.Tensor
@@ -109,7 +71,7 @@ def _place() -> None:
 
     def address(self: Any) -> int:
         if Listener.place is not None and is_meta(self):
-            return _Address(Listener.place(self))
+            return Listener.place(self)
         return int(data_ptr(self))
 
     def index(self: Any) -> int:
@@ -150,9 +112,6 @@ def _on_meta(function: Any) -> Any:
             if not isinstance(data, torch.Tensor) and asked_by_code_under_test():
                 content = data.tobytes() if hasattr(data, "tobytes") else repr(data).encode()
                 Listener.step(f"{function.__name__} of {hashlib.sha256(content).hexdigest()[:16]}")
-                result = function(*(_meta_for(argument) for argument in arguments), **options)
-                made_by(content, result)
-                return result
         return function(*(_meta_for(argument) for argument in arguments), **options)
 
     return create

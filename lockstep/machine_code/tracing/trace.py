@@ -2,7 +2,7 @@
 
 A variant is called on meta tensors. Launches are recorded (``recorded_launches``), and calls of torch pass through a
 dispatch mode. Views and allocations are not steps: they cost nothing on the device, and their effect shows in the
-arguments. Memory is finite, so the end of a trace states how many gigabytes were allocated.
+arguments.
 
 To the code under test the tensors are on the target (``simulated_target``). A question that has no answer without a GPU
 leaves the case without a trace, with the question as the reason. A trace proves nothing: ``docs/machine-code.md`` says
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +22,12 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from lockstep.machine_code.model import Memory
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.device_memory import Allocations
 from lockstep.machine_code.tracing.recorded_launches import Launch, Request, noted
-from lockstep.machine_code.tracing.tensor_contents import content_of, made_by
 from lockstep.machine_code.tracing.trace_listener import capturing, heard_by
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
@@ -46,89 +47,78 @@ ALLOCATIONS = frozenset(
 )
 
 
-#: Allocations of a case are stated in whole units of this many bytes.
-GIGABYTE = 1 << 30
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step of the host side as text, and for a launch its request to compile."""
+
+    text: str
+    request: Request | None = None
 
 
 class Trace:
     """The steps of one case's host side: launches and calls of torch. Tensors are numbered by storage, as they appear.
 
     Attributes:
-        steps: one line for each step.
-        requests: requests to compile for the launches among the steps, in order.
+        steps: the steps so far.
         unknown: why the trace cannot be trusted, or "".
-        muted: whether launches and calls of torch are not added to the steps, as during the first of two calls.
-        allocated: bytes allocated by the code under test itself.
         memory: device memory of the call; ``None`` until the call has ended, and for a case without a trace.
     """
 
-    def __init__(self, *, contents: bool = False) -> None:
-        """Start an empty trace.
-
-        Args:
-            contents: whether steps show the contents of tensors.
-        """
-        self._contents = contents
-        self.steps: list[str] = []
-        self.requests: list[Request] = []
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
         self.unknown = ""
-        self.muted = False
-        self.allocated = 0
         self.memory: Memory | None = None
-        self._first: list[Launch] = []
-        self._traced: set[Any] = set()
         self._numbers: dict[int, int] = {}
         self._places: dict[int, int] = {}
         # A weak reference prevents reuse of a freed storage's identity by another storage.
         self._seen: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._given: frozenset[int] = frozenset()
+        self._used: set[int] = set()
 
     def distrust(self, reason: str) -> None:
         """Record why this trace cannot be trusted; only the first reason is stored."""
         self.unknown = self.unknown or reason
 
     def launch(self, launch: Launch) -> None:
-        """Add a launch to the trace's steps; while ``muted``, store the launch for ``end``."""
-        if self.muted:
-            self._first.append(launch)
-        else:
-            self._traced.add(_identity(launch))
-            self._add(launch, "launch")
-
-    def end(self) -> None:
-        """Add to the trace the launches that only the first call makes: they may fill tensors that later calls read."""
-        for launch in self._first:
-            if _identity(launch) not in self._traced:
-                self._add(launch, "first call: launch")
-        self._first.clear()
-
-    @property
-    def storages(self) -> dict[int, int]:
-        """Return the storages in the steps so far that are still alive: bytes on the device by identity."""
-        return {identity: size for identity, (reference, size) in self._seen.items() if not reference.expired()}
-
-    def _add(self, launch: Launch, what: str) -> None:
-        self.requests.append(launch.request)
+        """Add a launch to the steps."""
         grid = "×".join(str(size) for size in launch.grid)
-        self.steps.append(f"{what} [{grid}] ({', '.join(self.spell(argument) for argument in launch.arguments)})")
+        arguments = ", ".join(self.spell(argument) for argument in launch.arguments)
+        self.steps.append(Step(f"launch [{grid}] ({arguments})", launch.request))
 
-    def step(self, step: str) -> None:
-        """Add to the trace a step of the host side that is neither a launch nor a call of a torch operator."""
-        if not self.muted:
-            self.steps.append(step)
+    def step(self, text: str) -> None:
+        """Add a step that is not a launch."""
+        self.steps.append(Step(text))
 
-    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Add a call of a torch operator to the trace's steps, with the call's arguments and result."""
+    def operator(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Add a call of a torch operator to the steps, with the call's arguments and result."""
         arguments = [self.spell(value) for value in args]
         arguments += [f"{key}={self.spell(value)}" for key, value in kwargs.items() if key != "device"]
-        self.steps.append(f"{name}({', '.join(arguments)}) → {self.spell(result)}")
+        self.step(f"{name}({', '.join(arguments)}) → {self.spell(result)}")
 
-    def make(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Record which operator made tensors in a call that is not a step, because kernels may read their content."""
-        new = [tensor for tensor in _tensors(result) if tensor.untyped_storage()._cdata not in self._numbers]
-        if new:
-            alone = Trace(contents=True)
-            alone.call(name, args, kwargs, None)
-            made_by(alone.steps[0], new)
+    def give(self, arguments: Mapping[str, Any]) -> None:
+        """Add a step that lists the arguments of the calls that follow."""
+        self.step(f"given {', '.join(f'{name}={self.spell(arguments[name])}' for name in sorted(arguments))}")
+        self._given = frozenset(self._seen)
+
+    def steps_of(self, call: Callable[[], object], allocations: Allocations) -> list[Step]:
+        """Return the steps of a call, and do not add them. Numbers of new tensors follow those of the steps so far."""
+        steps, numbers = self.steps, self._numbers
+        self.steps, self._numbers, self._used = [], dict(numbers), set()
+        try:
+            with Operators(self, allocations):
+                call()
+            return self.steps
+        finally:
+            self.steps, self._numbers = steps, numbers
+
+    def kept(self, allocations: Allocations) -> int:
+        """Return the live bytes that the last call allocated, or used without being given them."""
+        stored = {
+            identity: size
+            for identity, (reference, size) in self._seen.items()
+            if identity in self._used - self._given and not reference.expired()
+        }
+        return sum((stored | allocations.live).values())
 
     def spell(self, value: Any) -> str:
         """Return a value as text without addresses: ``t0 bf16[8,4096]``, with unusual strides or offset."""
@@ -137,9 +127,11 @@ class Trace:
         if isinstance(value, list | tuple):
             return f"[{', '.join(self.spell(item) for item in value)}]"
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            # Without defaults, so that a newer Triton's further fields of a descriptor are no difference.
             parts = [
                 f"{attribute.name}={self.spell(getattr(value, attribute.name))}"
                 for attribute in dataclasses.fields(value)
+                if attribute.default is dataclasses.MISSING or getattr(value, attribute.name) != attribute.default
             ]
             return f"{type(value).__name__}({', '.join(parts)})"
         text = repr(value)
@@ -159,24 +151,24 @@ class Trace:
         marks = [f"on {tensor.device.type}"] if tensor.device.type != "meta" else []
         marks += ["conjugated"] if tensor.is_conj() else []
         marks += ["negated"] if tensor.is_neg() else []
-        marks += [f"holding {content}"] if self._contents and (content := content_of(tensor)) else []
+        marks += [f"holding {_content(tensor)}"] if tensor.device.type == "cpu" else []
         text = " ".join([text, *marks])
         return text + (f" at {tensor.storage_offset()}" if tensor.storage_offset() else "")
 
     def _storage(self, tensor: torch.Tensor) -> int:
         storage = tensor.untyped_storage()
         identity: int = storage._cdata
-        if identity not in self._numbers and identity not in self._places:
+        self._used.add(identity)
+        if identity not in self._seen:
             self._seen[identity] = StorageWeakRef(storage), storage.nbytes() if tensor.device.type == "meta" else 0
         return identity
 
 
-def _identity(launch: Launch) -> Any:
-    """Return a key that is equal for two launches if they differ only in their tensors and these have equal shapes."""
-    alone = Trace()
-    spelled = [alone.spell(argument).partition(" ")[2] if isinstance(argument, torch.Tensor) else alone.spell(argument)
-               for argument in launch.arguments]  # fmt: skip
-    return id(launch.request), launch.grid, tuple(spelled)
+def _content(tensor: torch.Tensor) -> str:
+    """Return a digest of the whole storage of a tensor on the CPU, such as indices or bounds: a kernel may read it."""
+    with _disable_current_modes():
+        content: Any = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
+        return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -202,48 +194,46 @@ def trace_case(
         NotInCommit: the tree lacks what the variant imports.
     """
     _forget(packages, len(sys.modules))
-    trace = Trace(contents=True)
+    trace = Trace()
     call = family.variants[variant]
     new = Draw("meta", 0)
     try:
         inputs = inputs_of(suite, case, new)
         with noted(target, trace.launch), heard_by(trace.distrust, trace.step, trace.place):
-            with _Calls(trace):
+            with Operators(trace, Allocations()):
                 arguments = family.arguments(variant, inputs)
             out = buffers_of(suite, case, new)
             if out is not None and takes_out(call):
                 arguments["out"] = out
-            inputs_text = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
-            trace.steps.append(f"given {inputs_text}")
-            known = trace.storages
+            trace.give(arguments)
             # The first call fills what the code stores between calls; the second is like every later call.
-            trace.muted = True
-            with _Calls(trace):
-                call(**arguments)
-            trace.muted, allocations = False, Allocations()
-            with capturing(), _Calls(trace, allocations):
-                call(**arguments)
-            # A tensor that the call uses but neither got nor made was stored by the code, perhaps before this case.
-            used = {storage for storage in trace.storages if storage not in known and storage not in allocations}
-            trace.end()
-            remaining = {
-                storage: size for storage, size in trace.storages.items() if storage in used
-            } | allocations.live
+            first = trace.steps_of(lambda: call(**arguments), Allocations())
+            allocations = Allocations()
+            with capturing():
+                later = trace.steps_of(lambda: call(**arguments), allocations)
             if not trace.unknown:
-                trace.memory = Memory(allocations.count, allocations.peak, sum(remaining.values()))
-            if trace.allocated >= GIGABYTE:
-                trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
+                trace.memory = Memory(allocations.count, allocations.peak, trace.kept(allocations))
+            # A launch that only the first call makes may fill a tensor that later calls read. Operators are left out,
+            # because an earlier case may have made the same tensor.
+            repeated = {_unnumbered(step) for step in later}
+            only_first = [step for step in first if step.request is not None and _unnumbered(step) not in repeated]
+            trace.steps += later + [Step(f"first call: {step.text}", step.request) for step in only_first]
     except NotInCommit:
         raise
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and _raised_in(error) in packages:
             # The variant itself refuses this shape or GPU, and would do so on a GPU as well.
-            trace.steps.append(f"refuses: {_first_line(error)}")
+            trace.step(f"refuses: {_first_line(error)}")
         else:
             trace.distrust(f"cannot be followed without a GPU ({type(error).__name__}: {_first_line(error)})")
-    if not trace.steps or trace.steps[-1].startswith("given "):
+    if not trace.steps or trace.steps[-1].text.startswith("given "):
         trace.distrust("launches nothing and calls nothing of torch, as far as can be seen")
     return trace
+
+
+def _unnumbered(step: Step) -> tuple[Request | None, str]:
+    """Return a key that is equal for steps that differ only in the numbers of their tensors."""
+    return step.request, re.sub(r"\bt\d+ ", "", step.text)
 
 
 def _forget(packages: frozenset[str], modules: int) -> None:
@@ -277,21 +267,18 @@ def _first_line(error: BaseException) -> str:
     return without_tree(str(error).strip().split("\n", 1)[0])
 
 
-class _Mode(TorchDispatchMode):
-    """A dispatch mode that does not make torch import its compiler, because that import takes as long as torch's."""
+class Operators(TorchDispatchMode):
+    """Records each operator that runs on a device, and what it allocates there."""
+
+    def __init__(self, trace: Trace, allocations: Allocations) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._trace = trace
+        self._allocations = allocations
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
+        """Return False, so that torch does not import its compiler, which takes as long as the import of torch."""
         return False
-
-
-class _Calls(_Mode):
-    """Records each operator that runs on a device, and what it allocates there."""
-
-    def __init__(self, trace: Trace, allocations: Allocations | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._trace = trace
-        self._allocations = allocations or Allocations()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -307,21 +294,8 @@ class _Calls(_Mode):
         if any(tensor_type.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for tensor_type in types):
             self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
         self._allocations.note((args, kwargs), result)
-        if str(func) in ALLOCATIONS:
-            self._trace.allocated += 0 if self._trace.muted else result.numel() * result.element_size()
-        elif not func.is_view:
-            note = self._trace.make if self._trace.muted else self._trace.call
-            note(str(func), args, kwargs or {}, result)
-        return result
-
-
-class Importing(_Mode):
-    """Records which operators make tensors while modules are imported, because kernels may read these tensors later."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
         if str(func) not in ALLOCATIONS and not func.is_view:
-            Trace().make(str(func), args, kwargs or {}, result)
+            self._trace.operator(str(func), args, kwargs or {}, result)
         return result
 
 

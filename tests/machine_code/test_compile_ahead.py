@@ -78,8 +78,11 @@ def run(tmp_path, monkeypatch):
 
 def test_the_worker_knows_the_code_that_was_compiled_ahead_for_its_gpu(run):
     precompiled = """
-        from lockstep.machine_code.compiling.precompile import precompile
-        print(precompile(Path("suites"), Path(), ("toy",), HOST | {"sm_count": SM}))
+        from lockstep.machine_code import Target, Tree
+        from lockstep.machine_code.compiled_tree import compile_ahead
+        from lockstep.suite.discovery import load_suites
+        target = Target.of_host(HOST | {"sm_count": SM})
+        print(compile_ahead(Tree(".", Path().resolve(), ("toy",)), load_suites(Path("suites")).values(), target, 300))
     """
     assert run("SM = '132'\n" + textwrap.dedent(precompiled)) == ["True"]
     known = """
