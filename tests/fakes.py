@@ -10,6 +10,7 @@ import torch
 
 from lockstep.record.model import Clocks
 from lockstep.timing.arms.bound_arms import Arm
+from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.controls import Control, Controls
 from lockstep.timing.device import Call, Replay, Timing
 from lockstep.timing.graph_capture import CaptureError
@@ -118,6 +119,9 @@ class Bench:
         self.drawn: list[tuple[int, tuple[str, ...]]] = []
         self.clock: Callable[[str], float] = lambda name: math.nan
         self.fails: dict[str, Exception] = {}
+        self.restore: Callable[[], None] | None = None
+        self.listen: Callable[[str, str], None] = lambda stage, arm: None
+        self.verify: Callable[[int, Any], Verified] = lambda seed, replays: Verified({})
 
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
         self.drawn.append((seed, tuple(names)))

@@ -35,7 +35,7 @@ class Metered:
 
 
 class CostMeter(Protocol):
-    """Measures one cost of every arm; ``lockstep.timing.interleave.compare`` calls it in some of the epochs."""
+    """Measures one cost of every arm; ``lockstep.timing.interleave.Comparison`` calls it in some of the epochs."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class CostMeter(Protocol):
 
         Args:
             arms: the arms, on the buffers of the epoch.
-            listener, restore: see ``lockstep.timing.interleave.compare``.
+            listener, restore: see ``lockstep.timing.interleave.Source``.
 
         Raises:
             DeviceLost: an arm broke the device.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from lockstep.record.model import Clocks, Estimate
+from lockstep.record.model import TWIN, Clocks, Estimate
 from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, midmean, own_mhz
 from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval
@@ -80,6 +80,12 @@ class Outcome:
     clocks: Clocks
     latency_samples: tuple[float, ...]
     ratio_samples: tuple[float, ...]
+
+
+def rival_of(name: str, baseline: str) -> str:
+    """Return the arm that an arm's ratio refers to: the baseline, or the first arm if ``name`` is the second of an A/A
+    comparison."""
+    return name.removesuffix(TWIN) if name.endswith(TWIN) else baseline
 
 
 def settled(series: Series, is_baseline: bool, width: float, most: int) -> bool:

@@ -41,13 +41,14 @@ class CaptureError(RuntimeError):
     """A variant cannot be captured in a CUDA graph. It is not timed: timing without a graph takes 6–7 times as long."""
 
 
-def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.CUDAGraph:
-    """Return a graph of the calls, ready to launch.
+def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any, *, launch: bool = True) -> torch.cuda.CUDAGraph:
+    """Return a graph of the calls.
 
     Args:
         calls: the calls to capture; each must launch work on the GPU.
         pool: owns the memory that the calls allocate. After an error use another pool: a pool whose last graph is gone
             cannot be captured into again (torch 2.11).
+        launch: whether the graph is to be launched; otherwise it can only be read.
 
     Raises:
         CaptureError: a call synchronises, allocates outside torch, raises, or cannot be captured for another reason.
@@ -69,7 +70,8 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.C
                 failed = error
                 raise
         require_work(graph.raw_cuda_graph(), len(calls))
-        graph.instantiate()
+        if launch:
+            graph.instantiate()
     except Exception as error:
         _abandon(graph, pool, stream)
         first = failed or error

@@ -1,31 +1,30 @@
-"""Time every arm in turn, round after round, in epochs of fresh buffers.
+"""Time every arm in turn, in epochs of fresh buffers, until the ratios are known well enough.
 
-A round is one timed replay of each arm. Every second round reverses the order of the previous round, so that each pair
-of arms runs in both orders. The order is then shuffled, so that no arm has the same neighbours for long: the time of a
-replay depends on the replay before it. Measuring stops when every ratio to the baseline has an interval of the
-requested width or cannot reach that width, or when the time is up.
+Measuring stops when every ratio to the baseline has an interval of the requested width or cannot reach that width, or
+when the time is up.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from lockstep.record.model import TWIN
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.captured_arms import Captured, capture_arms
-from lockstep.timing.arms.replays import settle, time_undisturbed
+from lockstep.timing.arms.replays import settle
 from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter, is_measured
 from lockstep.timing.device import Device, Mistimed, Timing
-from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
+from lockstep.timing.estimates import Outcome, Series, outcome_of, rival_of, settled
+from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
 from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.stage_times import Stages
 
@@ -33,11 +32,6 @@ from lockstep.timing.stage_times import Stages
 #: 4,100 epochs of the H200's last two histories was void. If a control moves, all epochs between its two timings are
 #: void.
 EPOCHS_A_CONTROL = 3
-
-#: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and load of the epoch.
-#: A product of 50–70 µs (w4a16, M = 256) moved between five runs of an H200 by 2.3 % without lead rounds, by 0.5 % with
-#: them. Of the hardest series, 57 % were within 0.05 % A/A without lead rounds, 71 % with them.
-LEAD_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -70,14 +64,19 @@ class Plan:
         """
         return cls(rounds=8, min_epochs=4, max_epochs=4) if device.kind == "cpu" else cls()
 
+    @property
+    def pace(self) -> Pace:
+        """Return the length of an epoch."""
+        return Pace(self.replay_s, self.rounds, self.budget_s / self.min_epochs, self.warmup_s)
+
 
 #: The shortest measurement, for finding errors; do not compare its numbers.
 QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, warmup_s=0.02)
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The result of ``compare``: outcomes and failures by arm, and a note on voided epochs and unverified results."""
+class Compared:
+    """Outcomes and failures by arm, and a note on voided epochs and unverified results."""
 
     outcomes: dict[str, Outcome]
     failures: dict[str, Exception]
@@ -87,33 +86,33 @@ class Comparison:
 #: Replays by arm, of each cost by its name; those of the latency have the name "".
 Replays = Mapping[str, Mapping[str, ArmReplay]]
 
-#: Replays an epoch's arms on other values after timing. The arguments are the epoch's seed and the replays.
-Verify = Callable[[int, Replays], Verified]
+
+class Source(Protocol):
+    """Provides the arms of each epoch, and verifies their replays."""
+
+    @property
+    def restore(self) -> Callable[[], None] | None:
+        """Return a function that restores the inputs that the epoch's arms write; ``None`` if they write none."""
+
+    def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
+        """Return the named arms on fresh buffers, which are drawn from ``seed``."""
+
+    def listen(self, stage: str, arm: str) -> None:
+        """Hear that a stage begins: "capture" and an arm before it runs alone, "time" and "" before all run in turn."""
+
+    def verify(self, seed: int, replays: Replays) -> Verified:
+        """Run an epoch's replays on other values. ``seed`` is the seed of the epoch."""
 
 
-def compare(
-    draw_arms: Callable[[int, Sequence[str]], list[Arm]],
-    names: Sequence[str],
-    baseline: str,
-    device: Device,
-    controls: Controls,
-    plan: Plan,
-    seed: int,
-    stages: Stages | None = None,
-    reference_mhz: Mapping[str, float] | None = None,
-    listener: Callable[[str, str], None] = lambda stage, arm: None,
-    trusted: Trusted | None = None,
-    verify: Verify = lambda seed, replays: Verified({}),
-    restore: Callable[[], None] | None = None,
-    early: bool = True,
-    meters: Sequence[CostMeter] = (),
-) -> Comparison:
-    """Time all arms in turn, in epochs on fresh buffers, until the ratios to the baseline are precise enough.
+@dataclass
+class Comparison:
+    """Times all arms in turn, in epochs on fresh buffers, until the ratios to the baseline are precise enough.
 
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
-    Args:
-        draw_arms: returns the named arms on fresh buffers, given a seed and the names.
+    Attributes:
+        source: provides and verifies the arms.
+        names: names of the arms.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         controls: fixed work, timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the
             ``min_epochs``, and after those of each further epoch, because each further epoch may be the last.
@@ -122,202 +121,204 @@ def compare(
         stages: collects the seconds of each stage.
         reference_mhz: clock to which an arm's ratio is normalised, by arm; by default the arm's mean clock in this
             measurement, scaled as ``lockstep.timing.clock_correction`` says if the baseline has a reference clock.
-        listener: called with "capture" and an arm before the arm is captured and run alone; with "time" and "" before
-            all arms run in turn. The last call shows which arm hung or crashed.
         trusted: the original functions that measuring relies on; by default the currently loaded functions.
-        verify: called after the last epoch and, if ``early``, also after an earlier epoch that arms cannot foresee.
-        restore: called before each timed replay; it restores inputs that the epoch's arms write.
-        early: whether to verify after an earlier epoch as well.
+        early: whether to verify after an earlier epoch as well, which arms cannot foresee. The last epoch is always
+            verified.
         meters: measure further costs of the arms in some of the epochs, after their rounds and controls.
-
-    Raises:
-        DeviceLost: an arm broke the device while it was captured.
-        Disqualified: a trusted function was replaced while all arms were timed, so the culprit is unknown.
     """
-    # Two generators, because a shuffle takes more random numbers for more arms. A commit that adds a variant must draw
-    # the same buffers as before.
-    buffers, order = random.Random(seed), random.Random(seed)
-    stages = stages or Stages()
-    trusted = trusted or Trusted()
-    clocks_mhz = reference_mhz or {}
-    series = {
-        name: Series((clocks_mhz.get(name), clocks_mhz.get(baseline)), again=name.endswith(TWIN)) for name in names
-    }
-    failures: dict[str, Exception] = {}
-    per_call: dict[str, float] = {}
-    void_reasons: list[str] = []
-    notes: dict[str, None] = {}
-    # Number of epochs before the early verification.
-    until_early = random.SystemRandom().randrange(max(1, plan.min_epochs - 1)) if early else -1
-    started = monotonic()
-    valid_epochs = 0
-    before: dict[str, Timing] | None = None
-    # Epochs since the last timing of the controls, and the costs measured in them.
-    pending: list[dict[str, list[Timing]]] = []
-    pending_costs: list[tuple[CostMeter, Any]] = []
-    epoch = -1  # epochs before this one
 
-    def costs_of(timed: Sequence[Arm], counts: bool) -> Replays:
+    source: Source
+    names: Sequence[str]
+    baseline: str
+    device: Device
+    controls: Controls
+    plan: Plan
+    seed: int
+    stages: Stages = field(default_factory=Stages)
+    reference_mhz: Mapping[str, float] = field(default_factory=dict)
+    trusted: Trusted = field(default_factory=Trusted)
+    early: bool = True
+    meters: Sequence[CostMeter] = ()
+
+    def __post_init__(self) -> None:
+        # Two generators, because a shuffle takes more random numbers for more arms. A commit that adds a variant must
+        # draw the same buffers as before.
+        self._buffers, self._order = random.Random(self.seed), random.Random(self.seed)
+        clocks, baseline = self.reference_mhz, self.reference_mhz.get(self.baseline)
+        self._series = {name: Series((clocks.get(name), baseline), again=name.endswith(TWIN)) for name in self.names}
+        self._failures: dict[str, Exception] = {}
+        self._per_call: dict[str, float] = {}
+        self._void_reasons: list[str] = []
+        self._notes: dict[str, None] = {}
+        # Number of epochs before the early verification.
+        until = random.SystemRandom().randrange(max(1, self.plan.min_epochs - 1))
+        self._until_early = until if self.early else -1
+        self._before: dict[str, Timing] | None = None
+        # Rounds and costs since the last timing of the controls.
+        self._pending: list[dict[str, list[Timing]]] = []
+        self._pending_costs: list[tuple[CostMeter, Any]] = []
+        self._valid = 0
+
+    def run(self) -> Compared:
+        """Time epochs until the ratios are precise enough or cannot become so, or the time is up.
+
+        Raises:
+            DeviceLost: an arm broke the device while it was captured.
+            Disqualified: a trusted function was replaced while all arms were timed, so the culprit is unknown.
+        """
+        started, epoch = monotonic(), 0
+        while self._series:
+            seed = self._buffers.getrandbits(48)
+            arms, captured = self._captured(seed)
+            if not captured:
+                break
+            with self.stages.stage("time"):
+                if self._timed(captured):
+                    due = self._control_is_due()
+                    void = self._control_moved() if due else False
+                    last = due and not void and self._enough(monotonic() - started)
+                    replays: dict[str, Mapping[str, ArmReplay]] = {"": {arm.name: arm.replay.once for arm in captured}}
+                    # The last epoch is always verified, so costs are measured in it.
+                    if not void and (last or is_measured(epoch, self.plan.min_epochs)):
+                        paused = monotonic()
+                        replays |= self._costs([arm for arm in arms if arm.name in self._series], counts=due)
+                        started += monotonic() - paused  # costs leave the budget of the rounds as it is
+                    self._until_early -= 1
+                    if last or self._until_early == -1:
+                        self._verify(seed, replays)
+                    if last:
+                        break
+            epoch += 1
+        return self._result()
+
+    def _captured(self, seed: int) -> tuple[list[Arm], list[Captured]]:
+        """Draw the arms of an epoch and capture them."""
+        arms = self.source.draw_arms(seed, list(self._series))
+        with self.stages.stage("capture"):
+            captured = capture_arms(
+                arms,
+                self.device,
+                self.plan.replay_s,
+                self._per_call,
+                self._failures,
+                self.trusted,
+                self.source.listen,
+            )
+        for name in self._failures:
+            self._series.pop(name, None)
+        self.source.listen("time", "")
+        return arms, captured
+
+    def _timed(self, captured: Sequence[Captured]) -> bool:
+        """Time the rounds of an epoch. Return False if the clocks disagree about an arm, which is dropped."""
+        if self._before is None:
+            settle([arm.replay for arm in captured], self.device, self.plan.warmup_s)
+            with self.stages.stage("controls"):
+                self._before = self.controls.take(self.device)
+        rounds = rounds_that_fit(captured, self._per_call, self.plan.pace)
+        try:
+            timings = time_rounds(captured, rounds, self.device, self._order, self.source.restore)
+        except Mistimed as error:
+            # The failed arm's earlier epochs are dropped as well. The earlier epochs of the other arms count.
+            culprit = next(arm.name for arm in captured if arm.replay is error.replay)
+            self._failures[culprit] = error
+            del self._series[culprit]
+            return False
+        self.trusted.require()
+        self._pending.append(timings)
+        return True
+
+    def _control_is_due(self) -> bool:
+        pending = len(self._pending)
+        return pending == EPOCHS_A_CONTROL or self._valid + pending >= self.plan.min_epochs
+
+    def _control_moved(self) -> bool:
+        """Time the controls. Void the pending epochs if a control moved, else add them. Return whether they are void.
+
+        Right after the rounds, because a control must always follow the same load. When controls followed costs in some
+        epochs and rounds in others, all epochs of a case on an H200 were void (37 %).
+        """
+        assert self._before is not None
+        with self.stages.stage("controls"):
+            after = self.controls.take(self.device)
+            moved = self.controls.moved(self._before, after)
+            self._before = after
+        # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
+        void = bool(moved) and len(self._void_reasons) < self.plan.min_epochs
+        if void:
+            self._void_reasons += [moved] * len(self._pending)
+            for name, series in self._series.items():
+                series.voided += sum(len(timings[name]) for timings in self._pending)
+        else:
+            for timings in self._pending:
+                self._add_epoch(timings)
+            for meter, numbers in self._pending_costs:
+                meter.add(numbers)
+            self._valid += len(self._pending)
+        self._pending.clear()
+        self._pending_costs.clear()
+        return void
+
+    def _add_epoch(self, timings: Mapping[str, Sequence[Timing]]) -> None:
+        for name, series in self._series.items():
+            own = timings[name]
+            series.rounds += len(own)
+            series.latency.append(median(math.log(timing.seconds) for timing in own))
+            series.latency_samples += [timing.seconds for timing in own]
+            series.sm_mhz += [timing.sm_mhz for timing in own if not math.isnan(timing.sm_mhz)]
+            rival = rival_of(name, self.baseline)
+            if rival in timings and rival not in self._failures:
+                series.pairs.append(Pair(tuple(own), tuple(timings[rival])))
+
+    def _enough(self, seconds: float) -> bool:
+        """Return whether measuring may stop: the ratios are precise enough, or the epochs or seconds are used up."""
+        plan = self.plan
+        if self._valid < plan.min_epochs:
+            return False
+        if self._valid >= plan.max_epochs or seconds >= plan.budget_s:
+            return True
+        return all(
+            settled(series, name == self.baseline, plan.width, plan.max_epochs) for name, series in self._series.items()
+        )
+
+    def _costs(self, timed: Sequence[Arm], *, counts: bool) -> Replays:
         """Measure the costs of an epoch, and return the replays that ran.
 
         ``counts``: whether the controls have accepted the epoch. Until then its costs are pending, as its rounds are.
         """
         ran = {}
-        for meter in meters:
-            with stages.stage(meter.name):
-                metered = meter.epoch(timed, listener, restore)
-                trusted.require()
+        for meter in self.meters:
+            with self.stages.stage(meter.name):
+                metered = meter.epoch(timed, self.source.listen, self.source.restore)
+                self.trusted.require()
             ran[meter.name] = metered.replays
             if counts:
                 meter.add(metered.numbers)
             else:
-                pending_costs.append((meter, metered.numbers))
+                self._pending_costs.append((meter, metered.numbers))
         return ran
 
-    def verified(of_seed: int, replays: Replays) -> None:
+    def _verify(self, seed: int, replays: Replays) -> None:
         """Verify an epoch's arms. Drop arms that fail, with every number that depends on them."""
-        with stages.stage("verify"):
-            verification = verify(
-                of_seed,
-                {cost: {arm: by_arm[arm] for arm in by_arm if arm in series} for cost, by_arm in replays.items()},
-            )
-            trusted.require()
-        failures.update(verification.failures)
-        notes.update({verification.note: None} if verification.note else {})
+        remaining = {cost: {arm: mine[arm] for arm in mine if arm in self._series} for cost, mine in replays.items()}
+        with self.stages.stage("verify"):
+            verification = self.source.verify(seed, remaining)
+            self.trusted.require()
+        self._failures.update(verification.failures)
+        self._notes.update({verification.note: None} if verification.note else {})
         for name in verification.failures:
-            series.pop(name, None)
-        for name in series:
-            if rival_of(name, baseline) in verification.failures:
-                series[name].pairs.clear()
+            self._series.pop(name, None)
+        for name in self._series:
+            if rival_of(name, self.baseline) in verification.failures:
+                self._series[name].pairs.clear()
 
-    while series:
-        of_seed = buffers.getrandbits(48)
-        epoch += 1
-        arms = draw_arms(of_seed, list(series))
-        with stages.stage("capture"):
-            captured = capture_arms(arms, device, plan.replay_s, per_call, failures, trusted, listener)
-        for name in failures:
-            series.pop(name, None)
-        if not captured:
-            break
-        listener("time", "")
-        with stages.stage("time"):
-            if before is None:
-                settle([arm.replay for arm in captured], device, plan.warmup_s)
-                with stages.stage("controls"):
-                    before = controls.take(device)
-            try:
-                timings = time_rounds(captured, rounds_that_fit(captured, per_call, plan), device, order, restore)
-            except Mistimed as error:
-                # The failed arm's earlier epochs are dropped as well. The earlier epochs of the other arms count.
-                culprit = next(arm.name for arm in captured if arm.replay is error.replay)
-                failures[culprit] = error
-                del series[culprit]
-                continue
-            trusted.require()
-            pending.append(timings)
-            controls_due = len(pending) == EPOCHS_A_CONTROL or valid_epochs + len(pending) >= plan.min_epochs
-            void = last = False
-            if controls_due:
-                # Right after the rounds, because a control must always follow the same load. When controls followed
-                # costs in some epochs and rounds in others, all epochs of a case on an H200 were void (37 %).
-                with stages.stage("controls"):
-                    after = controls.take(device)
-                    moved = controls.moved(before, after)
-                    before = after
-                # Only a limited number of epochs is voided. A machine that never settles is measured too, and marked.
-                void = bool(moved) and len(void_reasons) < plan.min_epochs
-                if void:
-                    void_reasons += [moved] * len(pending)
-                    for name, arm_series in series.items():
-                        arm_series.voided += sum(len(timings[name]) for timings in pending)
-                else:
-                    for timings in pending:
-                        _add_epoch(series, timings, baseline, failures)
-                    for meter, numbers in pending_costs:
-                        meter.add(numbers)
-                    valid_epochs += len(pending)
-                    last = _enough(series, baseline, plan, valid_epochs, monotonic() - started)
-                pending.clear()
-                pending_costs.clear()
-            replays: dict[str, Mapping[str, ArmReplay]] = {"": {arm.name: arm.replay.once for arm in captured}}
-            # The last epoch is always verified, so costs are measured in it.
-            if not void and (last or is_measured(epoch, plan.min_epochs)):
-                paused = monotonic()
-                replays |= costs_of([arm for arm in arms if arm.name in series], controls_due)
-                started += monotonic() - paused  # costs leave the budget of the rounds as it is
-            until_early -= 1
-            if last or until_early == -1:
-                verified(of_seed, replays)
-            if last:
-                break
-    clocks = device.sample_clocks()
-    voided = f"{len(void_reasons)} epochs voided: {void_reasons[0]}" if void_reasons else ""
-    outcomes = {
-        name: outcome_of(arm, name == baseline, plan.width, clocks) for name, arm in series.items() if arm.latency
-    }
-    return Comparison(outcomes, failures, "; ".join(filter(None, (voided, *notes))))
-
-
-def rounds_that_fit(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
-    """Return the number of rounds of an epoch: ``plan.rounds``, or as many as its share of the time allows.
-
-    The result is at least three, unless the plan has fewer rounds.
-    """
-    one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
-    return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
-
-
-def time_rounds(
-    captured: Sequence[Captured],
-    rounds: int,
-    device: Device,
-    chance: random.Random,
-    restore: Callable[[], None] | None,
-) -> dict[str, list[Timing]]:
-    """Return the seconds per call of each arm in each round. ``LEAD_ROUNDS`` rounds run first and do not count."""
-    order = list(captured)
-    sequence: list[Captured] = []
-    for number in range(LEAD_ROUNDS + rounds):
-        if number % 2 == 0:
-            chance.shuffle(order)
-        else:
-            order.reverse()
-        sequence += order
-    timings = time_undisturbed([arm.replay for arm in sequence], device, restore)
-    by_name: dict[str, list[Timing]] = {arm.name: [] for arm in captured}
-    lead = LEAD_ROUNDS * len(captured)
-    for arm, timing in zip(sequence[lead:], timings[lead:], strict=True):
-        by_name[arm.name].append(Timing(timing.seconds / arm.replay.calls, timing.sm_mhz))
-    return by_name
-
-
-def _enough(series: Mapping[str, Series], baseline: str, plan: Plan, epochs: int, seconds: float) -> bool:
-    """Return whether measuring may stop: the ratios are precise enough, or the epochs or seconds are used up."""
-    if epochs < plan.min_epochs:
-        return False
-    if epochs >= plan.max_epochs or seconds >= plan.budget_s:
-        return True
-    return all(
-        settled(arm_series, name == baseline, plan.width, plan.max_epochs) for name, arm_series in series.items()
-    )
-
-
-def _add_epoch(
-    series: dict[str, Series], timings: Mapping[str, Sequence[Timing]], baseline: str, failed: Container[str]
-) -> None:
-    for name, arm_series in series.items():
-        own = timings[name]
-        arm_series.rounds += len(own)
-        arm_series.latency.append(median(math.log(timing.seconds) for timing in own))
-        arm_series.latency_samples += [timing.seconds for timing in own]
-        arm_series.sm_mhz += [timing.sm_mhz for timing in own if not math.isnan(timing.sm_mhz)]
-        rival = rival_of(name, baseline)
-        if rival in timings and rival not in failed:
-            arm_series.pairs.append(Pair(tuple(own), tuple(timings[rival])))
-
-
-def rival_of(name: str, baseline: str) -> str:
-    """Return the arm that an arm's ratio refers to: the baseline, or the first arm if ``name`` is the second of an A/A
-    comparison."""
-    return name.removesuffix(TWIN) if name.endswith(TWIN) else baseline
+    def _result(self) -> Compared:
+        clocks = self.device.sample_clocks()
+        void = self._void_reasons
+        voided = f"{len(void)} epochs voided: {void[0]}" if void else ""
+        outcomes = {
+            name: outcome_of(series, name == self.baseline, self.plan.width, clocks)
+            for name, series in self._series.items()
+            if series.latency
+        }
+        return Compared(outcomes, self._failures, "; ".join(filter(None, (voided, *self._notes))))

@@ -16,7 +16,7 @@ from lockstep.suite.definition import Suite
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import load_family
 from lockstep.timing.arms.argument_sets import draw_sets, set_count, size_of
-from lockstep.timing.arms.bound_arms import make_arms
+from lockstep.timing.arms.buffers import make_arms
 from lockstep.timing.device import Device
 
 #: Name of the NVTX range.

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family
-from lockstep.timing.arms.argument_sets import draw_sets, restorer
-from lockstep.timing.arms.bound_arms import Arm, ArmReplay, make_arms
+from lockstep.timing.arms.argument_sets import draw_sets
+from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.arms.buffers import Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verified, Verifier
 from lockstep.timing.device import Device
 from lockstep.timing.stage_times import Stages
@@ -51,20 +52,19 @@ class Epochs:
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
         """Bind the named arms to fresh buffers, which are drawn from ``seed``."""
         self.listener("draw", "")  # drawing also runs the variants' preparation
-        inout = self.suite.inout
         with self.stages.stage("draw"):
             # Freed before the next draw: the buffers of two draws together may not fit.
             self._drawn, self._restore = {}, None
-            sets = draw_sets(self.suite, self.case, self.device, self.sets, seed)
-            arms = make_arms({name: self.arms[name] for name in names}, self.family, sets, seed, bool(inout))
+            buffers = Buffers(draw_sets(self.suite, self.case, self.device, self.sets, seed), seed, self.suite.inout)
+            arms, _ = buffers.arms([Contender(name, self.arms[name], self.family) for name in names])
             self.device.synchronize()
-        self._drawn, self._restore = {arm.name: arm for arm in arms}, restorer(sets, inout)
+        self._drawn, self._restore = {arm.name: arm for arm in arms}, buffers.restore
         return arms
 
-    def restore(self) -> None:
-        """Write the drawn values again into the inputs that the epoch's arms change."""
-        if self._restore is not None:
-            self._restore()
+    @property
+    def restore(self) -> Callable[[], None] | None:
+        """Return a function that writes the drawn values into the inputs that arms change; ``None`` without such."""
+        return self._restore
 
     def verify(self, seed: int, replays: Mapping[str, Mapping[str, ArmReplay]]) -> Verified:
         """Verify the outputs of an epoch's replays.

@@ -9,8 +9,8 @@ from made_suites import make_suite
 from lockstep import Cost, grid
 from lockstep.gate.case_verdict import Group, GroupRequest
 from lockstep.gate.measuring.comparer import Comparer
-from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
+from lockstep.timing.rounds import Pace
 
 [CASE] = grid(M=6)
 SUITE = make_suite(
@@ -103,7 +103,7 @@ def judge(tmp_path, monkeypatch):
             (folder / "work.py").write_text(text)
         device = Ticking()
         sides = Sides(["fooled"], base=tmp_path / "base", head=tmp_path / "head")
-        comparer = Comparer(sides, device, Pace(replay_s=1e-3, rounds=4, warmup_s=0.0), 1, lambda *_: None)
+        comparer = Comparer(sides, device, Pace(1e-3, 4, 0.25, 0.0), 1, lambda *_: None)
         comparer._controls = steady_controls(device)
         for side in ("base", "head"):
             assert not comparer.load(SUITE, side).error

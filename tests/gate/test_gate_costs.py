@@ -16,13 +16,13 @@ from lockstep import Cost, grid
 from lockstep.gate.aa_control import AAControl
 from lockstep.gate.case_verdict import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.comparer import Comparer
-from lockstep.gate.measuring.cost_pairing import CostPairs
-from lockstep.gate.measuring.pairing import Pace
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.unchanged import Unchanged
 from lockstep.machine_code import CaseKey
 from lockstep.record.model import Estimate
 from lockstep.timing.costs.host_time import NO_HOST
+from lockstep.timing.costs.meters import Meters
+from lockstep.timing.rounds import Pace
 
 [CASE] = grid(M=6)
 SUITE = make_suite(
@@ -105,8 +105,8 @@ def judge(gpu, tmp_path, monkeypatch, head, pairs=None):
         (tmp_path / side / "priced" / "__init__.py").touch()
         (tmp_path / side / "priced" / "work.py").write_text(text)
     sides = Sides(["priced"], base=tmp_path / "base", head=tmp_path / "head")
-    pace = Pace(replay_s=1e-3, rounds=6, warmup_s=0.0)
-    pairs = pairs or CostPairs(gpu, pace, gpu, lambda: gpu.joules, lambda: MarkAtOnce(lambda: gpu.now))
+    pace = Pace(1e-3, 6, 0.25, 0.0)
+    pairs = pairs or Meters(gpu, gpu, lambda: gpu.joules, lambda: MarkAtOnce(lambda: gpu.now))
     comparer = Comparer(sides, gpu, pace, 1, lambda *_: None, pairs)
     comparer._controls = steady_controls(gpu)
     for side in ("base", "head"):
@@ -156,7 +156,7 @@ def test_a_head_that_is_wrong_behind_another_kernel_fails(gpu, tmp_path, monkeyp
 
 
 def test_what_this_machine_cannot_measure_is_not_available_and_says_why(gpu, tmp_path, monkeypatch):
-    found = judge(gpu, tmp_path, monkeypatch, KERNEL, CostPairs(gpu, Pace(replay_s=1e-3, rounds=6, warmup_s=0.0)))
+    found = judge(gpu, tmp_path, monkeypatch, KERNEL, Meters(gpu))
     assert {name: one.reason for name, one in found.items() if one.outcome == "na"} == {
         "host": NO_HOST,
         "energy": "no GPU here that counts its energy",

@@ -17,7 +17,7 @@ from lockstep import Cost, grid
 from lockstep.gate.case_verdict import DETERMINISTIC, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.measuring.determinism import CALLS, MORE, compare_bits
-from lockstep.gate.measuring.pairing import Pace
+from lockstep.gate.measuring.pairing import QUICK
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.plan import groups
 from lockstep.gate.report.report import Report, headline
@@ -69,7 +69,7 @@ def judge(tmp_path, monkeypatch, base, head, keys=(KEY, TWIN), deadline_s=60.0):
         (tmp_path / side / "sums" / "__init__.py").touch()
         (tmp_path / side / "sums" / "work.py").write_text(SUMS.replace("first = 0", order))
     sides = Sides(["sums"], base=tmp_path / "base", head=tmp_path / "head")
-    comparer = Comparer(sides, FakeDevice(), Pace.quick(), 1, lambda *_: None)
+    comparer = Comparer(sides, FakeDevice(), QUICK, 1, lambda *_: None)
     for side in ("base", "head"):
         assert not comparer.load(SUITE, side).error
     found = {}

@@ -22,7 +22,7 @@ import pytest
 
 from lockstep import Cost, Suite, grid
 from lockstep.gate.measuring.comparer import Comparer
-from lockstep.gate.measuring.pairing import Pace
+from lockstep.gate.measuring.pairing import QUICK
 from lockstep.gate.namespaces import Sides
 from lockstep.timing.device import open_device
 
@@ -198,7 +198,7 @@ def observed(kind: str, folder: Path, package: str) -> tuple[dict[str, str], flo
     finders = list(sys.meta_path)
     try:
         sides = planted(kind, folder, package)
-        comparer = Comparer(sides, open_device(), Pace.quick(), 1, lambda *_: None)
+        comparer = Comparer(sides, open_device(), QUICK, 1, lambda *_: None)
         suite = suite_of(package)
         for side in ("base", "head"):
             facts = comparer.load(suite, side)
@@ -260,7 +260,7 @@ def of_repository(families: list[str], seconds: float, folder: Path) -> dict[str
     codes_of(Tree("head", roots["head"], ("kernels",)), suites.values(), Target.of_host(host), anew=True)
     compiled = time.monotonic() - started
     sides = Sides(("kernels",), **roots)
-    comparer = Comparer(sides, open_device(), Pace.quick(), 1, lambda *_: None)
+    comparer = Comparer(sides, open_device(), QUICK, 1, lambda *_: None)
     reasons, took, first, refused, count = Counter(), [], [], 0, 0
     loads = {name: [comparer.load(suite, side) for side in ("base", "head")][1] for name, suite in suites.items()}
     deadline = time.monotonic() + seconds

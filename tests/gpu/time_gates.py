@@ -122,7 +122,7 @@ def profile_of_observing(folder: Path) -> str:
     import pstats
 
     from lockstep.gate.measuring.comparer import Comparer
-    from lockstep.gate.measuring.pairing import Pace
+    from lockstep.gate.measuring.pairing import QUICK
     from lockstep.gate.namespaces import Sides
     from lockstep.suite.discovery import load_suites
     from lockstep.timing.device import open_device
@@ -131,7 +131,7 @@ def profile_of_observing(folder: Path) -> str:
     for root in roots.values():
         shutil.copytree(HOME / "kernels", root / "kernels")
     sides = Sides(("kernels",), **roots)
-    comparer = Comparer(sides, open_device(), Pace.quick(), 1, lambda *_: None)
+    comparer = Comparer(sides, open_device(), QUICK, 1, lambda *_: None)
     suite = load_suites(HOME / "benchmarks")["linear"]
     variants = list([comparer.load(suite, side) for side in ("base", "head")][1].variants)
     cases = [case.label for case in suite.cases[:6]]

@@ -12,7 +12,7 @@ from lockstep import Cost, grid
 from lockstep.record.model import TWIN
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family
-from lockstep.timing.arms import bound_arms
+from lockstep.timing.arms import argument_sets
 from lockstep.timing.arms.argument_sets import (
     CACHE_FACTOR,
     MOST_SETS,
@@ -23,7 +23,7 @@ from lockstep.timing.arms.argument_sets import (
     set_count,
     size_of,
 )
-from lockstep.timing.arms.bound_arms import make_arms
+from lockstep.timing.arms.buffers import make_arms
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 
@@ -147,7 +147,7 @@ def test_arms_share_inputs_and_outputs_but_not_what_is_prepared():
 def test_a_part_of_a_larger_tensor_is_placed_with_its_gaps():
     whole = torch.arange(60.0).reshape(5, 12)
     for part in (whole[1:4, 3:7], whole[:, 2], whole[4:4], whole[2, 5]):
-        placed = bound_arms.place(part, random.Random(1))
+        placed = argument_sets.place(part, random.Random(1))
         assert (placed.shape, placed.stride()) == (part.shape, part.stride())
         assert torch.equal(placed, part)
         placed.fill_(-1)

@@ -91,7 +91,7 @@ def test_a_counter_that_says_nothing_gives_no_number(monkeypatch, joules, why):
 
 
 def test_calls_that_write_their_inputs_have_none():
-    meter = Energy(CpuDevice(), Plan(), lambda: 1.0, partial(MarkAtOnce, lambda: 0.0), Trusted())
+    meter = Energy(CpuDevice(), Plan().pace, lambda: 1.0, partial(MarkAtOnce, lambda: 0.0), Trusted())
     meter.add(meter.epoch([Arm("it", ())], lambda stage, arm: None, lambda: None).numbers)
     assert (meter.estimates("it"), meter.reason("it")) == ({}, "its calls write their inputs")
 
@@ -116,7 +116,7 @@ SCRIPT = """
 
     new_mark = partial(MarkAtOnce, time.perf_counter)
     train = run_train(lambda: [call() for _ in range(5)], 5, gpu.energy_j, new_mark)
-    meter = Energy(CpuDevice(), Plan(), gpu.energy_j, new_mark, Trusted())
+    meter = Energy(CpuDevice(), Plan().pace, gpu.energy_j, new_mark, Trusted())
     for _ in range(2):
         meter.add(meter.epoch([Arm("it", (call, call))], lambda stage, arm: None, None).numbers)
     print(json.dumps([train.watts, train.seconds, meter.estimates("it")["energy"].value, meter.reason("it")]))

@@ -16,7 +16,8 @@ from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.graph_capture import CaptureError
-from lockstep.timing.interleave import EPOCHS_A_CONTROL, LEAD_ROUNDS, Plan, compare
+from lockstep.timing.interleave import EPOCHS_A_CONTROL, Comparison, Plan
+from lockstep.timing.rounds import LEAD_ROUNDS
 from lockstep.timing.rules.rule import Disqualified, Rule
 
 
@@ -33,7 +34,9 @@ PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
 def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1, **rest):
     controls = controls or steady_controls(bench.device)
     arms = names or list(bench.seconds)
-    return compare(bench.draw_arms, arms, baseline, bench.device, controls, plan, seed, **rest)
+    for name in rest.keys() & {"restore", "listen", "verify"}:
+        setattr(bench, name, rest.pop(name))
+    return Comparison(bench, arms, baseline, bench.device, controls, plan, seed, **rest).run()
 
 
 def noisy(centre, spread, seed=1):
@@ -413,9 +416,7 @@ def test_the_last_epoch_is_verified_and_an_earlier_one_that_no_arm_can_foresee()
             verified.append(len(bench.drawn))
             return Verified({})
 
-        compare(
-            bench.draw_arms, ["base", "b"], "base", bench.device, steady_controls(bench.device), PLAN, 1, verify=verify
-        )
+        run(bench, verify=verify)
         first, last = verified
         assert last == 4
         early.add(first)
@@ -430,16 +431,7 @@ def test_an_arm_that_fails_its_verification_loses_its_number_and_a_baseline_all_
         def verify(seed, replays, failing=failing, failure=failure):
             return Verified({failing: failure} if failing in replays[""] else {}, "with two draws")
 
-        comparison = compare(
-            bench.draw_arms,
-            ["base", "b", "c"],
-            "base",
-            bench.device,
-            steady_controls(bench.device),
-            PLAN,
-            1,
-            verify=verify,
-        )
+        comparison = run(bench, verify=verify)
         assert comparison.failures == {failing: failure}
         assert set(comparison.outcomes) == {"base", "b", "c"} - {failing}
         assert getattr(comparison.outcomes["c"].ratio, "value", None) == ratio

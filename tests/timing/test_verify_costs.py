@@ -46,10 +46,10 @@ class Placed(FakeDevice):
     def of_cost(self, capture_arms):
         """Return ``capture_arms`` with replays that know that they belong to a cost."""
 
-        def capture(*arguments):
+        def capture(*arguments, **options):
             self.costly = True
             try:
-                return capture_arms(*arguments)
+                return capture_arms(*arguments, **options)
             finally:
                 self.costly = False
 
@@ -88,13 +88,13 @@ def measured(cost, lazy_place, monkeypatch):
     monkeypatch.setattr(energy, "TRAIN_S", 0.0)
     monkeypatch.setattr(behind, "fixed_kernel", lambda source, target: device.spend(1e-3))
     meter: dict = {}
-    monkeypatch.setattr(Measurer, "_meters", lambda *arguments: ([meter[cost]()], []))
+    monkeypatch.setattr(Measurer, "meters", lambda *arguments: ([meter[cost]()], []))
     trusted = Trusted()  # of what this test put in place
     new_mark = partial(MarkAtOnce, lambda: device.now)
     meter |= {
-        "behind": lambda: Behind(device, PLAN, "plain", ["plain", "lazy"], {}, trusted),
+        "behind": lambda: Behind(device, PLAN.pace, "plain", ["plain", "lazy"], {}, trusted),
         "host": lambda: HostTime(device, Busy()),
-        "energy": lambda: Energy(device, PLAN, lambda: float(next(joules)), new_mark, trusted),
+        "energy": lambda: Energy(device, PLAN.pace, lambda: float(next(joules)), new_mark, trusted),
     }
     of_suite = family(device, lazy_place)
     measurer = Measurer(device, PLAN, 1, load=lambda suite: of_suite, _controls=steady_controls(device))

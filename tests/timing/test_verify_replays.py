@@ -10,7 +10,7 @@ from made_suites import changed_suite, make_suite
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.argument_sets import draw_sets
-from lockstep.timing.arms.bound_arms import make_arms
+from lockstep.timing.arms.buffers import make_arms
 from lockstep.timing.arms.repeats import SPARED
 from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.interleave import Plan

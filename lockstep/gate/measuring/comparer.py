@@ -8,17 +8,14 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from lockstep.gate.case_verdict import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, SideFacts, Verdict
-from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.measuring.call_checks import CallChecks
-from lockstep.gate.measuring.cost_pairing import CostPairs
 from lockstep.gate.measuring.observe import Observed, observe
-from lockstep.gate.measuring.pairing import Pace, at_one_clock, run_epoch
+from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
 from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.same_work.read_graph import GraphError, TritonCode
@@ -27,18 +24,19 @@ from lockstep.gate.trial import Measured, Trial
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
-from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family, NotInCommit
-from lockstep.timing.arms.argument_sets import draw_sets, set_count, size_of
+from lockstep.timing.arms.argument_sets import draw_sets
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verifier
-from lockstep.timing.checks.check import Checker, brief, without_frames
+from lockstep.timing.checks.check import brief
+from lockstep.timing.checks.checks import Checks
 from lockstep.timing.controls import Controls
+from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device, DeviceLost, Timing
+from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
-
-_T = TypeVar("_T")
 
 #: Draws of the inputs on which base and head are captured to compare their work.
 DRAWS = 2
@@ -57,9 +55,9 @@ class Comparer:
         sides: the trees "base" and "head".
         seed: seed of inputs, placement of buffers, and order.
         listener: called before each step that may hang or crash.
+        meters: measure quantities other than the latency; by default those that the device can measure.
         begin: called with the group of each case before the case is checked or timed.
         tell: called with lines of progress.
-        costs: measures quantities other than the latency; by default those that the device can measure.
     """
 
     def __init__(
@@ -69,27 +67,28 @@ class Comparer:
         pace: Pace,
         seed: int,
         listener: Listener,
-        costs: CostPairs | None = None,
+        meters: Meters | None = None,
         begin: Callable[[Group], None] = lambda group: None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.sides = sides
         self.device = device
         self.pace = pace
-        self._costs = costs
-        self.seed = seed
+        self._meters = meters
         self._chance = random.Random(seed)
         self._listener = listener
         self._begin = begin
         self._tell = tell
         self._scatter = Scatter()
-        self._before: dict[str, Timing] | None = None
-        self._touched: dict[tuple[str, str, tuple[str, ...]], tuple[list[int], int]] = {}
         self._controls: Controls | None = None
+        self._before: dict[str, Timing] | None = None
         self._families: dict[tuple[str, str], Family] = {}
-        self._checked: dict[tuple[str, str, str, str], Exception | None] = {}
-        self._call_checks = CallChecks(self._families, self._call, self._checker_of)
-        self._checker: Checker | None = None
+        self._checks = Checks(
+            device,
+            lambda: self._chance.getrandbits(32),
+            lambda stage, contender: listener(stage, contender.variant, contender.tree),
+        )
+        self._call_checks = CallChecks(self._checks)
         self._trusted = Trusted()
         self._codes = TritonCode.listening() if device.kind == "cuda" else TritonCode()
 
@@ -116,47 +115,13 @@ class Comparer:
             DeviceLost: a call of base or head broke the CUDA context.
         """
         started = time.monotonic()
-        timed = []
+        timed = [(suite, request) for suite, request in asked if request.group.quantity not in CHECKS]
         for suite, request in asked:
-            if request.group.quantity not in CHECKS:
-                timed.append((suite, request))
-                continue
-            for key in request.group.cases():
-                self._begin(request.group)
-                case, deadline = suite.case(request.group.case), started + request.deadline_s
-                refused, least = self._refuse(suite, case, key, twins=False), request.min_effect[key.variant]
-                yield refused or self._call_checks.judge(suite, case, key, least, deadline)
+            if request.group.quantity in CHECKS:
+                yield from self._judge_calls(suite, request, started + request.deadline_s)
         if timed:
             deadline = started + min(request.deadline_s for _, request in timed)
             yield from Schedule(self._bench, self._epoch, self._scatter, self._tell).run(timed, deadline)
-
-    def _bench(self, suite: Suite, request: GroupRequest) -> Iterator[Verdict | Bench]:
-        """Check base and head in the cases of a group. Yield the refused ones' verdicts, then a bench of the others."""
-        group, case = request.group, suite.case(request.group.case)
-        self._begin(group)
-        if refusal := self._cost_pairs().refusal(group.quantity, suite):
-            yield from (Verdict(key, "na", refusal) for key in group.cases())
-            return
-        contenders: dict[SeriesKey, Contender] = {}
-        for key in group.cases():
-            refused = self._refuse(suite, case, key, request.twins)
-            if refused is not None:
-                yield refused
-            else:
-                contenders[key] = self._contender(suite, key.variant, request.twins)
-        if not contenders:
-            return
-        try:
-            count = self._set_count(suite, case, group.l2, contenders.values())
-        except NotImplementedError as error:
-            yield from (Verdict(key, "na", str(error)) for key in contenders)
-            return
-        trials = {}
-        for key in contenders:
-            name = key.variant
-            test = Test(request.min_effect[name], request.alpha[name], request.cases, request.same_within[name])
-            trials[key] = Trial(test, ratios_of=at_one_clock, twins=request.twins)
-        yield Bench(suite, case, group, count, contenders, trials)
 
     def observe(self, suite: Suite, label: str, variants: Sequence[str]) -> Iterator[tuple[str, Observed]]:
         """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.gate.same_work``.
@@ -168,45 +133,90 @@ class Comparer:
         try:
             with self.sides.active(HEAD):
                 seeds = [self._chance.getrandbits(48) for _ in range(DRAWS)]
-                sets = {seed: draw_sets(suite, case, self.device, 1, seed) for seed in seeds}
-            draws = [Buffers(argument_sets, self.sides, seed, suite.inout) for seed, argument_sets in sets.items()]
+                draws = [Buffers(draw_sets(suite, case, self.device, 1, seed), seed, suite.inout) for seed in seeds]
         except torch.cuda.OutOfMemoryError:
             self.device.release()
             yield from ((name, Observed("the device has too little memory to capture it")) for name in variants)
             return
         for name in variants:
-            yield name, self._observed(self._contender(suite, name, twins=False), draws)
+            yield name, self._observed(self._pair(suite, name), draws)
 
-    def _observed(self, contender: Contender, draws: Sequence[Buffers]) -> Observed:
+    def controls_summary(self) -> dict[str, dict[str, float | str]]:
+        """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
+        return self._controls.summary() if self._controls else {}
+
+    def _observed(self, pair: Sequence[Contender], draws: Sequence[Buffers]) -> Observed:
+        def begin(side: str) -> None:
+            self._listener("observe", pair[0].variant, side)
+
         try:
-            return self._trusted.guarded(
-                lambda: observe(
-                    contender,
-                    draws,
-                    self.device,
-                    self._codes,
-                    lambda side: self._listener("observe", contender.name, side),
-                )
-            )
-        except SideFailed as failure:
+            return self._trusted.guarded(lambda: observe(pair, draws, self.device, self._codes, begin))
+        except ArmFailed as failure:
             self.device.release()
             if not self.device.healthy():
-                raise DeviceLost(f"{contender.name}@{failure.side}", str(failure)) from failure
-            return Observed(f"{failure.side} cannot be captured: {failure}")
+                raise DeviceLost(f"{pair[0].variant}@{failure.arm}", str(failure)) from failure
+            return Observed(f"{failure.arm} cannot be captured: {failure}")
         except torch.cuda.OutOfMemoryError:
             self.device.release()
             return Observed("the device has too little memory to capture it")
         except (GraphError, Disqualified) as error:
             return Observed(brief(error))
 
-    def controls_summary(self) -> dict[str, dict[str, float | str]]:
-        """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
-        return self._controls.summary() if self._controls else {}
+    def _pair(self, suite: Suite, variant: str, *, twins: bool = False) -> tuple[Contender, Contender]:
+        """Return base and head of a variant; with ``twins``, base takes the place of head."""
+        base, head = (
+            Contender(side, variant, self._families[suite.name, tree], tree, functools.partial(self.sides.active, tree))
+            for side, tree in ((BASE, BASE), (HEAD, BASE if twins else HEAD))
+        )
+        return base, head
 
-    def _contender(self, suite: Suite, variant: str, twins: bool) -> Contender:
-        trees = {BASE: BASE, HEAD: BASE if twins else HEAD}
-        families = {side: self._families[suite.name, tree] for side, tree in trees.items()}
-        return Contender(variant, families, trees)
+    def _judge_calls(self, suite: Suite, request: GroupRequest, deadline: float) -> Iterator[Verdict]:
+        self._begin(request.group)
+        case = suite.case(request.group.case)
+        for key in request.group.cases():
+            if refused := self._refuse(suite, case, key, twins=False):
+                yield refused
+                continue
+            pair, least = self._pair(suite, key.variant), request.min_effect[key.variant]
+            yield self._call_checks.judge(suite, case, key, pair, self._trusted, least, deadline)
+
+    def _bench(self, suite: Suite, request: GroupRequest) -> Iterator[Verdict | Bench]:
+        """Check base and head in the cases of a group. Yield the refused ones' verdicts, then a bench of the others."""
+        group, case = request.group, suite.case(request.group.case)
+        self._begin(group)
+        if refusal := self._cannot_measure(group.quantity, suite):
+            yield from (Verdict(key, "na", refusal) for key in group.cases())
+            return
+        timers: dict[SeriesKey, PairTimer] = {}
+        for key in group.cases():
+            refused = self._refuse(suite, case, key, request.twins)
+            if refused is not None:
+                yield refused
+            else:
+                timers[key] = self._timer(key, self._pair(suite, key.variant, twins=request.twins))
+        if not timers:
+            return
+        try:
+            count = self._set_count(suite, case, group.l2, [timer.contenders[1] for timer in timers.values()])
+        except NotImplementedError as error:
+            yield from (Verdict(key, "na", str(error)) for key in timers)
+            return
+        trials = {}
+        for key in timers:
+            name = key.variant
+            test = Test(request.min_effect[name], request.alpha[name], request.cases, request.same_within[name])
+            trials[key] = Trial(test, ratios_of=at_one_clock, twins=request.twins)
+        yield Bench(suite, case, group, count, timers, trials)
+
+    def _timer(self, key: SeriesKey, pair: Sequence[Contender]) -> PairTimer:
+        meter = None
+        if key.quantity != LATENCY:
+            meter = self._ready_meters().new(key.quantity, self.pace, self._trusted, BASE, (BASE, HEAD), alike=True)
+
+        def listener(stage: str, side: str) -> None:
+            self._listener(stage, key.variant, side)
+
+        return PairTimer(pair, self.device, self.pace, self._trusted, listener, meter)
 
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
         """Return a verdict if the case cannot be timed or needs no timing, else ``None``.
@@ -235,156 +245,109 @@ class Comparer:
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
         """Return the error of checking base or head (``side``) against the reference, or ``None``."""
-        name = suite.name, case.label, variant, side
         family = self._families.get((suite.name, side))
         if family is None or variant not in family.variants:
             return NotImplementedError(f"{side} has no such variant")
-        if name not in self._checked:
-            self._checked[name] = None
-            try:
-                self._call(variant, side, lambda: self._checker_of(suite, case).accuracy(family, variant))
-            except torch.cuda.OutOfMemoryError:
-                self._checked[name] = MemoryError("the device has too little memory for its check")
-            except DeviceLost:
-                raise
-            except Exception as error:
-                self._checked[name] = without_frames(error)
-        return self._checked[name]
-
-    def _call(self, variant: str, side: str, check: Callable[[], _T]) -> _T:
-        """Run ``check`` with the modules of base or head (``side``) and return its result.
-
-        Raises:
-            torch.cuda.OutOfMemoryError: the device has too little memory; the cached memory is released.
-            DeviceLost: the check broke the CUDA context.
-        """
-        self._listener("check", variant, side)
+        contender = Contender(side, variant, family, side, functools.partial(self.sides.active, side))
         try:
-            with self.sides.active(side):
-                return self._trusted.guarded(check)
-        except torch.cuda.OutOfMemoryError:
-            self.device.release()
-            raise
-        except NotImplementedError:
+            self._checks.of(suite, case, contender, self._trusted, twice=False)
+        except DeviceLost:
             raise
         except Exception as error:
-            if not self.device.healthy():
-                raise DeviceLost(f"{variant}@{side}", brief(error)) from error
-            raise
+            return error
+        return None
 
-    def _checker_of(self, suite: Suite, case: Case, *, fresh: bool = False) -> Checker:
-        """Return a case's checker, which holds inputs and reference; with ``fresh``, a checker with other inputs."""
-        if fresh:
-            self._checker = None  # freed before the next draw, because both may not fit in memory
-        if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
-            self._checker = Checker.draw(suite, case, self.device.torch_device, self._chance.getrandbits(32))
-        return self._checker
-
-    def _set_count(self, suite: Suite, case: Case, l2: str, contenders: Any) -> int:
+    def _set_count(self, suite: Suite, case: Case, l2: str, contenders: Sequence[Contender]) -> int:
         """Return the number of argument sets that the calls of a replay use in turn, from the bytes that calls touch.
 
         Raises:
             NotImplementedError: the case is too large for a warm or too small for a cold series.
         """
-        known = suite.name, case.label, tuple(contender.name for contender in contenders)
-        if known not in self._touched:
-            checker = self._checker_of(suite, case)
-            out = [checker.out] if checker.out is not None else list(checker.reference)
-            touched = []
-            for contender in contenders:
-                with self.sides.active(contender.trees[HEAD]):
-                    arguments = checker.arguments(contender.families[HEAD], contender.name)
-                touched.append(tensors_of([arguments, out]))
-            together = {id(tensor): tensor for tensors in touched for tensor in tensors}
-            self._touched[known] = [size_of(tensors) for tensors in touched], size_of(together.values())
-        sizes, total_bytes = self._touched[known]
-        if l2 == "warm" and max(sizes) > self.device.cache_bytes:
-            raise NotImplementedError(f"no warm L2: the case's {max(sizes) / 1e6:.0f} MB do not fit into the cache")
-        floor = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
-        return set_count(min(sizes), total_bytes, floor, self.device, l2)
+        sizes = self._checks.sizes(suite, case, contenders)
+        largest = max(sizes.touched.values())
+        if l2 == "warm" and largest > self.device.cache_bytes:
+            raise NotImplementedError(f"no warm L2: the case's {largest / 1e6:.0f} MB do not fit into the cache")
+        floor_s = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
+        return sizes.count(floor_s, self.device, l2)
 
     def _ready_controls(self) -> Controls:
-        if self._controls is None:
-            self._controls = Controls.of(self.device)
+        self._controls = self._controls or Controls.of(self.device)
         return self._controls
 
-    def _cost_pairs(self) -> CostPairs:
-        self._costs = self._costs or CostPairs.on(self.device, self.pace)
-        return self._costs
+    def _ready_meters(self) -> Meters:
+        self._meters = self._meters or Meters.on(self.device)
+        return self._meters
+
+    def _cannot_measure(self, quantity: str, suite: Suite) -> str:
+        if quantity == LATENCY:
+            return ""
+        if quantity == "energy" and suite.inout:
+            return "its calls write their inputs, so they cannot be repeated"
+        return self._ready_meters().refusal(quantity)
 
     def _epoch(self, bench: Bench, keys: Sequence[SeriesKey]) -> None:
         """Time one epoch of some cases of a bench, all on one draw of buffers."""
         self._begin(bench.group)
-        self._checker = None  # freed before the sets are drawn, because both may not fit in memory
+        self._checks.forget()
         seed = self._chance.getrandbits(48)
         try:
             with self.sides.active(HEAD):
                 sets = draw_sets(bench.suite, bench.case, self.device, bench.sets, seed)
-            buffers = Buffers(sets, self.sides, seed, bench.suite.inout)
+            buffers = Buffers(sets, seed, bench.suite.inout)
         except torch.cuda.OutOfMemoryError:
             self.device.release()
             bench.refuse(keys, "the device has too little memory for its argument sets")
             return
-        # A control that follows other costs may differ from one that follows replays.
-        guarded = bench.group.quantity in GUARDED
         controls = self._ready_controls()
         before = self._before or controls.take(self.device)
-        verifier = Verifier(bench.suite, bench.case, self.device)
-        epochs = {key: self._timed(bench, key, buffers, verifier, seed) for key in keys}
-        self._before = controls.take(self.device) if guarded else None
+        epochs = {key: self._timed(bench, key, buffers) for key in keys}
+        # A control that follows other costs may differ from one that follows replays.
+        self._before = controls.take(self.device) if bench.group.quantity in GUARDED else None
         moved = controls.moved(before, self._before) if self._before else ""
         for key, epoch in epochs.items():
             if epoch is not None:
                 bench.add(key, epoch, moved)
 
-    def _timed(self, bench: Bench, key: SeriesKey, buffers: Buffers, verifier: Verifier, seed: int) -> Measured | None:
+    def _timed(self, bench: Bench, key: SeriesKey, buffers: Buffers) -> Measured | None:
         """Time one epoch of a case; ``None`` if base or head fails, which ends its trial."""
-        contender, trial, quantity = bench.contenders[key], bench.trials[key], key.quantity
-        self._listener("time", contender.name, "")
-        started = time.monotonic()
-
-        def verify(arms: Mapping[str, Arm], replays: Mapping[str, ArmReplay]) -> Mapping[str, Exception]:
-            cost = "" if quantity == LATENCY else quantity
-            timed = [
-                Timed(arms[side], replay, contender.families[side], contender.name, cost)
-                for side, replay in replays.items()
-            ]
-            pair_verifier = replace(
-                verifier,
-                active=lambda side: self.sides.active(contender.trees[side]),
-                listener=lambda stage, side: self._listener(stage, contender.name, side),
-            )
-            with self.sides.active(HEAD):
-                verified = pair_verifier.verify(timed, seed)
-                pair_verifier.restore(timed, seed)  # other variants are timed on these buffers
-            return verified.failures
-
-        per_call = bench.per_call.setdefault(key, {})
+        trial, started = bench.trials[key], time.monotonic()
+        verify = functools.partial(self._verify, bench, key, buffers.seed)
         try:
-            checks = verify if trial.count == trial.verified else None
-            if quantity == LATENCY:
-                epoch = run_epoch(contender, buffers, self.device, self.pace, per_call, checks)
-            else:
-                epoch = self._cost_pairs().epoch(quantity, contender, buffers, per_call, checks)
+            epoch = bench.timers[key].epoch(buffers, verify if trial.count == trial.verified else None)
             self._require_code()
             return epoch
-        except SideFailed as failure:
-            if failure.side == BASE:
+        except ArmFailed as failure:
+            if failure.arm == BASE:
                 trial.refusal = Verdict(key, "unsure", f"base cannot be timed: {failure}")
             else:
                 trial.refusal = Verdict(key, "failed", f"cannot be timed: {failure}")
             if not self.device.healthy():
-                raise DeviceLost(f"{contender.name}@{failure.side}", str(failure)) from failure
+                raise DeviceLost(f"{key.variant}@{failure.arm}", str(failure)) from failure
             return None
         finally:
             trial.wall_s += time.monotonic() - started
 
+    def _verify(
+        self, bench: Bench, key: SeriesKey, seed: int, arms: Sequence[Arm], replays: Mapping[str, ArmReplay]
+    ) -> Mapping[str, Exception]:
+        """Verify an epoch's replays on other values; return the errors by side."""
+        cost = "" if key.quantity == LATENCY else key.quantity
+        families = {contender.arm: contender.family for contender in bench.timers[key].contenders}
+        timed = [Timed(arm, replays[arm.name], families[arm.name], key.variant, cost) for arm in arms]
+        verifier = Verifier(
+            bench.suite, bench.case, self.device, listener=lambda stage, side: self._listener(stage, key.variant, side)
+        )
+        with self.sides.active(HEAD):
+            verified = verifier.verify(timed, seed)
+            verifier.restore(timed, seed)  # other variants are timed on these buffers
+        return verified.failures
+
     def _require_code(self) -> None:
-        """Raise ``SideFailed`` for head if code was replaced at run time: base is trusted, so head replaced it."""
+        """Raise ``ArmFailed`` for head if code was replaced at run time: base is trusted, so head replaced it."""
         try:
             self._trusted.require()
         except Disqualified as changed:
-            raise SideFailed(HEAD, brief(changed)) from changed
+            raise ArmFailed(HEAD, brief(changed)) from changed
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
         """Return a variant's file, relative to the tree, and line; ("", 0) if no Python code of the tree defines it."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import torch
 
 from lockstep.gate.case_verdict import OUT_OF_TIME, SeriesKey, Verdict
-from lockstep.gate.measuring.buffers import BASE, SideFailed
+from lockstep.gate.measuring.pairing import BASE
+from lockstep.timing.arms.buffers import ArmFailed
 
 #: Calls of each side after its first, until one differs.
 CALLS = 8
@@ -75,8 +76,8 @@ def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], deadl
         return Verdict(key, "unsure", f"{OUT_OF_TIME} after {before.number + after.number} calls")
     except torch.cuda.OutOfMemoryError:
         return Verdict(key, "na", "the device has too little memory to keep a result")
-    except SideFailed as failure:
-        if failure.side == BASE:
+    except ArmFailed as failure:
+        if failure.arm == BASE:
             return Verdict(key, "unsure", f"base fails in a repeated call: {failure}")
         return Verdict(key, "failed", f"in a repeated call: {failure}")
     if after.how and not before.how:

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 import torch
 
 from lockstep.gate.case_verdict import OUT_OF_TIME, Outcome, SeriesKey, Verdict
-from lockstep.gate.measuring.buffers import BASE, SideFailed
+from lockstep.gate.measuring.pairing import BASE
 from lockstep.record.model import Estimate
+from lockstep.timing.arms.buffers import ArmFailed
 
 #: Draws in which one side must have the larger error.
 DRAWS = 8
@@ -51,8 +52,8 @@ def compare_errors(
                 return _verdict(key, "same", pairs, min_effect)
     except torch.cuda.OutOfMemoryError:
         return Verdict(key, "na", "the device has too little memory for another draw")
-    except SideFailed as failure:
-        if failure.side == BASE:
+    except ArmFailed as failure:
+        if failure.arm == BASE:
             return Verdict(key, "unsure", f"base fails on another draw: {failure}")
         return Verdict(key, "failed", f"on another draw: {failure}")
     return _verdict(key, "slower" if "slower" in outcomes else "faster", pairs, min_effect)

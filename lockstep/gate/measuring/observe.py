@@ -6,17 +6,18 @@ about other values. Only the work of the captured calls is compared, not what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
 from lockstep.gate.same_work.work import Buffer, Captured, compare
 from lockstep.suite.inputs import tensors_of
+from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm
+from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device
 from lockstep.timing.graph_capture import capture_graph
@@ -42,17 +43,18 @@ class Observed:
 
 
 def observe(
-    contender: Contender, draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
+    pair: Sequence[Contender], draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
 ) -> Observed:
     """Compare the work of base and head of a variant.
 
     Args:
+        pair: base and head.
         draws: buffers with different values, of one argument set each.
         codes: machine code of the kernels that Triton loaded.
         begin: called with "base" or "head" before that side's code runs.
 
     Raises:
-        SideFailed: base or head raises an error, or cannot be captured.
+        ArmFailed: base or head raises an error, or cannot be captured.
         torch.cuda.OutOfMemoryError: the device has too little memory.
         GraphError: the driver does not say what a graph contains.
     """
@@ -61,19 +63,20 @@ def observe(
 
     def captured() -> Iterator[Captured]:
         for buffers in draws:
-            arms, shared = buffers.arms(contender)
-            if not shared:
-                raise _Apart("base and head prepare different values, or different buffers that outlive a call")
-            refusals = [_call(arms[side], buffers, contender, begin) for side in (BASE, HEAD)]
+            arms, _ = buffers.arms(pair)
+            refusals = [_call(arm, buffers, begin) for arm in arms]
             if any(refusals):
                 raise _Refused(*refusals)
             device.synchronize()
+            arms, shared = buffers.arms(pair)  # again: the first calls may have allocated buffers that outlive them
+            if not shared:
+                raise _Apart("base and head prepare different values, or different buffers that outlive a call")
             if not graphs:
                 # Reserves the memory for outputs allocated within calls, so that both sides find it free.
-                graphs.append(_capture(arms[BASE], buffers, contender, pool))
-            graphs.extend(_capture(arms[side], buffers, contender, pool) for side in (BASE, HEAD))
+                graphs.append(_capture(arms[0], pool))
+            graphs.extend(_capture(arm, pool) for arm in arms)
             base, head = (read_graph(graph.raw_cuda_graph(), codes) for graph in graphs[-2:])
-            yield Captured(base, head, [*_buffers(arms, contender)], _OwnMemory, _is_memory)
+            yield Captured(base, head, [*_buffers(arms, pair[0].family)], _OwnMemory, _is_memory)
 
     try:
         return Observed(compare(captured()))
@@ -92,13 +95,13 @@ class _Refused(Exception):
     """One side refuses the case, or both do. The arguments are the refusals of base and head."""
 
 
-def _call(arm: Arm, buffers: Buffers, contender: Contender, begin: Callable[[str], None]) -> str:
+def _call(arm: Arm, buffers: Buffers, begin: Callable[[str], None]) -> str:
     """Call a side once, outside a graph: it compiles, tunes and fills caches. Return its refusal of the case, or ""."""
     begin(arm.name)
     if buffers.restore is not None:
         buffers.restore()
     try:
-        with buffers.sides.active(contender.trees[arm.name]):
+        with arm.active():
             arm.calls[0]()
         torch.cuda.synchronize()
     except torch.cuda.OutOfMemoryError:
@@ -106,24 +109,24 @@ def _call(arm: Arm, buffers: Buffers, contender: Contender, begin: Callable[[str
     except NotImplementedError as refusal:
         return str(refusal) or "not supported"
     except Exception as error:
-        raise SideFailed(arm.name, brief(error)) from error
+        raise ArmFailed(arm.name, brief(error)) from error
     return ""
 
 
-def _capture(arm: Arm, buffers: Buffers, contender: Contender, pool: Any) -> torch.cuda.CUDAGraph:
+def _capture(arm: Arm, pool: Any) -> torch.cuda.CUDAGraph:
     try:
-        with buffers.sides.active(contender.trees[arm.name]):
-            return capture_graph([arm.calls[0]] * _CALLS, pool)
+        with arm.active():
+            return capture_graph([arm.calls[0]] * _CALLS, pool, launch=False)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:
-        raise SideFailed(arm.name, brief(error)) from error
+        raise ArmFailed(arm.name, brief(error)) from error
 
 
-def _buffers(arms: Mapping[str, Arm], contender: Contender) -> Iterator[Buffer]:
+def _buffers(arms: Sequence[Arm], base: Family) -> Iterator[Buffer]:
     """Yield the buffers that base and head share: arguments, outputs, prepared values, buffers that outlive a call."""
-    arguments = {name: value for arm in arms.values() for name, value in arm.calls[0].arguments.items()}
-    for name, value in (*arguments.items(), *contender.families[BASE].scratch.items()):
+    arguments = {name: value for arm in arms for name, value in arm.calls[0].arguments.items()}
+    for name, value in (*arguments.items(), *base.scratch.items()):
         for number, tensor in enumerate(tensors_of(value)):
             storage = tensor.untyped_storage()
             start = storage.data_ptr()

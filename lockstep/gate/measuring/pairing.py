@@ -1,260 +1,141 @@
-"""Time one epoch of one variant: base and head in turn, on the same buffers.
+"""Time one epoch of one variant: base and head are two arms, on the same buffers.
 
-Both sides share their buffers (``lockstep.gate.measuring.buffers``). Outputs that a variant allocates itself also have
-the same addresses on both sides. A round is one replay of each side. The order alternates from round to round, so that
-each side follows itself as often as it follows the other side.
+Outputs that a variant allocates itself also have the same addresses on both sides.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field
 from statistics import median, median_low
 from typing import Any
 
-import torch
-
-from lockstep.gate.measuring.buffers import BASE, HEAD, Buffers, Contender, SideFailed
-from lockstep.gate.namespaces import Sides
 from lockstep.gate.trial import Measured
-from lockstep.timing.arms.bound_arms import Arm, ArmReplay, BoundCall
-from lockstep.timing.arms.replays import Repeated, replay_of, seconds_a_call, settle, time_undisturbed
+from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
+from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.arms.replays import settle
 from lockstep.timing.checks.check import brief
 from lockstep.timing.clock_correction import Pair, at_common_clock, midmean
+from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.device import Device, Timing
-from lockstep.timing.interleave import LEAD_ROUNDS
+from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
+from lockstep.timing.rules.trusted import Trusted
+
+BASE, HEAD = "base", "head"
 
 #: A pair is void if its clock ratio differs by this much (log units) from the epoch's median. The two sides are mostly
 #: the same kernel and run one after the other, so the kernel does not cause such a difference.
 CLOCK_TOLERANCE = 0.03
 
-
-#: Name of the arm that replays the fixed kernels without a variant's calls. Its time is subtracted from the time with
-#: the calls.
-ALONE = "alone"
+#: A short pace, which finds errors but gives inaccurate times.
+QUICK = Pace(replay_s=1e-3, rounds=4, epoch_s=0.25, warmup_s=0.0)
 
 
-@dataclass(frozen=True)
-class Pace:
-    """The length of an epoch: its replays, their number, and the warm-up.
+def pace_on(device: Device) -> Pace:
+    """Return the pace for a device.
+
+    Replays are shorter than in ``lockstep.timing.interleave.Plan``, because a replay is disturbed less by a preceding
+    replay of the same kernel than by another arm. A CPU gets more, shorter rounds, of which other work disturbs only
+    some.
+    """
+    if device.kind == "cpu":
+        return Pace(replay_s=1e-3, rounds=25, epoch_s=0.25, warmup_s=0.0)
+    return Pace(replay_s=2e-3, rounds=12, epoch_s=0.25, warmup_s=0.03)
+
+
+#: Replays arms on other values. Takes arms and replays; returns errors by arm.
+Verify = Callable[[Sequence[Arm], Mapping[str, ArmReplay]], Mapping[str, Exception]]
+
+
+@dataclass
+class PairTimer:
+    """Times epochs of base and head of one variant.
 
     Attributes:
-        replay_s: shortest replay, seconds. It is shorter than in ``lockstep.timing.interleave.Plan``, because a replay
-            is disturbed less by a preceding replay of the same kernel than by another arm.
-        rounds: timed pairs of replays; fewer if they would take longer than ``epoch_s`` seconds, but at least four.
-        lead: untimed pairs before the timed pairs; see ``lockstep.timing.interleave.LEAD_ROUNDS``.
-        warmup_s: seconds for which base and head run in turn before a variant's first epoch, until clocks settle.
+        contenders: base and head, in this order.
+        meter: measures a cost in place of the latency.
+        per_call: seconds per call by side; the first epoch fills it.
     """
 
-    replay_s: float = 2e-3
-    rounds: int = 12
-    epoch_s: float = 0.25
-    lead: int = LEAD_ROUNDS
-    warmup_s: float = 0.1
+    contenders: Sequence[Contender]
+    device: Device
+    pace: Pace
+    trusted: Trusted
+    listener: Callable[[str, str], None] = lambda stage, side: None
+    meter: CostMeter | None = None
+    per_call: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def on(cls, device: Device) -> Pace:
-        """Return the ``Pace`` for a device. A CPU gets more, shorter pairs, of which other work disturbs only some."""
-        return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
+    def epoch(self, buffers: Buffers, verify: Verify | None = None) -> Measured:
+        """Measure one epoch: seconds per call, or joules per call for the energy.
 
-    @classmethod
-    def quick(cls) -> Pace:
-        """Return a ``Pace`` with short epochs, which find errors but give inaccurate times."""
-        return cls(replay_s=1e-3, rounds=4, warmup_s=0.0)
-
-
-#: Replays both sides on other values. Takes arms and replays by side; returns errors by side.
-Verify = Callable[[Mapping[str, Arm], Mapping[str, ArmReplay]], Mapping[str, Exception]]
-
-
-@dataclass(frozen=True)
-class Ready:
-    """Base and head of a variant, captured and ready for timing.
-
-    Attributes:
-        arms: the arms, by side ("base" or "head").
-        shared: whether base and head use the same buffers throughout.
-        replays: the replays, by side. If fixed kernels run before the calls, ``ALONE`` replays only these kernels.
-        calls: number of calls in a replay, the same for all replays.
-    """
-
-    arms: Mapping[str, Arm]
-    shared: bool
-    replays: Mapping[str, Repeated[ArmReplay]]
-    calls: int
-
-    def require_right(self, verify: Verify | None) -> None:
-        """Verify the results of base and head, if ``verify`` is given.
+        Args:
+            buffers: fresh buffers. Their seed decides which side is prepared and captured first.
+            verify: called after the timing.
 
         Raises:
-            SideFailed: base or head computes a wrong result.
+            ArmFailed: base or head cannot be prepared, captured or run, runs out of memory, or computes a wrong result
+                in the verification.
+            DeviceLost: base or head broke the device.
         """
+        order = self.contenders if buffers.seed & 2 else self.contenders[::-1]
+        arms, shared = buffers.arms(order)
+        timings, replays = self._time(arms, buffers) if self.meter is None else self._meter(self.meter, arms, buffers)
         if verify is not None:
-            require_right(verify(self.arms, {side: self.replays[side].once for side in (BASE, HEAD)}))
+            _require_none(verify(arms, replays))
+        # On a CPU, and for what the host does, other work only adds time.
+        fastest = self.device.kind == "cpu" or len(timings[BASE]) == 1
+        return of_fastest(timings, shared) if fastest else of_pairs(timings, shared)
+
+    def _time(self, arms: Sequence[Arm], buffers: Buffers) -> tuple[dict[str, list[Timing]], Mapping[str, ArmReplay]]:
+        warmup_s = 0.0 if self.per_call else self.pace.warmup_s
+        failures: dict[str, Exception] = {}
+        captured = capture_arms(
+            arms, self.device, self.pace.replay_s, self.per_call, failures, self.trusted, self.listener, alike=True
+        )
+        _require_none(failures)
+        self.listener("time", "")
+        settle([arm.replay for arm in captured], self.device, warmup_s)
+        rounds = rounds_that_fit(captured, self.per_call, self.pace)
+        timings = time_rounds(captured, rounds, self.device, random.Random(buffers.seed), buffers.restore)
+        return timings, {arm.name: arm.replay.once for arm in captured}
+
+    def _meter(
+        self, meter: CostMeter, arms: Sequence[Arm], buffers: Buffers
+    ) -> tuple[dict[str, list[Timing]], Mapping[str, ArmReplay]]:
+        metered = meter.epoch(arms, self.listener, buffers.restore)
+        for side in (BASE, HEAD):
+            if side not in metered.numbers:
+                # The board's counter, not head, is to blame for an energy that is not known.
+                raise ArmFailed(BASE if meter.name == "energy" else side, meter.reason(side))
+        numbers: dict[str, Any] = metered.numbers
+        if not isinstance(numbers[BASE], list):
+            return {side: [Timing(numbers[side])] for side in (BASE, HEAD)}, metered.replays
+        pairs = zip(numbers[BASE], numbers[HEAD], strict=True)
+        positive = [pair for pair in pairs if min(timing.seconds for timing in pair) > 0]
+        if not positive:
+            raise ArmFailed(BASE, "fixed kernels with its calls take no longer than these kernels alone")
+        return dict(zip((BASE, HEAD), map(list, zip(*positive, strict=True)), strict=True)), metered.replays
 
 
-def require_right(wrong: Mapping[str, Exception]) -> None:
-    """Raise ``SideFailed`` if ``wrong``, the errors by side ("base" or "head"), is not empty."""
+def _require_none(failures: Mapping[str, Exception]) -> None:
     for side in (BASE, HEAD):
-        if side in wrong:
-            raise SideFailed(side, brief(wrong[side]))
-
-
-def capture_sides(
-    contender: Contender,
-    buffers: Buffers,
-    device: Device,
-    pace: Pace,
-    per_call: dict[str, float],
-    ahead: Sequence[BoundCall] = (),
-) -> Ready:
-    """Bind base and head of a variant to the buffers, and capture their calls for timing.
-
-    Args:
-        buffers: fresh buffers.
-        per_call: seconds per call by side; the first epoch fills it, later epochs use it.
-        ahead: calls of the fixed kernel (``lockstep.timing.costs.behind``); one of them runs before each call.
-
-    Raises:
-        SideFailed: base or head cannot be prepared or captured, or runs out of memory.
-    """
-    arms, shared = buffers.arms(contender)
-    turn = itertools.cycle(ahead)
-    if ahead:
-        arms = {side: replace(arm, before=lambda: next(turn)()) for side, arm in arms.items()}
-    pool = device.new_pool()
-
-    def capture(side: str, times: int) -> ArmReplay:
-        return _capture(arms[side], times, device, pool, buffers.sides, contender.trees[side])
-
-    rotation = len(buffers.sets)
-    order = (BASE, HEAD) if buffers.seed & 2 else (HEAD, BASE)
-    probes = []  # must stay alive until the pool has other graphs
-    for side in order:
-        if side not in per_call:
-            per_call[side], probe = seconds_a_call(partial(capture, side), rotation, device)
-            probes.append(probe)
-    # Both sides make the number of calls that suits the faster side, because the first call of a replay costs more on
-    # both.
-    pacemaker = min(per_call.values())
-    # Reserves the memory for outputs allocated within calls. Afterwards both sides find all of this memory free, so
-    # equal allocations get equal addresses. Otherwise the first side would lay out the pool and the second would fill
-    # its gaps.
-    rehearsal = capture(order[0], 2)
-    replays = {
-        side: Repeated(capture(side, 1), 1, rotation)
-        if buffers.once
-        else replay_of(partial(capture, side), rotation, pacemaker, pace.replay_s)
-        for side in order
-    }
-    calls = replays[BASE].calls
-    if ahead:
-        alone = Arm(ALONE, tuple(itertools.islice(itertools.cycle(ahead), calls // replays[BASE].launches)))
-        replays[ALONE] = Repeated(alone.capture(device, pool, 1), replays[BASE].launches, calls)
-    del rehearsal, probes
-    return Ready(arms, shared, replays, calls)
-
-
-def run_epoch(
-    contender: Contender,
-    buffers: Buffers,
-    device: Device,
-    pace: Pace,
-    per_call: dict[str, float],
-    verify: Verify | None = None,
-    ahead: Sequence[BoundCall] = (),
-) -> Measured:
-    """Bind, capture, warm up and time base and head of a variant for one epoch.
-
-    Args:
-        contender, buffers, device, pace, per_call: see ``capture_sides``.
-        verify: called after the timing.
-        ahead: calls of the fixed kernel, one of which then runs before each call of the variant. The times are then
-            those of both kernels minus that of the fixed kernel alone, which is replayed in each pair too.
-
-    Raises:
-        SideFailed: base or head cannot be prepared, captured or run, runs out of memory, or computes a wrong result in
-            the verification; or its calls with the fixed kernels take no longer than the fixed kernels alone.
-    """
-    warmup_s = 0.0 if per_call else pace.warmup_s
-    ready = capture_sides(contender, buffers, device, pace, per_call, ahead)
-    replays, calls = ready.replays, ready.calls
-    settle(replays.values(), device, warmup_s)
-    rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * calls))))
-    between = (ALONE,) if ahead else ()
-    pairs = [
-        (BASE, *between, HEAD) if (number + buffers.seed) % 2 else (HEAD, *between, BASE)
-        for number in range(pace.lead + rounds)
-    ]
-    sequence = [side for pair in pairs for side in pair]
-    timings = time_undisturbed([replays[side] for side in sequence], device, buffers.restore)
-    ready.require_right(verify)
-    by_side: dict[str, list[Timing]] = {side: [] for side in replays}
-    for side, timing in list(zip(sequence, timings, strict=True))[len(pairs[0]) * pace.lead :]:
-        by_side[side].append(Timing(timing.seconds / calls, timing.sm_mhz))
-    if ahead:
-        by_side = _less_alone(by_side)
-    return of_fastest(by_side, ready.shared) if device.kind == "cpu" else of_pairs(by_side, ready.shared)
-
-
-def _less_alone(by_side: Mapping[str, Sequence[Timing]]) -> dict[str, list[Timing]]:
-    """Subtract the time of the fixed kernels alone from the times of base and head in each round.
-
-    Raises:
-        SideFailed: in no round do base and head both take longer than the fixed kernels alone.
-    """
-    net: dict[str, list[Timing]] = {BASE: [], HEAD: []}
-    for base, head, alone in zip(*(by_side[side] for side in (BASE, HEAD, ALONE)), strict=True):
-        differences = {
-            side: replace(timing, seconds=timing.seconds - alone.seconds)
-            for side, timing in ((BASE, base), (HEAD, head))
-        }
-        # The fixed kernels may be disturbed while they run alone; such a difference has no logarithm.
-        if min(timing.seconds for timing in differences.values()) > 0:
-            for side, timing in differences.items():
-                net[side].append(timing)
-    if not net[BASE]:
-        raise SideFailed(BASE, "fixed kernels with its calls take no longer than these kernels alone")
-    return net
-
-
-def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> ArmReplay:
-    """Return a replay that calls the arm with all of its argument sets ``times`` times, with the modules of ``tree``.
-
-    Raises:
-        SideFailed: the arm cannot be captured, or there is too little memory.
-    """
-    try:
-        with sides.active(tree):
-            replay = arm.capture(device, pool, times)
-    except torch.cuda.OutOfMemoryError as error:
-        device.release()
-        raise SideFailed(arm.name, "out of memory while its calls were captured") from error
-    except Exception as error:
-        raise SideFailed(arm.name, f"{type(error).__name__}: {error}") from error
-    if device.kind == "cuda":
-        return replay  # a graph runs no Python
-
-    def run() -> None:
-        with sides.active(tree):
-            replay()
-
-    return ArmReplay(run, replay.results)
+        if side in failures:
+            raise ArmFailed(side, brief(failures[side]))
 
 
 def of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Measured:
-    """Return an epoch of only the fastest replays of base and head, for a CPU.
+    """Return an epoch of only the fastest replays of base and head.
 
     On a CPU other work only adds time, and often to only one replay of a pair.
 
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
-    fastest = {side: min(timings, key=lambda timing: timing.seconds) for side, timings in by_side.items()}
-    pair = Pair((fastest[HEAD],), (fastest[BASE],))
-    return Measured(fastest[BASE].seconds, fastest[HEAD].seconds, shared, pair)
+    base, head = (min(by_side[side], key=lambda timing: timing.seconds) for side in (BASE, HEAD))
+    return Measured(base.seconds, head.seconds, shared, Pair((head,), (base,)))
 
 
 def of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Measured:

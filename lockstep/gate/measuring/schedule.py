@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 from lockstep.gate.case_verdict import Group, GroupRequest, SeriesKey, Verdict
-from lockstep.gate.measuring.buffers import Contender
+from lockstep.gate.measuring.pairing import PairTimer
 from lockstep.gate.sequential import LOOKS
 from lockstep.gate.trial import Measured, Trial
 from lockstep.suite.case import Case
@@ -29,17 +29,15 @@ class Bench:
 
     Attributes:
         sets: number of argument sets of an epoch.
-        contenders, trials: by case. A case that is decided is taken out of ``trials``.
-        per_call: seconds per call by side, by case; filled by the case's first epoch.
+        timers, trials: by case. A case that is decided is taken out of ``trials``.
     """
 
     suite: Suite
     case: Case
     group: Group
     sets: int
-    contenders: Mapping[SeriesKey, Contender]
+    timers: Mapping[SeriesKey, PairTimer]
     trials: dict[SeriesKey, Trial]
-    per_call: dict[SeriesKey, dict[str, float]] = field(default_factory=dict)
 
     @property
     def slower(self) -> list[SeriesKey]:

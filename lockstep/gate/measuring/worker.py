@@ -49,7 +49,7 @@ def main() -> int:
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.case_verdict import group_from, group_request_from
     from lockstep.gate.measuring.comparer import Comparer
-    from lockstep.gate.measuring.pairing import Pace
+    from lockstep.gate.measuring.pairing import QUICK, pace_on
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.timing.device import DeviceLost, open_device
 
@@ -57,7 +57,7 @@ def main() -> int:
         process.stage(doing, f"{variant}@{side}" if side else variant)
 
     device = open_device()
-    pace = Pace.quick() if options.quick else Pace.on(device)
+    pace = QUICK if options.quick else pace_on(device)
     comparer = Comparer(
         sides,
         device,

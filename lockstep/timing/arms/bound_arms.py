@@ -1,22 +1,13 @@
-"""Bind each variant to argument sets that the harness draws, places and rotates. A bound variant is an arm.
-
-All arms of a comparison share inputs and outputs. Only the results of offline preparation (packed weights) are
-separate.
-"""
+"""An arm: a variant that is bound to argument sets, and its replay."""
 
 from __future__ import annotations
 
-import random
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from lockstep.suite.evaluate import bind
-from lockstep.suite.variants import Family, takes_out
-from lockstep.timing.arms.argument_sets import ArgumentSet, place
 from lockstep.timing.checks.outputs import Located, outputs_of
 from lockstep.timing.device import Call, Device, Replay
 
@@ -58,12 +49,14 @@ class Arm:
         calls: one call for each argument set.
         once: whether a replay makes each call only once, because calls change their arguments.
         before: a function that runs before each call. Its time counts, and its result is dropped.
+        active: returns the context in which the calls run.
     """
 
     name: str
     calls: tuple[BoundCall, ...]
     once: bool = False
     before: Call | None = None
+    active: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def capture(self, device: Device, pool: object, times: int) -> ArmReplay:
         """Return a replay of ``times`` rotations. A rotation is one call on each argument set.
@@ -80,50 +73,36 @@ class Arm:
             return lambda: alive.append(call())
 
         rotation = [step for call in self.calls for step in (self.before, keep(call)) if step is not None]
-        replay = device.capture(rotation * times, pool)
+        with self.active():
+            replay = device.capture(rotation * times, pool)
         if device.kind == "cpu":
             alive.clear()
-            return ArmReplay(replay, lambda: list(alive))
+            return ArmReplay(self._within(replay), lambda: list(alive))
         torch_device = device.torch_device
         located = [[Located.of(output) for output in outputs_of(self.name, result, torch_device)] for result in alive]
         alive.clear()
         return ArmReplay(replay, lambda: [[place.tensor(torch_device) for place in places] for places in located])
 
+    def called(self) -> ArmReplay:
+        """Return a replay that makes each call once, outside a graph."""
+        results: list[Any] = []
 
-def make_arms(
-    variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int, once: bool = False
-) -> list[Arm]:
-    """Bind each arm's variant to its arguments in every argument set.
+        def run() -> None:
+            results[:] = [call() for call in self.calls]
 
-    Variants with the same ``prepare`` function share its result (packed weights), placed at random like the inputs. So
-    the two arms of an A/A comparison share every buffer, and most other arms do as well.
+        def of_last_run() -> list[Any]:
+            if not results:
+                within()
+            return list(results)
 
-    Args:
-        variants: variant name of each arm, by the arm's name.
-        sets: the argument sets (inputs and outputs), all from one draw.
-        seed: seed of the placement.
-        once: see ``Arm``.
-    """
-    chance = random.Random(seed)
-    move(family.scratch, random.Random(~seed))
-    prepared: dict[Any, dict[str, Any]] = {}
-    for variant in variants.values():
-        if (prepare := family.prepare.get(variant)) not in prepared:
-            prepared[prepare] = family.prepared(variant, sets[0].inputs)
-    calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
-    for argument_set in sets:
-        placed = {prepare: place(value, chance) for prepare, value in prepared.items()}
-        for arm, variant in variants.items():
-            function = family.variants[variant]
-            arguments = bind(function, {**argument_set.inputs, **placed[family.prepare.get(variant)]})
-            if argument_set.out is not None and takes_out(function):
-                arguments["out"] = argument_set.out
-            calls[arm].append(BoundCall(function, arguments))
-    return [Arm(arm, tuple(bound), once) for arm, bound in calls.items()]
+        within = self._within(run)
+        return ArmReplay(within, of_last_run)
 
+    def _within(self, run: Replay) -> Replay:
+        """Return a function that runs in the arm's context."""
 
-def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
-    """Copy scratch buffers to random addresses, because addresses affect times; no kernel may use the buffers now."""
-    for name, buffer in list(scratch.items()):
-        if buffer.device.type != "meta":  # no kernel uses a meta buffer
-            scratch[name] = place(buffer, chance)
+        def within() -> None:
+            with self.active():
+                run()
+
+        return run if self.active is nullcontext else within

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 
 from lockstep.record.model import TWIN
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.replays import Repeated, replay_of, seconds_a_call
+from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device, DeviceLost, Replay
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.rules.background_work import require_joined
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
+
+#: Errors whose messages say what was wrong with a capture; of any other error the type says more.
+_KNOWN = (CaptureError, Disqualified, NotImplementedError)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ def capture_arms(
     failures: dict[str, Exception],
     trusted: Trusted,
     listener: Callable[[str, str], None],
+    *,
+    alike: bool = False,
 ) -> list[Captured]:
     """Capture for each arm a replay of at least ``replay_s`` seconds. An arm that fails is left out.
 
@@ -44,35 +53,64 @@ def capture_arms(
         failures: receives the errors, by arm.
         trusted: the saved functions that timing relies on; checked for replacements after each arm.
         listener: called with "capture" and the arm's name before the arm runs.
+        alike: whether the arms are versions of one kernel. All replays then have the number of calls that suits the
+            fastest arm, because the first call of a replay costs more in all of them; and equal allocations within
+            calls get equal addresses.
 
     Raises:
         DeviceLost: an arm broke the device.
     """
-    captured: list[Captured] = []
-    pool = device.new_pool()
-    probes: list[Replay] = []  # must stay alive until the pool has other graphs
-    for arm in arms:
+    pool = _Pool(device)
+    held: list[Replay] = []  # must stay alive until the pool has other graphs
+
+    def attempt(arm: Arm, action: Callable[[], T]) -> T | None:
         listener("capture", arm.name)
         try:
-            capture = partial(arm.capture, device, pool)
-            if arm.name not in per_call:
-                per_call[arm.name], probe = seconds_a_call(capture, len(arm.calls), device)
-                probes.append(probe)
-                if device.kind == "cpu":
-                    require_joined(probe)
-            if arm.once:
-                repeated = Repeated(capture(1), 1, len(arm.calls))
-            else:
-                repeated = replay_of(capture, len(arm.calls), per_call[arm.name], replay_s)
+            result = action()
             trusted.require()
-            captured.append(Captured(arm.name, repeated))
+            return result
         except torch.cuda.OutOfMemoryError:
             failures[arm.name] = MemoryError("out of memory while its calls were captured")
-            pool = device.new_pool()
             device.release()
-        except (CaptureError, Disqualified, NotImplementedError) as error:
+        except Exception as error:
             if not device.healthy():
                 raise DeviceLost(arm.name.removesuffix(TWIN), str(error)) from error
-            failures[arm.name] = error
-            pool = device.new_pool()
-    return captured
+            failures[arm.name] = error if isinstance(error, _KNOWN) else RuntimeError(brief(error))
+        pool.renew()
+        return None
+
+    def probe(arm: Arm) -> None:
+        per_call[arm.name], replay = seconds_a_call(partial(arm.capture, device, pool.now), len(arm.calls), device)
+        held.append(replay)
+        if device.kind == "cpu":
+            require_joined(replay)
+
+    def capture(arm: Arm) -> Captured:
+        seconds = min(per_call.values()) if alike else per_call[arm.name]
+        if arm.once:
+            return Captured(arm.name, Repeated(arm.capture(device, pool.now, 1), 1, len(arm.calls)))
+        return Captured(arm.name, replay_of(partial(arm.capture, device, pool.now), len(arm.calls), seconds, replay_s))
+
+    for arm in arms:
+        if arm.name not in per_call:
+            attempt(arm, partial(probe, arm))
+    usable = [arm for arm in arms if arm.name not in failures]
+    if alike and usable:
+        # Reserves the memory for outputs allocated within calls, so that all arms find it free. Otherwise the first arm
+        # would lay out the pool, and the others would fill its gaps.
+        rehearsal = attempt(usable[0], partial(usable[0].capture, device, pool.now, 2))
+        held += [rehearsal] if rehearsal else []
+    return [found for arm in usable if (found := attempt(arm, partial(capture, arm)))]
+
+
+@dataclass
+class _Pool:
+    """The memory of an epoch's graphs. After a failed capture a pool cannot be used again."""
+
+    device: Device
+
+    def __post_init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.now = self.device.new_pool()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,7 +88,6 @@ class Verifier:
     Attributes:
         suite, case, device: the suite, the case and the device.
         repeat: whether to also time calls on unseen values (``lockstep.timing.arms.repeats``); on a CPU only.
-        active: returns the context in which an arm's own code runs.
         listener: called with "verify" and an arm before the arm's code runs.
     """
 
@@ -97,7 +95,6 @@ class Verifier:
     case: Case
     device: Device
     repeat: bool = True
-    active: Callable[[str], AbstractContextManager[Any]] = lambda arm: nullcontext()
     listener: Callable[[str, str], None] = lambda stage, arm: None
 
     def verify(self, timed: Sequence[Timed], seed: int) -> Verified:
@@ -211,7 +208,7 @@ class Verifier:
         return misfits
 
     def _arguments(self, timed: Timed, checker: Checker) -> dict[str, Any]:
-        with self.active(timed.arm.name):
+        with timed.arm.active():
             return checker.arguments(timed.family, timed.variant)
 
     def _write(self, timed: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:

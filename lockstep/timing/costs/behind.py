@@ -22,9 +22,9 @@ from lockstep.timing.arms.captured_arms import capture_arms
 from lockstep.timing.clock_correction import Pair, midmean
 from lockstep.timing.cost_meters import Metered
 from lockstep.timing.device import Device, DeviceLost, Timing
-from lockstep.timing.estimates import Series
-from lockstep.timing.interleave import Plan, rival_of, rounds_that_fit, time_rounds
+from lockstep.timing.estimates import Series, rival_of
 from lockstep.timing.intervals import estimated
+from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
 
@@ -70,18 +70,22 @@ class Behind:
 
     Attributes:
         device: the device that runs the arms.
-        plan: number and length of the measurements.
+        pace: length of a usual epoch.
         baseline: the arm that ratios refer to.
         reference_mhz: for each arm, the clock that its ratio is normalised to.
-        trusted: see ``lockstep.timing.interleave.compare``.
+        trusted: see ``lockstep.timing.interleave.Comparison``.
+        kernels: calls of the fixed kernel; by default new ones.
+        alike: see ``lockstep.timing.arms.captured_arms.capture_arms``.
     """
 
     device: Device
-    plan: Plan
+    pace: Pace
     baseline: str
     names: Sequence[str]
     reference_mhz: Mapping[str, float]
     trusted: Trusted
+    kernels: Sequence[BoundCall] = ()
+    alike: bool = False
     name: str = field(default="behind", init=False)
     _failures: dict[str, Exception] = field(default_factory=dict, init=False)
     _per_call: dict[str, float] = field(default_factory=dict, init=False)
@@ -91,8 +95,8 @@ class Behind:
         clock = clocks.get(self.baseline)
         self._series = {name: Series((clocks.get(name), clock), again=name.endswith(TWIN)) for name in self.names}
         self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
-        self._plan = replace(self.plan, replay_s=PART * self.plan.replay_s, rounds=min(ROUNDS, self.plan.rounds))
-        self._kernels = fixed_kernels(self.device)
+        self._pace = replace(self.pace, replay_s=PART * self.pace.replay_s, rounds=min(ROUNDS, self.pace.rounds))
+        self._kernels = tuple(self.kernels) or fixed_kernels(self.device)
         turn = itertools.cycle(self._kernels)
         self._kernel = lambda: next(turn)()
 
@@ -101,47 +105,47 @@ class Behind:
     ) -> Metered:
         """Time each arm with the fixed kernel before each call, and time the fixed kernel alone.
 
-        The numbers are seconds per call, by arm and round.
+        The numbers are seconds per call without those of the fixed kernel, by arm and round. A number may be zero or
+        negative if the fixed kernel was disturbed while it ran alone.
 
         Raises:
             DeviceLost: an arm broke the device; ``variant`` is "" if the arm is unknown.
         """
         alone = Arm(_ALONE, self._kernels)
         behind = [replace(arm, before=self._kernel) for arm in arms if arm.name not in self._failures]
-        per_call, failures, replay_s = self._per_call, self._failures, self._plan.replay_s
+        per_call, failures, replay_s = self._per_call, self._failures, self._pace.replay_s
         try:
-            captured = capture_arms([alone, *behind], self.device, replay_s, per_call, failures, self.trusted, listener)
+            captured = capture_arms(
+                [alone, *behind], self.device, replay_s, per_call, failures, self.trusted, listener, alike=self.alike
+            )
         except DeviceLost as lost:
             # The fixed kernel is correct, so an unknown arm broke the device before it.
             raise DeviceLost("" if lost.variant == _ALONE else lost.variant, lost.reason, lost.rule) from lost
         listener("time", "")
         try:
-            rounds = rounds_that_fit(captured, self._per_call, self._plan)
+            rounds = rounds_that_fit(captured, self._per_call, self._pace)
             timings = time_rounds(captured, rounds, self.device, self._order, restore)
         except Disqualified as error:
             # The rounds of the latency decide whether an arm broke a rule; here only the epoch is lost.
             self._failures.setdefault("", error)
             return Metered({})
-        return Metered(timings, {arm.name: arm.replay.once for arm in captured if arm.name != _ALONE})
+        copies = timings.pop(_ALONE, [])
+        net = {
+            name: [replace(one, seconds=one.seconds - copy.seconds) for one, copy in zip(each, copies, strict=True)]
+            for name, each in timings.items()
+            if copies
+        }
+        return Metered(net, {arm.name: arm.replay.once for arm in captured if arm.name in net})
 
     def add(self, measured: Epoch) -> None:
         """Add an epoch's times: each arm's median behind the fixed kernel, and each round's ratio to the baseline."""
-        alone = measured.get(_ALONE, ())
-        seconds = {
-            name: [
-                replace(pair, seconds=pair.seconds - copy.seconds) for pair, copy in zip(timings, alone, strict=True)
-            ]
-            for name, timings in measured.items()
-            if alone and name in self._series
-        }
-        for name, differences in seconds.items():
+        for name, differences in measured.items():
             series = self._series[name]
-            # If the fixed kernel was disturbed while it ran alone, the difference may be zero or negative and has no
-            # logarithm.
+            # A difference that is not positive has no logarithm.
             logs = [math.log(timing.seconds) for timing in differences if timing.seconds > 0]
             if logs:
                 series.latency.append(median(logs))
-            rival = seconds.get(rival_of(name, self.baseline), ())
+            rival = measured.get(rival_of(name, self.baseline), ())
             pairs = [
                 pair for pair in zip(differences, rival, strict=False) if min(timing.seconds for timing in pair) > 0
             ]

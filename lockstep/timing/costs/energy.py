@@ -24,7 +24,7 @@ from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.arms.captured_arms import capture_arms
 from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.device import Device, Replay
-from lockstep.timing.interleave import Plan
+from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.trusted import Trusted
 
 #: Minimum seconds between the first and the last update of the counter in a train, and the further seconds to wait for
@@ -148,13 +148,13 @@ class Energy(LoggedMeter):
 
     Attributes:
         device: the device that runs the arms.
-        plan: the plan, which sets the length of a replay.
+        pace: sets the length of a replay.
         counter, new_mark: see ``run_train``.
-        trusted: see ``lockstep.timing.interleave.compare``.
+        trusted: see ``lockstep.timing.interleave.Comparison``.
     """
 
     device: Device
-    plan: Plan
+    pace: Pace
     counter: Counter
     new_mark: Callable[[], Mark]
     trusted: Trusted
@@ -172,7 +172,7 @@ class Energy(LoggedMeter):
         if restore is not None:
             self._failures |= {arm.name: NoEnergy("its calls write their inputs") for arm in arms}
         measurable = [arm for arm in arms if arm.name not in self._failures]
-        replay_s = self.plan.replay_s
+        replay_s = self.pace.replay_s
         captured = capture_arms(
             measurable, self.device, replay_s, self._per_call, self._failures, self.trusted, listener
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from lockstep.record.model import TWIN
-from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.checks.check import brief, without_frames
 from lockstep.timing.cost_meters import LoggedMeter, Metered
 from lockstep.timing.device import Device, DeviceLost
@@ -111,22 +110,25 @@ class HostTime(LoggedMeter):
         Raises:
             DeviceLost: an arm broke the device.
         """
-        seconds = {}
-        for arm in arms:
-            if arm.name in self._failures:
-                continue
-            listener("time", arm.name)
-            try:
-                # Other work on the host only adds time (Chen & Revels 2016). Medians of three batches had intervals of
-                # 9 to 30 % on an H200's host.
-                seconds[arm.name] = min(self.batch(arm, restore) for _ in range(BATCHES))
-            except Waited as error:
-                self._failures[arm.name] = without_frames(error)
-            except Exception as error:
-                self._failures[arm.name] = RuntimeError(brief(error))
-                if not self.device.healthy():
-                    raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
-        return Metered(seconds, {arm.name: called(arm) for arm in arms if arm.name in seconds})
+        batches: dict[str, list[float]] = {arm.name: [] for arm in arms}
+        for number in range(BATCHES):
+            for arm in arms if number % 2 else reversed(arms):
+                if arm.name in self._failures:
+                    continue
+                listener("time", arm.name)
+                try:
+                    with arm.active():
+                        batches[arm.name].append(self.batch(arm, restore))
+                except Waited as error:
+                    self._failures[arm.name] = without_frames(error)
+                except Exception as error:
+                    self._failures[arm.name] = RuntimeError(brief(error))
+                    if not self.device.healthy():
+                        raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
+        # Other work on the host only adds time (Chen & Revels 2016). Medians of three batches had intervals of 9 to
+        # 30 % on an H200's host.
+        seconds = {name: min(times) for name, times in batches.items() if times and name not in self._failures}
+        return Metered(seconds, {arm.name: arm.called() for arm in arms if arm.name in seconds})
 
     def batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
         """Return the host's seconds per call in one batch during which the GPU was always busy.
@@ -171,26 +173,6 @@ class HostTime(LoggedMeter):
             if collecting:
                 gc.enable()
             self.spinner.wait()
-
-
-def called(arm: Arm, active: Callable[[], AbstractContextManager[Any]] = nullcontext) -> ArmReplay:
-    """Return a replay that makes the arm's calls outside a graph.
-
-    Args:
-        active: makes the context in which each run of the replay makes its calls.
-    """
-    results: list[Any] = []
-
-    def run() -> None:
-        with active():
-            results[:] = [call() for call in arm.calls]
-
-    def of_last_run() -> list[Any]:
-        if not results:
-            run()
-        return list(results)
-
-    return ArmReplay(run, of_last_run)
 
 
 class Waited(Exception):
