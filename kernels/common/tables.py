@@ -25,8 +25,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-from kernels.common import call_plan
-
 #: GPU whose table serves GPUs without one, and compiling without a GPU.
 DEFAULT = "NVIDIA H200"
 
@@ -35,6 +33,9 @@ TRACED = os.environ.get("LOCKSTEP_KERNEL_GPU", DEFAULT)
 
 #: Folder whose subfolders, one per family, each have a folder ``tables``.
 FAMILIES = Path(__file__).resolve().parents[1]
+
+#: Functions to call after a table was written.
+ON_CHANGE: list[Callable[[], None]] = []
 
 T = TypeVar("T")
 Backend = TypeVar("Backend")
@@ -224,7 +225,8 @@ class Table:
         for choice in self.choices.values():
             choice.ask.cache_clear()
             choice.demand.cache_clear()
-        call_plan.forget()
+        for changed in ON_CHANGE:
+            changed()
         return target
 
     def _bounds(self, tuned: tuple[str, Mapping[str, int], Any]) -> list[int]:

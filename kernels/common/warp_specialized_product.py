@@ -30,7 +30,6 @@ from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.gated_epilogues import feed_gate_up, store_gated, store_gated_grad
 from kernels.common.gluon_compat import tma_load
@@ -120,8 +119,7 @@ def launch(
         raise NotImplementedError(f"warp_specialized needs sums of more than {least} terms for this config, got {D}")
     rows = G * triton.cdiv(M, ROWS) if scheduled is None else len(scheduled) - 1
     tiles = rows * (N // COLUMNS)
-    launch_kernel(
-        _specialized, (min(tiles, sm_count(target.base.device)),),
+    _specialized[(min(tiles, sm_count(target.base.device)),)](
         a, b, target, other or target, gate_up or target,
         target.base, target.base if scheduled is None else scheduled, tiles, M, N, D,
         RAGGED=scheduled is not None, MODE=mode.value, EPILOGUE=epilogue.value, ORDER=order, STAGES=config.stages,

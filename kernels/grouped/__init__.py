@@ -17,8 +17,8 @@ from functools import partial
 
 from torch import Tensor
 
+from kernels.call_plans import planned
 from kernels.common.arguments import expect
-from kernels.common.call_plan import planned_by
 from kernels.common.tables import first_that_can
 from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, ends_of, five, groups_of, mlp_groups
 from kernels.grouped.backends import BMM, LOOP, TMA, TRITON, Products
@@ -36,7 +36,7 @@ from kernels.grouped.packed import (
 from kernels.grouped.table import TABLE as TABLE
 
 
-@planned_by(ends_of)
+@planned(by=ends_of)
 def linear(
     x: Tensor,
     weight: Tensor,
@@ -74,7 +74,7 @@ def linear(
     return y
 
 
-@planned_by(ends_of)
+@planned(by=ends_of)
 def linear_train(
     x: Tensor,
     weight: Tensor,
@@ -119,7 +119,7 @@ def linear_train(
     return y, grad_x, grad_weight
 
 
-@planned_by(ends_of)
+@planned(by=ends_of)
 def mlp(
     x: Tensor,
     w_gate: Tensor,
@@ -175,7 +175,7 @@ def mlp(
     return y
 
 
-@planned_by(ends_of)
+@planned(by=ends_of)
 def mlp_train(
     x: Tensor,
     w_gate: Tensor,

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from kernels.common.call_plan import call_library
 from kernels.common.devices import interpreted, require_triton
 from kernels.common.warp_specialized_product import TileConfig
 from kernels.grouped import tma_kernels as grouped_tma
@@ -120,13 +119,13 @@ class Bmm(Fused):
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """Multiply all groups with one batched product; add the product ``too`` with another batched product."""
-        call_library(torch.bmm, groups.batch(a), weight, out=groups.batch(out))
+        torch.bmm(groups.batch(a), weight, out=groups.batch(out))
         if too:
             groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """Write the gradients of all groups' weights with one batched product."""
-        call_library(torch.bmm, groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
+        torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
 
 class Triton(Fused):

@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.pdl import begin, end, launch_options, order_of
 from kernels.grouped.group_layouts import Groups
@@ -74,8 +73,7 @@ def gated(x: Tensor, w_gate_up: Tensor, groups: Groups, hidden: Tensor, gate_up:
     scheduled, bands = groups.scheduled, groups.bands
     programs, order = sm_count(x.device), order_of(x, follows=True)
     stored = hidden if gate_up is None else gate_up
-    launch_kernel(
-        _gated, (programs,),
+    _gated[(programs,)](
         rows_of(x, bands, config.BLOCK_M, config.BLOCK_K), weight_of(w_gate_up, [config.BLOCK_K, 2 * HALF]),
         rows_of(hidden, bands, config.BLOCK_M, HALF), rows_of(stored, bands, config.BLOCK_M, HALF), hidden, stored,
         scheduled, room_of(scheduled), rows, G, K, H,
@@ -156,8 +154,7 @@ def gated_grad(
     require(grad, K=(K, config.BLOCK_K), H=(H, max(config.BLOCK_N, HALF)))
     scheduled, bands = groups.scheduled, groups.bands
     programs, order = config.programs * sm_count(grad.device), order_of(grad, follows)
-    launch_kernel(
-        _gated_grad, (programs,),
+    _gated_grad[(programs,)](
         rows_of(grad, bands, config.BLOCK_M, config.BLOCK_K), weight_of(w_down, [config.BLOCK_N, config.BLOCK_K]),
         gate_up, grad_gate_up, scheduled, room_of(scheduled), rows, G, K, H,
         RAGGED=scheduled is not None, ORDER=order, HALF=HALF,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kernels.call_plans import planned
 from kernels.common.arguments import expect
-from kernels.common.call_plan import planned
 from kernels.common.devices import require_triton
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import launch_plan

@@ -18,7 +18,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import capability
 from kernels.common.pdl import begin, launch_options, order_of
 
@@ -65,8 +64,7 @@ def schedule_tiles(offsets: Tensor, rows: int, groups: int) -> Tensor:
     tiles = rows // BLOCK_M + groups
     scheduled = offsets.new_empty(tiles + 1, FIELDS)
     order = order_of(offsets, follows=True)
-    launch_kernel(
-        _deal, (triton.cdiv(tiles, TILES_PER_PROGRAM),),
+    _deal[(triton.cdiv(tiles, TILES_PER_PROGRAM),)](
         offsets, scheduled, groups, tiles, ORDER=order, BLOCK_M=BLOCK_M, SLOTS=TILES_PER_PROGRAM,
         num_warps=4, **launch_options(order),
     )  # fmt: skip

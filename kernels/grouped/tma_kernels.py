@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.pdl import begin, end, launch_options, order_of
 from kernels.grouped.group_layouts import Groups
@@ -73,8 +72,7 @@ def product(a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, follows: 
     block = [config.BLOCK_N, config.BLOCK_K] if transposed else [config.BLOCK_K, config.BLOCK_N]
     scheduled, bands = groups.scheduled, groups.bands
     programs, order = sm_count(a.device), order_of(a, follows)
-    launch_kernel(
-        _product, (programs,),
+    _product[(programs,)](
         rows_of(a, bands, config.BLOCK_M, config.BLOCK_K),
         weight_of(weight.transpose(1, 2) if transposed else weight, block),
         rows_of(out, bands, config.BLOCK_M, config.BLOCK_N // 2), out, scheduled, room_of(scheduled), rows, G, K, N,
@@ -143,8 +141,7 @@ def grad_weight(
     config, bands = GRAD_WEIGHT(x.device, len(x) // G, G, K, width), groups.bands
     require(x, K=(K, config.BLOCK_M), N=(width, config.BLOCK_N))
     programs, order = sm_count(x.device), order_of(x, follows)
-    launch_kernel(
-        _grad_weight, (programs,),
+    _grad_weight[(programs,)](
         rows_of(x, bands, config.BLOCK_K, config.BLOCK_M), rows_of(grad, bands, config.BLOCK_K, config.BLOCK_N),
         *(weight_of(target, [config.BLOCK_M, config.BLOCK_N // 2]) for target in (out, out if up is None else up)),
         x, grad, groups.offsets, x.shape[0], G, K, width,

@@ -10,7 +10,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.grouped.table import TABLE, Tile
 
 #: Tiles by R, the average rows of a group.
@@ -118,8 +117,7 @@ def product(
     (rows, K), (G, _, N) = a.shape, weight.shape
     tile = PRODUCT(a.device, triton.cdiv(rows, G))
     a_too, weight_too = too or (a, weight)
-    launch_kernel(
-        _product, (_slots(rows, G, offsets, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N),),
+    _product[(_slots(rows, G, offsets, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N),)](
         a, weight, a_too, weight_too, out, offsets, rows, N, K, G, *weight.stride(),
         PAIR=too is not None, RAGGED=offsets is not None, GROUPS=triton.next_power_of_2(G),
         BLOCK_M=tile.BLOCK_M, BLOCK_N=tile.BLOCK_N, BLOCK_K=tile.BLOCK_K,
@@ -177,8 +175,7 @@ def grad_weight(x: Tensor, grad: Tensor, offsets: Tensor | None, out: Tensor) ->
     """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N]."""
     G, K, N = out.shape
     tile = GRAD_WEIGHT(x.device, triton.cdiv(x.shape[0], G))
-    launch_kernel(
-        _grad_weight, (G * triton.cdiv(K, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N),),
+    _grad_weight[(G * triton.cdiv(K, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N),)](
         x, grad, out, offsets, x.shape[0], K, N, G,
         RAGGED=offsets is not None,
         BLOCK_M=tile.BLOCK_M, BLOCK_N=tile.BLOCK_N, BLOCK_K=tile.BLOCK_K,
@@ -210,15 +207,13 @@ def _activate_grad(gate, up, grad, grad_gate, grad_up, size, BLOCK: tl.constexpr
 def activate(gate: Tensor, up: Tensor, out: Tensor) -> None:
     """Write ``out = silu(gate) · up``, elementwise on contiguous tensors of one shape."""
     size = gate.numel()
-    launch_kernel(_activate, (triton.cdiv(size, ELEMENTS),), gate, up, out, size, BLOCK=ELEMENTS, num_warps=4)
+    _activate[(triton.cdiv(size, ELEMENTS),)](gate, up, out, size, BLOCK=ELEMENTS, num_warps=4)
 
 
 def activate_grad(gate: Tensor, up: Tensor, grad: Tensor, grad_gate: Tensor, grad_up: Tensor) -> None:
     """Write the gradients of ``activate`` by ``gate`` and ``up``; ``grad`` is the gradient of its result."""
     size = gate.numel()
-    launch_kernel(
-        _activate_grad,
-        (triton.cdiv(size, ELEMENTS),),
+    _activate_grad[(triton.cdiv(size, ELEMENTS),)](
         gate,
         up,
         grad,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kernels.call_plans import planned
 from kernels.common.arguments import expect
-from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import capability, require_triton, require_wgmma
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.warp_specialized_product import TileConfig
@@ -202,10 +202,10 @@ def hgemm(
 
 
 def _cublas(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor) -> Tensor:
-    """Compute ``torch_mm``. A plain product is a call of ``torch.mm``, so that a plan repeats only that call."""
+    """Compute ``torch_mm``; a plain product as one call of ``torch.mm``."""
     if c is None and alpha == 1:
-        return call_library(torch.mm, a, b, out=out)
-    return call_library(torch_mm, a, b, c, alpha=alpha, beta=beta, out=out)
+        return torch.mm(a, b, out=out)
+    return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:

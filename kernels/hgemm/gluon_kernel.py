@@ -16,7 +16,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.gluon_compat import tma_load, tma_store
 from kernels.common.tile_order import gluon_tile_of
@@ -33,8 +32,7 @@ def run_gluon(tile: Tile, a: Tensor, b: Tensor, alpha: float, out: Tensor) -> No
         name: TensorDescriptor.from_tensor(tensor, shape, gl.NVMMASharedLayout.get_default_for(shape, dtype))
         for name, (tensor, shape) in shapes.items()
     }
-    launch_kernel(
-        _gluon_kernel, (programs,),
+    _gluon_kernel[(programs,)](
         **descriptors, M=M, N=N, K=K, alpha=float(alpha), PROGRAMS=programs,
         BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group, STAGES=tile.num_stages,
         num_warps=tile.num_warps,

@@ -8,7 +8,6 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.pdl import launch_options
 from kernels.common.tile_order import tile_of
@@ -35,8 +34,7 @@ def run_pointers(
     grid = (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n),)
     even = unroll > 0 and M % tile.m == N % tile.n == K % tile.k == 0
     # Passed as floats, because Triton would compile an integer alpha of 1 as a constant.
-    launch_kernel(
-        _pointer_kernel, grid,
+    _pointer_kernel[grid](
         a, b, c, out, M, N, K, float(alpha), float(beta), HAS_C=c is not None, EVEN=even, UNROLL=max(unroll, 1),
         PDL=pdl, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
         num_warps=tile.num_warps, num_stages=tile.num_stages, **launch_options(pdl),
@@ -50,8 +48,7 @@ def run_tma(tile: Tile, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, be
     programs = min(sm_count(a.device), tiles)
     half = [tile.m, tile.n // 2]
     pdl = a.device.type != "cpu"
-    launch_kernel(
-        _tma_kernel, (programs,),
+    _tma_kernel[(programs,)](
         TensorDescriptor.from_tensor(a, [tile.m, tile.k]),
         TensorDescriptor.from_tensor(b, [tile.k, tile.n]),
         TensorDescriptor.from_tensor(out if c is None else c, half),

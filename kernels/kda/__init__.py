@@ -22,8 +22,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from kernels.call_plans import planned
 from kernels.common.arguments import expect
-from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import require_triton
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.workspace import BUFFERS
@@ -82,7 +82,7 @@ def mixed(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -
     D, H, R = sizes.D, sizes.H, sizes.R
     expect(w_fg, "w_fg", contiguous=True)
     joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
-    call_library(torch.mm, x, w_in.t(), out=joint)
+    torch.mm(x, w_in.t(), out=joint)
     q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
     product(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg, fg)
     return q, k, v, beta, fg[0], fg[1]
@@ -169,9 +169,9 @@ def _cublas(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None)
     sizes = sizes_of(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
     joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
-    call_library(torch.mm, x, w_in.t(), out=joint)
+    torch.mm(x, w_in.t(), out=joint)
     q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
-    call_library(torch.bmm, low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
+    torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
     return q, k, v, beta, fg[0], fg[1]
 
 

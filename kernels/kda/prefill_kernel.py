@@ -18,7 +18,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import capability, sm_count
 
 BLOCK_M = 128
@@ -131,8 +130,7 @@ def prefill(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, f
     small_end = big_end + (tiles_m + big - big_end) * (BIG // SMALL) + tiles_m
     weight = [TensorDescriptor(w_in, list(w_in.shape), [K, 1], [rows, BLOCK_K]) for rows in (R, BIG, SMALL)]
     targets = [TensorDescriptor(wide, list(wide.shape), [wide.shape[1], 1], [BLOCK_M, n]) for n in (BIG // 2, SMALL)]
-    launch_kernel(
-        _prefill, (min(programs, small_end),),
+    _prefill[(min(programs, small_end),)](
         TensorDescriptor(x, [M, K], [K, 1], [BLOCK_M, BLOCK_K]), *weight,
         TensorDescriptor(w_fg, [2 * D, R], [R, 1], [R, R]), *targets,
         *(TensorDescriptor(half, [M, D], [D, 1], [BLOCK_M, R]) for half in fg), beta,

@@ -8,7 +8,6 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.common.call_plan import launch_kernel
 from kernels.kda.table import TABLE
 
 
@@ -31,8 +30,7 @@ def product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     tile = TILE(a.device, M)
     batch = a.shape[0] if a.dim() == 3 else 1
     batch_strides = [tensor.stride(0) if tensor.dim() == 3 else 0 for tensor in (a, b, c)]
-    launch_kernel(
-        _product, (triton.cdiv(M, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N), batch),
+    _product[(triton.cdiv(M, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N), batch)](
         a, b, c, M, N, K,
         a.stride(-2), b.stride(-2), c.stride(-2), *batch_strides,
         BLOCK_M=tile.BLOCK_M, BLOCK_N=tile.BLOCK_N, BLOCK_K=tile.BLOCK_K,

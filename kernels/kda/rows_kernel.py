@@ -8,7 +8,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.kda.ready_flags import await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
 
@@ -134,8 +133,7 @@ def decode_rows(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tenso
     head = 1 << (K.bit_length() - 1)
     programs = w_in.shape[0] - H
     grid = (programs // config.LONG + triton.cdiv(H, config.LONG) + 2 * D // config.SHORT,)
-    launch_kernel(
-        _decode_rows, grid,
+    _decode_rows[grid](
         x, w_in, w_fg, wide, beta, fg, counters_of(x.device), H,
         M=M, K=K, D=D, R=R, HEAD=head, TAIL=max(triton.next_power_of_2(K - head), 16),
         LONG=config.LONG, SHORT=config.SHORT, num_warps=config.num_warps, **overlap(x),

@@ -19,7 +19,6 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, warpgroup_mma
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import require_wgmma
 from kernels.common.gluon_compat import barrier
 from kernels.common.partial_sums import EMPTY, capacity, empty_tiles, mailbox, post_tile, read_tiles
@@ -93,8 +92,7 @@ def decode_stream(
     programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
     if (sums := programs * ROWS * config.m) > (available := capacity(x.device)):
         raise NotImplementedError(f"stream needs {sums} mailbox elements for D = {D}, and the mailbox has {available}")
-    launch_kernel(
-        _decode_stream, (programs + 2 * D // ROWS,),
+    _decode_stream[(programs + 2 * D // ROWS,)](
         tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, config.m, BLOCK_K), x,
         wide, beta, fg, mailbox(x.device), counters_of(x.device), M, H,
         STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,

@@ -9,7 +9,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.common.call_plan import launch_kernel
 from kernels.kda.ready_flags import COUNTERS, await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
 
@@ -153,8 +152,7 @@ def decode_tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tens
         )
     long_programs = low * config.SPLIT_LOW + wide_tiles * config.SPLIT_WIDE
     partials = torch.empty(long_programs * config.BLOCK_N * config.BLOCK_M, dtype=torch.float32, device=x.device)
-    launch_kernel(
-        _decode_tiles, (long_programs + 2 * D // config.SHORT,),
+    _decode_tiles[(long_programs + 2 * D // config.SHORT,)](
         x, w_in, w_fg, wide, beta, fg, partials, counters_of(x.device), M, H,
         K=K, D=D, R=R, BLOCK_M=config.BLOCK_M, BLOCK_N=config.BLOCK_N, BLOCK_K=config.BLOCK_K,
         SPLIT_LOW=config.SPLIT_LOW, SPLIT_WIDE=config.SPLIT_WIDE, SHORT=config.SHORT,

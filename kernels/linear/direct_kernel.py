@@ -19,7 +19,6 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.streaming import prefetch_tokens
 
 #: Maximum rows of x: the narrow side of ``mma.sync``.
@@ -38,8 +37,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
     # Four warps hold up to 2048 elements in the same registers, and have fewer sums to add: 4.6 to 3.8 µs at K 1536.
     warps = 8 if K > MOST_K // 2 else 4
     span = CHUNK * warps
-    launch_kernel(
-        _direct_kernel, (triton.cdiv(N, ROWS),),
+    _direct_kernel[(triton.cdiv(N, ROWS),)](
         weight, x, bias, out, M, N, K, HAS_BIAS=bias is not None, EVEN_K=K % span == 0, STEPS=triton.cdiv(K, span),
         ROWS=ROWS, TOKENS=TOKENS, CHUNK=CHUNK, num_warps=warps, launch_pdl=True,
     )  # fmt: skip

@@ -9,7 +9,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace
 from kernels.linear.product_kernel import store
@@ -41,8 +40,7 @@ def run_gemv(tile: Vectors, x: Tensor, weight: Tensor, bias: Tensor | None, out:
     """Write ``out = x @ weight.T + bias`` without tensor cores. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
     block_k = min(tile.k, triton.next_power_of_2(K))
-    launch_kernel(
-        _gemv_kernel, (triton.cdiv(N, tile.n),),
+    _gemv_kernel[(triton.cdiv(N, tile.n),)](
         x, weight, bias, out, N, K,
         PDL=pdl, AHEAD=AHEAD(x.device, M, K, N), HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
         M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=tile.n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),

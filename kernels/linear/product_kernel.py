@@ -10,7 +10,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace
@@ -61,8 +60,7 @@ def run_product(
     if parts > 1:
         partials = x.new_empty(tiles_m * tiles_n * parts * tile.m * tile.n, dtype=torch.float32)
         counters = _counters(x.device)
-    launch_kernel(
-        _product_kernel, (tiles_n, parts, tiles_m),
+    _product_kernel[(tiles_n, parts, tiles_m)](
         x, weight, bias, out, partials, counters, M, N, K,
         PDL=pdl, HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
         PARTS=parts, STEPS=steps // parts, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,

@@ -23,7 +23,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, prefetch_rows, prefetch_tokens, tiles_of
 from kernels.common.tables import SearchSpace
@@ -73,8 +72,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps = divide("share", x, N, config.m, config.n, config.k, config.parts)
-    launch_kernel(
-        _share_kernel, (tiles, config.parts),
+    _share_kernel[(tiles, config.parts)](
         tiles_of(weight, config.n, config.k), tiles_of(x, config.m, config.k), weight, x, bias, out,
         mailbox(x.device), M, N, K, HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=steps,
         W_STAGES=config.w_stages, X_STAGES=config.x_stages, num_warps=config.num_warps, launch_pdl=True,

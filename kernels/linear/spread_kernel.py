@@ -16,7 +16,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.partial_sums import EMPTY, NAN, capacity, mailbox
 from kernels.common.tables import SearchSpace
 from kernels.linear.arguments import divide
@@ -65,8 +64,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     tiles, own_steps = divide("spread", x, N, config.m, config.n, config.k, config.parts)
     if (sums := tiles * config.parts * config.m * config.n) > (available := capacity(x.device)):
         raise NotImplementedError(f"spread needs {sums} mailbox elements for N={N}, and the mailbox has {available}")
-    launch_kernel(
-        _spread_kernel, (tiles, config.parts),
+    _spread_kernel[(tiles, config.parts)](
         x, weight, bias, out, mailbox(x.device), M, N, K,
         HAS_BIAS=bias is not None, EVEN_K=K % config.k == 0, PARTS=config.parts, STEPS=own_steps,
         BLOCK_M=config.m, BLOCK_N=config.n, BLOCK_K=config.k, FETCHED=min(config.ahead, own_steps),

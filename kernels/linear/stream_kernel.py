@@ -11,7 +11,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import prefetch_rows, prefetch_tokens, stream, tiles_of
@@ -49,8 +48,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps = triton.cdiv(N, config.n), triton.cdiv(K, config.k)
-    launch_kernel(
-        _stream_kernel, (tiles, parts),
+    _stream_kernel[(tiles, parts)](
         tiles_of(weight, config.n, config.k), tiles_of(x, config.m, config.k), weight, x, bias, out,
         mailbox(x.device) if parts > 1 else None, M, N, K,
         HAS_BIAS=bias is not None, PARTS=parts, STEPS=triton.cdiv(steps, parts),

@@ -25,7 +25,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, tiles_of
 from kernels.common.tables import SearchSpace
@@ -71,8 +70,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
     tiles, own_steps = divide("turns", x, N, config.m, ROWS, config.k, config.parts)
     if (ROWS + config.m) * own_steps * config.k * 2 > MOST_BYTES:
         raise NotImplementedError(f"turns cannot hold a part of K={K} in shared memory, with {config.parts} parts")
-    launch_kernel(
-        _turns_kernel, (tiles, config.parts),
+    _turns_kernel[(tiles, config.parts)](
         tiles_of(weight, ROWS, config.k), tiles_of(x, config.m, config.k), bias, out, mailbox(x.device), M, N,
         HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=own_steps, EARLY=min(config.early, own_steps),
         num_warps=4, launch_pdl=True,

@@ -16,8 +16,8 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels import linear
+from kernels.call_plans import planned
 from kernels.common.arguments import expect
-from kernels.common.call_plan import launch_kernel, planned
 from kernels.common.devices import capability, require_triton
 from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace, Table
@@ -118,7 +118,7 @@ def _behind_norm(
     normed = torch.empty_like(x)
     M, K = x.shape
     block = triton.next_power_of_2(K)
-    launch_kernel(_norm, (M,), x, gain, normed, K, EPSILON, PDL=pdl, BLOCK_K=block, num_warps=8, **launch_options(pdl))
+    _norm[(M,)](x, gain, normed, K, EPSILON, PDL=pdl, BLOCK_K=block, num_warps=8, **launch_options(pdl))
     return product(normed, weight, out=out)
 
 

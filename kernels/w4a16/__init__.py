@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.common.call_plan import call_library, planned
+from kernels.call_plans import planned
 from kernels.common.devices import interpreted, require_triton
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
@@ -46,7 +46,7 @@ def dequant(x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = 
         NotImplementedError: a group's number of rows is not a multiple of 128.
     """
     N = expect_planes(x, words, scales32)
-    return call_library(torch.mm, x, dequantise_planes(words, scales32, x.shape[1]), out=output(x, N, out))
+    return torch.mm(x, dequantise_planes(words, scales32, x.shape[1]), out=output(x, N, out))
 
 
 @planned

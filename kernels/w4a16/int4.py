@@ -17,7 +17,6 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.common.arguments import expect
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import capability, interpreted
 
 #: Code of the weight zero.
@@ -213,9 +212,7 @@ def dequantise_planes(words: Tensor, scales32: Tensor, K: int) -> Tensor:
         return dequantise(unpack_planes(words, K, N), scales32.to(torch.float16))
     weight = torch.empty(N, K, dtype=torch.float16, device=words.device)
     k_tiles = words.shape[1]
-    launch_kernel(
-        _dequantise_planes,
-        (k_tiles, triton.cdiv(N, PLANE_N)),
+    _dequantise_planes[(k_tiles, triton.cdiv(N, PLANE_N))](
         words,
         scales32,
         weight,

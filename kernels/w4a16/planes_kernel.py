@@ -13,7 +13,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace
@@ -76,8 +75,7 @@ def multiply_planes(x: Tensor, words: Tensor, scales32: Tensor, out: Tensor, til
         split *= 2
     partials = x.new_empty((tiles * split * tile.BM * tile.BN if split > 1 else 0,), dtype=torch.float32)
     hopper = has_hopper_ptx(x.device)
-    launch_kernel(
-        _multiply_planes, (tiles, split),
+    _multiply_planes[(tiles, split)](
         x, words, scales32, out, partials, counters(x.device, tiles), M, N, K,
         K_TILES=k_tiles,
         STEPS=k_tiles // split,

@@ -23,7 +23,6 @@ from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.gluon_compat import barrier, tma_load, tma_store
 from kernels.common.tables import SearchSpace
@@ -89,8 +88,7 @@ def multiply_ring(x: Tensor, words: Tensor, scales32: Tensor, out: Tensor, ring:
     if groups > 1:
         grouped = TensorDescriptor.from_tensor(scales32, [1, PLANE_N], gl.NVMMASharedLayout(0, 32, rank=2))
     launched, multiplying = REGISTERS[ring.beside]
-    launch_kernel(
-        _multiply_ring, (programs,),
+    _multiply_ring[(programs,)](
         tokens, codes, grouped, scales32, results, partials, counters(x.device, 2 * tiles), M, N,
         K_TILES=k_tiles,
         PARTS=parts,

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.common.call_plan import launch_kernel, planned
+from kernels.call_plans import planned
 from kernels.common.devices import require_triton
 from kernels.w4a16.arguments import expect_rows, output
 from kernels.w4a16.int4 import expect_quantised, pack_rows
@@ -36,9 +36,7 @@ def triton_rows(x: Tensor, words: Tensor, scales: Tensor, *, out: Tensor | None 
     out = output(x, N, out)
     block_m, block_n = (16, 64) if M <= 16 else (64, 128)
     grid = (triton.cdiv(N, block_n), triton.cdiv(M, block_m))
-    launch_kernel(
-        _multiply_rows, grid, x, words, scales, out, M, N, K, group, BM=block_m, BN=block_n, BK=block_k, num_stages=4
-    )
+    _multiply_rows[grid](x, words, scales, out, M, N, K, group, BM=block_m, BN=block_n, BK=block_k, num_stages=4)
     return out
 
 

@@ -19,7 +19,6 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.common.call_plan import launch_kernel
 from kernels.common.gluon_compat import barrier, tma_load
 from kernels.w4a16.int4 import PLANE_K, PLANE_N, PLANE_WORDS
 from kernels.w4a16.int4_gluon import PACKED, unpack
@@ -47,8 +46,7 @@ def multiply_stream(x: Tensor, words: Tensor, scales32: Tensor, out: Tensor, str
     if groups > 1:
         grouped = TensorDescriptor.from_tensor(scales32, scale_box, gl.NVMMASharedLayout(0, 32, rank=2))
     partials = x.new_empty(tiles * parts * stream.tokens * stream.channels if parts > 1 else 0, dtype=torch.float32)
-    launch_kernel(
-        _multiply_stream, (tiles, parts),
+    _multiply_stream[(tiles, parts)](
         tokens, codes, grouped, scales32, out, partials, counters(x.device, tiles), len(x), N,
         K_TILES=k_tiles,
         TURNS=triton.cdiv(triton.cdiv(k_tiles, stream.depth * stream.crews), parts),

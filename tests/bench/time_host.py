@@ -5,7 +5,7 @@
 Without words: the cases of ``CASES``; with words all cases whose suite and label have one of the words, such as ``kda``
 or "hgemm M=512"; with ``--all`` those that a history measures. The number is the fastest of ``--epochs`` times eight
 batches of ``lockstep.timing.costs.host_time``, which ``lockstep measure --costs host`` records too; nothing is checked
-here, and no latency is measured. ``LOCKSTEP_KERNEL_PLANS=0`` times calls without plans.
+here, and no latency is measured.
 
 Hosts of one GPU model differ, so compare numbers of one run. ``library`` is ``torch.mm`` into a buffer, 8 by 8.
 """
@@ -13,7 +13,6 @@ Hosts of one GPU model differ, so compare numbers of one run. ``library`` is ``t
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -62,10 +61,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("there is no GPU: plans are for GPU tensors alone")
+        sys.exit("there is no GPU")
     began, device, spinner = time.monotonic(), open_device(), CudaSpinner()
-    plans = "off" if os.environ.get("LOCKSTEP_KERNEL_PLANS") == "0" else "on"
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, plans {plans}; µs of host time a call")
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; µs of host time a call")
     a, b, out = (torch.zeros(8, 8, dtype=torch.bfloat16, device=device.torch_device) for _ in range(3))
     product = Arm("library", (BoundCall(torch.mm, {"input": a, "mat2": b, "out": out}),))
     print(f"library  {' '.join(times([product], device, spinner, args.epochs))}")

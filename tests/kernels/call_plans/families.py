@@ -8,7 +8,7 @@ time the ordinary call and the planned one, twice, must give the driver the same
 if it lies at the same place of the same argument or workspace, or in memory of the call. Products of cuBLAS are not
 computed: their operands are compared. Ends with 1 if anything differs.
 
-``test_call_plan.py`` says how to make LIBCUDA. The cases take minutes, most of them for Triton's compiler.
+``test_call_plans.py`` says how to make LIBCUDA. The cases take minutes, most of them for Triton's compiler.
 """
 
 import sys
@@ -81,33 +81,27 @@ def chosen(words):
 
 WORK = list(chosen(sys.argv[2:]))  # before tensors claim to be on a GPU
 
-from stand_in import DRIVER, Launches, ordinary  # noqa: E402
+from stand_in import DRIVER, Launches, forget, ordinary  # noqa: E402
 
-from kernels.common import call_plan, workspace  # noqa: E402
+from kernels.call_plans.decorator import _PLANS  # noqa: E402
+from kernels.common import workspace  # noqa: E402
 
 PRODUCTS = []
 
 
-def _product(name, function):
-    """Return a stand-in for a product of cuBLAS that notes its operands."""
-    sizes = {"mm": lambda a, b: (*a.shape[:-1], b.shape[-1]), "linear": lambda a, b: (*a.shape[:-1], b.shape[0])}
-    size = sizes.get(name, sizes["mm"])
+def _noted(name):
+    """Return a stand-in for a product of torch that notes its operands."""
 
-    def product(*operands, out=None, **numbers):
-        torch.zeros(1).add_(1)  # an operator, as the product is one
-        tensors = [one for one in operands if isinstance(one, torch.Tensor)]
-        first, second = tensors[1:3] if name in ("addmm", "baddbmm") else tensors[:2]
-        result = first.new_empty(size(first, second)) if out is None else out
-        PRODUCTS.append((name, [*tensors, *([] if out is None else [out])], sorted(numbers.items())))
-        return result
+    def product(*operands, out, **numbers):
+        PRODUCTS.append((name, [*operands, out], sorted(numbers.items())))
+        return out
 
     return product
 
 
-for name in ("mm", "bmm", "addmm", "baddbmm", "matmul"):
-    setattr(torch, name, _product(name, getattr(torch, name)))
-torch.nn.functional.linear = _product("linear", torch.nn.functional.linear)
-torch._C._nn.linear = torch.nn.functional.linear
+LIBRARY = torch.library.Library("aten", "IMPL")
+for name in ("mm", "bmm", "addmm"):
+    LIBRARY.impl(f"{name}.out", _noted(name), "CPU")
 
 
 def tensors_in(value):
@@ -186,7 +180,7 @@ def main():
     totals = dict.fromkeys(("cases", "n/a", "planned", "launches", "products", "different"), 0)
     seen = {}
     for suite, case, variant, function, shapes, out in WORK:
-        call_plan.forget()
+        forget()
         with_out = [shapes] if out is None else [shapes, {**shapes, "out": out}]
         for given in with_out:
             began = time.monotonic()
@@ -200,8 +194,7 @@ def main():
                 totals["different"] += 1
                 print(f"{suite} {variant} {case}: failed: {type(error).__name__}: {error}", flush=True)
                 continue
-            runs = [run for plans in call_plan._PLANS for known in plans.values() for run in known]
-            count = sum(run.__globals__["plan"] is not None for run in runs)
+            count = sum(plan is not None for plans in _PLANS for plan in plans.values())
             totals["cases"] += 1
             totals["planned"] += count > 0
             totals["launches"] += launches

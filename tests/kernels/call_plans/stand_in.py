@@ -14,7 +14,7 @@ import triton
 from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.jit import JITFunction
 
-from kernels.common import triton_launcher
+from kernels.common import tables
 
 LIBCUDA = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 CUDA = torch.device("cuda", 0)
@@ -32,19 +32,17 @@ class Driver(CudaDriver):
         self.get_device_capability = lambda device=None: (9, 0)
 
 
-# torch's functions for CUDA ask the real driver. Other modules import the name later, so they get these.
-triton_launcher.cuda_functions = lambda: (triton_launcher._triton_device, triton_launcher._triton_stream)
-
 DRIVER = Driver()
 triton.runtime.driver.set_active(DRIVER)
 torch.Tensor.device = property(lambda self: CUDA)
+torch.Tensor.is_cuda = property(lambda self: True)
 
 
 def _on_cpu(make):
     return lambda *args, device=None, **kwargs: make(*args, **kwargs)
 
 
-for made in ("empty", "zeros", "full"):
+for made in ("empty", "empty_strided", "zeros", "full"):
     setattr(torch, made, _on_cpu(getattr(torch, made)))
 torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
 torch.cuda.get_device_capability = lambda device=None: (9, 0)
@@ -128,3 +126,9 @@ def ordinary(function, *args, **kwargs):
         return function(*args, **kwargs)
     finally:
         JITFunction.run = _run
+
+
+def forget():
+    """Forget every plan, as after a change of the tables."""
+    for changed in tables.ON_CHANGE:
+        changed()

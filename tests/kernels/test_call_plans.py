@@ -1,9 +1,8 @@
-"""A planned call launches, returns and raises what the ordinary call does (``kernels.common.call_plan``).
+"""A planned call launches, returns and raises what the ordinary call does (``kernels.call_plans``).
 
 The checks run in one process with Triton's real compiler and launcher on a stand-in for NVIDIA's driver library.
 """
 
-import ast
 import os
 import re
 import subprocess
@@ -43,15 +42,14 @@ def test_planned(name, outcomes):
     assert outcomes.get(name, "did not run").strip() == "ok"
 
 
-def test_kernels_launch_in_no_other_way():
-    """A plan repeats what ``launch_kernel`` was given; a launch beside it would be lost."""
-    found = []
-    for path in (ROOT / "kernels").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
-                name = ast.unparse(node.func.value)  # names in capitals are dicts of functions
-                found += [f"{path.name}: {name}"] if name.isidentifier() and name.islower() else []
-    assert found == ["call_plan.py: kernel"]
+def test_nothing_but_kernels_knows_of_plans():
+    """They are an optimisation behind one decorator: only functions of a family name it, and nothing else of it."""
+    known = ROOT / "kernels" / "call_plans"
+    for path in [*(ROOT / "kernels").rglob("*.py"), *(ROOT / "lockstep").rglob("*.py"), *ROOT.glob("benchmarks/*.py")]:
+        text = path.read_text(encoding="utf-8")
+        if known not in path.parents and "call_plans" in text:
+            assert text.count("call_plans") == text.count("from kernels.call_plans import planned\n") == 1, path
+            assert path.is_relative_to(ROOT / "kernels"), path
 
 
 def test_a_caller_is_compiled_as_one_graph():

@@ -1,0 +1,251 @@
+"""Record what a call allocates and launches, and make a plan of it.
+
+Every tensor that a step takes must be an argument of the call, a workspace, memory that the call allocated, or a view
+of one of these. A call that uses another tensor, or computes with torch in another way, gets no plan.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from kernels.call_plans.launcher import RUN, Launch, Place, Unsupported, prepare
+from kernels.common import workspace
+
+#: The result of a plan for a call that must run as it is written.
+UNPLANNED: Any = object()
+
+_aten = torch.ops.aten
+
+#: Operators that return new memory without content.
+_ALLOCATING = frozenset(
+    {
+        _aten.empty.memory_format,
+        _aten.empty_like.default,
+        _aten.empty_strided.default,
+        _aten.new_empty.default,
+        _aten.new_empty_strided.default,
+    }
+)
+
+#: Operators that write a product into ``out``, and the functions of torch that call them.
+_PRODUCTS: dict[Any, Callable[..., Any]] = {
+    _aten.mm.out: torch.mm,
+    _aten.addmm.out: torch.addmm,
+    _aten.bmm.out: torch.bmm,
+}
+
+
+class View(NamedTuple):
+    """A view of the plan's tensor number ``root``, from element ``offset`` on; with ``shape`` None the whole tensor."""
+
+    root: int
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = ()
+    offset: int = 0
+
+    def of(self, roots: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the view."""
+        root = roots[self.root]
+        if self.shape is None:
+            return root
+        return root.as_strided(self.shape, self.strides, root.storage_offset() + self.offset)
+
+
+class _Product(NamedTuple):
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def run(self, roots: Sequence[torch.Tensor]) -> None:
+        args = [value.of(roots) if type(value) is View else value for value in self.args]
+        kwargs = {name: value.of(roots) if type(value) is View else value for name, value in self.kwargs.items()}
+        self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a call. Tensors have numbers: those among the arguments, then ``buffers``, then ``fresh``.
+
+    Attributes:
+        buffers: the key of each workspace, and the remainder of its address modulo 16.
+        fresh: shape, strides and dtype of each tensor to allocate.
+        kernels: the kernels that ``steps`` launch.
+        steps: launches and products in order.
+        returns: the type of a returned tuple or list; None if the call returns its only result.
+    """
+
+    device: torch.device
+    buffers: tuple[tuple[Any, int], ...]
+    fresh: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
+    kernels: tuple[Any, ...]
+    steps: tuple[Launch | _Product, ...]
+    results: tuple[View, ...]
+    returns: Callable[[list[torch.Tensor]], Any] | None
+
+    def __call__(self, tensors: list[torch.Tensor]) -> Any:
+        """Run the plan, or return ``UNPLANNED`` without a launch. ``tensors`` gets the further tensors of the plan."""
+        for kernel in self.kernels:
+            if kernel.pre_run_hooks:
+                return UNPLANNED
+        for key, alignment in self.buffers:
+            buffer = workspace.BUFFERS.get(key)
+            if buffer is None or buffer.data_ptr() & 15 != alignment:
+                return UNPLANNED
+            tensors.append(buffer)
+        for shape, strides, dtype in self.fresh:
+            tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device=self.device))
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        stream = driver.active.get_current_stream(self.device.index)
+        for step in self.steps:
+            if type(step) is _Product:
+                step.run(tensors)
+            else:
+                step(addresses, stream)  # type: ignore[operator]
+        results = [view.of(tensors) for view in self.results]
+        return self.returns(results) if self.returns else results[0]
+
+
+class _Launched(NamedTuple):
+    kernel: Any
+    compiled: Any
+    grid: Any
+    arguments: dict[str, Any]
+
+
+class Recorder(TorchDispatchMode):
+    """Records the allocations, launches and products of the thread that enters the recorder.
+
+    Args:
+        inputs: the tensors among the call's arguments, all different.
+    """
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._roots = list(inputs)
+        self._fresh: list[torch.Tensor] = []
+        self._steps: list[_Launched | _Product] = []
+        self._workspaces = len(workspace.BUFFERS)
+        self._refusal = ""
+
+    @property
+    def made_workspace(self) -> bool:
+        """Return whether the call made a workspace, which it computes with torch."""
+        return len(workspace.BUFFERS) > self._workspaces
+
+    def __enter__(self) -> Recorder:
+        thread = threading.get_ident()
+
+        def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+            compiled = RUN(kernel, *args, grid=grid, warmup=warmup, **options)
+            if threading.get_ident() == thread:
+                bound = dict(zip(kernel.arg_names, args, strict=False)) | options
+                self._steps.append(_Launched(kernel, compiled, grid, bound))
+                # ``kernel[grid]`` is a lambda. An autotuner calls this function itself.
+                if callable(grid) or warmup or sys._getframe(1).f_code.co_name != "<lambda>":
+                    self._refusal = "the launch is tuned, or its grid is a function"
+            return compiled
+
+        JITFunction.run = run
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+        JITFunction.run = RUN
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator of torch, and record the operator's effect on the plan."""
+        result = func(*args, **(kwargs or {}))
+        if func in _ALLOCATING:
+            self._fresh.append(result)
+        elif func in _PRODUCTS:
+            self._steps.append(_Product(_PRODUCTS[func], args, kwargs))
+        elif not func.is_view:
+            self._refusal = f"the call runs {func}"
+        return result
+
+    def plan(self, result: Any) -> Plan | None:
+        """Return the plan of the recorded call, which returned ``result``; None if the call cannot have one."""
+        if self._refusal or not self._steps:
+            return None
+        try:
+            return self._plan(result)
+        except Exception:  # the call itself has succeeded, so an error here must not fail the call
+            return None
+
+    def _plan(self, result: Any) -> Plan:
+        device = self._roots[0].device
+        parts = list(result) if type(result) in (tuple, list) else [result]
+        used = [part for part in parts if isinstance(part, torch.Tensor)]
+        for step in self._steps:
+            values = step.arguments.values() if isinstance(step, _Launched) else (*step.args, *step.kwargs.values())
+            used += [base for value in values if isinstance(base := getattr(value, "base", value), torch.Tensor)]
+        memory = {tensor.untyped_storage()._cdata for tensor in used}
+        buffers = [(key, one) for key, one in workspace.BUFFERS.items() if one.untyped_storage()._cdata in memory]
+        fresh = [tensor for tensor in self._fresh if tensor.untyped_storage()._cdata in memory]
+        if any(not one.is_contiguous() or one.data_ptr() & 15 or one.device != device for one in fresh):
+            raise Unsupported("an allocated tensor is not contiguous, not aligned, or on another GPU")
+        self._roots += [*(buffer for _, buffer in buffers), *fresh]
+        return Plan(
+            device,
+            tuple((key, buffer.data_ptr() & 15) for key, buffer in buffers),
+            tuple((tuple(one.shape), one.stride(), one.dtype) for one in fresh),
+            tuple(step.kernel for step in self._steps if isinstance(step, _Launched)),
+            tuple(map(self._step, self._steps)),
+            tuple(self._view(part) for part in parts),
+            type(result) if type(result) in (tuple, list) else None,
+        )
+
+    def _step(self, step: _Launched | _Product) -> Launch | _Product:
+        if isinstance(step, _Launched):
+            values = {name: self._argument(value) for name, value in step.arguments.items()}
+            return prepare(step.compiled, step.grid, values)
+        kwargs = {name: self._value(value) for name, value in step.kwargs.items()}
+        return _Product(step.function, tuple(map(self._value, step.args)), kwargs)
+
+    def _argument(self, value: Any) -> Any:
+        """Return a launch's argument as ``prepare`` takes it."""
+        base = getattr(value, "base", None)
+        descriptor = value if isinstance(base, torch.Tensor) else None
+        tensor = base if descriptor is not None else value
+        if not isinstance(tensor, torch.Tensor):
+            return value
+        root = self._root(tensor)
+        return Place(root, tensor.data_ptr() - self._roots[root].data_ptr(), descriptor)
+
+    def _value(self, value: Any) -> Any:
+        """Return the argument of a product: a view for a tensor."""
+        if value is not None and type(value) not in (bool, int, float) and not isinstance(value, torch.Tensor):
+            raise Unsupported(f"a product takes a {type(value).__name__}")
+        return self._view(value) if isinstance(value, torch.Tensor) else value
+
+    def _view(self, value: Any) -> View:
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported(f"the call returns a {type(value).__name__}")
+        root = self._root(value)
+        base = self._roots[root]
+        if value is base:
+            return View(root)
+        if value.dtype != base.dtype:
+            raise Unsupported("a view has another dtype than the viewed tensor")
+        return View(root, tuple(value.shape), value.stride(), int(value.storage_offset() - base.storage_offset()))
+
+    def _root(self, tensor: torch.Tensor) -> int:
+        """Return the number of the plan's tensor that this tensor is, or that it is a view of."""
+        for number, root in enumerate(self._roots):
+            if root is tensor:
+                return number
+        memory = tensor.untyped_storage()._cdata
+        matches = [number for number, root in enumerate(self._roots) if root.untyped_storage()._cdata == memory]
+        if len(matches) != 1:
+            raise Unsupported("a tensor comes from outside the call" if not matches else "arguments share memory")
+        return matches[0]
