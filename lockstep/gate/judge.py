@@ -55,9 +55,9 @@ class Judge:
     coordinator: Coordinator
     compile_pairs: CompilePairs
     say: Callable[[str], None]
-    verdicts: dict[SeriesKey, Verdict]
-    aa_verdicts: list[Verdict]
-    notes: list[str]
+    verdicts: dict[SeriesKey, Verdict] = field(default_factory=dict)
+    aa_verdicts: list[Verdict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     _aa: AAControl = field(default_factory=AAControl)
     _cases: int = 0
 

@@ -81,8 +81,7 @@ class _Run:
         self._compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
         self._observers: Observers | None = None
         self._imports = Imports()
-        self._verdicts: dict[SeriesKey, Verdict] = {}
-        self._aa_verdicts: list[Verdict] = []
+        self._judge: Judge | None = None
         self._notes = list(changed_texts(request.suites.values(), base.commit.removesuffix("+dirty")))
         self._compared_s = 0.0
 
@@ -108,24 +107,14 @@ class _Run:
         started = time.monotonic()
         unchanged = self._observe(keys, unchanged)
         self._compared_s = time.monotonic() - started
-        judge = Judge(
-            request,
-            self._imports,
-            unchanged,
-            self._coordinator,
-            self._compile_pairs,
-            self._say,
-            self._verdicts,
-            self._aa_verdicts,
-            self._notes,
-        )
-        judge.run(keys)
-        return judge.trouble()
+        self._judge = Judge(request, self._imports, unchanged, self._coordinator, self._compile_pairs, self._say)
+        self._judge.run(keys)
+        return self._judge.trouble()
 
     def report(self, *, interrupted: bool) -> Report:
         """Return the report of what is known."""
-        request, verdicts = self._request, self._verdicts.values()
-        default = request.thresholds.default
+        request, judge = self._request, self._judge
+        verdicts, default = judge.verdicts.values() if judge else (), request.thresholds.default
         return Report(
             base=self._base.label,
             head=self._head.label,
@@ -135,8 +124,8 @@ class _Run:
             seed=request.seed,
             machine=self._coordinator.machine,
             cases=tuple(_interrupted(verdict) for verdict in verdicts) if interrupted else tuple(verdicts),
-            meter=tuple(self._aa_verdicts),
-            notes=tuple(self._notes),
+            meter=tuple(judge.aa_verdicts if judge else ()),
+            notes=(*self._notes, *(judge.notes if judge else ())),
             interrupted=interrupted,
             controls=self._coordinator.controls,
             absent=self._imports.absent,

@@ -17,9 +17,8 @@ from lockstep.suite.definition import Suite
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device
 from lockstep.timing.interleave import Plan
-from lockstep.timing.measure import Measurer
+from lockstep.timing.measure import Listener, Measurer
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.verified_epochs import Listener
 
 #: Duration of each stage. A stage takes a fixed number of epochs, as its fixed-sample test requires.
 PLANS: Mapping[Stage, Plan] = {

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from lockstep.record.model import CostEstimate
+from lockstep.record.model import TWIN, CostEstimate
 from lockstep.record.quantity import PAIRED
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
+from lockstep.timing.clock_correction import midmean
+from lockstep.timing.device import Timing
+from lockstep.timing.estimates import Series, rival_of
 from lockstep.timing.intervals import estimated
 
 #: Number of epochs in which a cost is measured, out of the minimum number of epochs of a comparison. With more epochs,
@@ -26,23 +28,30 @@ class Metered:
     """The result of one meter for one epoch.
 
     Attributes:
-        numbers: the measurements, for ``CostMeter.add``.
+        numbers: the measurements, by arm: one, or one for each round. A meter of energy gives joules as seconds.
         replays: the replays that ran, by arm. They hold the epoch's buffers, because their outputs are verified later.
     """
 
-    numbers: Any
+    numbers: Mapping[str, Sequence[Timing]]
     replays: Mapping[str, ArmReplay] = field(default_factory=dict)
 
 
-class CostMeter(Protocol):
-    """Measures one cost of every arm; ``lockstep.timing.interleave.Comparison`` calls it in some of the epochs."""
+@dataclass
+class CostMeter:
+    """Measures one cost of every arm; ``lockstep.timing.interleave.Comparison`` calls it in some of the epochs.
 
-    @property
-    def name(self) -> str:
-        """Return the name of the cost in ``lockstep.record.quantity.COSTS``.
+    Attributes:
+        name: name of the cost in ``lockstep.record.quantity.COSTS``. The time that a run spends on the cost is reported
+            under this name.
+        baseline: the arm that ratios refer to.
+        reference_mhz: for each arm, the clock that its ratio is normalised to.
+    """
 
-        The time that a run spends on the cost is reported under this name.
-        """
+    name: str = field(default="", init=False)
+    baseline: str = field(default="", init=False)
+    reference_mhz: Mapping[str, float] = field(default_factory=dict, init=False)
+    _series: dict[str, Series] = field(default_factory=dict, init=False)
+    _failures: dict[str, Exception] = field(default_factory=dict, init=False)
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
@@ -56,40 +65,29 @@ class CostMeter(Protocol):
         Raises:
             DeviceLost: an arm broke the device.
         """
+        raise NotImplementedError
 
-    def add(self, measured: Any) -> None:
+    def add(self, numbers: Mapping[str, Sequence[Timing]]) -> None:
         """Store the numbers that ``epoch`` returned. Not called for an epoch that the comparison discards."""
+        for name, own in numbers.items():
+            clocks = self.reference_mhz.get(name), self.reference_mhz.get(self.baseline)
+            series = self._series.setdefault(name, Series(clocks, again=name.endswith(TWIN)))
+            series.add(own, numbers.get(rival_of(name, self.baseline), ()))
 
     def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
         """Return the estimates of the arm's quantities by name, in their units; {} if nothing was measured."""
-
-    def reason(self, arm: str) -> str:
-        """Return why the arm has no number of this cost; "" if it has one."""
-
-
-@dataclass
-class LoggedMeter:
-    """Base class of meters of a cost that is one quantity: one positive number per arm and epoch."""
-
-    name: str = field(default="", init=False)
-    _logs: dict[str, list[float]] = field(default_factory=dict, init=False)
-    _failures: dict[str, Exception] = field(default_factory=dict, init=False)
-
-    def add(self, measured: Mapping[str, float]) -> None:
-        """Store the numbers of an epoch, by arm."""
-        for name, value in measured.items():
-            self._logs.setdefault(name, []).append(math.log(value))
-
-    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return the estimate of the arm's cost by its name; {} if the arm failed or was not measured."""
-        usable = arm in self._logs and arm not in self._failures
-        return {self.name: estimated(self._logs[arm])} if usable else {}
+        series = self._series.get(arm)
+        if series is None or not series.latency or arm in self._failures:
+            return {}
+        ratios = [midmean(epoch) for epoch in series.ratios()] if self.name in PAIRED else []
+        paired = {PAIRED[self.name]: estimated(ratios)} if ratios else {}
+        return {self.name: estimated(series.latency)} | paired
 
     def reason(self, arm: str) -> str:
         """Return why the arm has no number of this cost; "" if it has one."""
         if arm in self._failures:
             return str(self._failures[arm])
-        return "" if arm in self._logs else "it was not measured"
+        return "" if self.estimates(arm) else "it was not measured"
 
 
 def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:

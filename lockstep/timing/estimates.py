@@ -10,6 +10,7 @@ from statistics import median
 from lockstep.record.model import TWIN, Clocks, Estimate
 from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, midmean, own_mhz
 from lockstep.timing.detectable_effect import detectable
+from lockstep.timing.device import Timing
 from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval
 
 #: Number of samples stored for each series; more would make asv's statistics slow.
@@ -43,6 +44,18 @@ class Series:
     sm_mhz: list[float] = field(default_factory=list)
     rounds: int = 0
     voided: int = 0
+
+    def add(self, own: Sequence[Timing], rival: Sequence[Timing] = ()) -> None:
+        """Add the rounds of an epoch; rounds whose time is not positive have no logarithm and are left out."""
+        positive = [timing for timing in own if timing.seconds > 0]
+        self.rounds += len(own)
+        self.latency_samples += [timing.seconds for timing in positive]
+        self.sm_mhz += [timing.sm_mhz for timing in own if not math.isnan(timing.sm_mhz)]
+        if positive:
+            self.latency.append(median(math.log(timing.seconds) for timing in positive))
+        both = [pair for pair in zip(own, rival, strict=False) if min(timing.seconds for timing in pair) > 0]
+        if both:
+            self.pairs.append(Pair(*zip(*both, strict=True)))
 
     def ratios(self) -> list[list[float]]:
         """Return the log ratio of each round, by epoch, with the effect of the SM clock removed."""

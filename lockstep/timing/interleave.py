@@ -6,11 +6,9 @@ when the time is up.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from time import monotonic
 from typing import Any, Protocol
 
@@ -19,7 +17,6 @@ from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.captured_arms import Captured, capture_arms
 from lockstep.timing.arms.replays import settle
 from lockstep.timing.arms.verify_replays import Verified
-from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter, is_measured
 from lockstep.timing.device import Device, Mistimed, Timing
@@ -261,14 +258,8 @@ class Comparison:
 
     def _add_epoch(self, timings: Mapping[str, Sequence[Timing]]) -> None:
         for name, series in self._series.items():
-            own = timings[name]
-            series.rounds += len(own)
-            series.latency.append(median(math.log(timing.seconds) for timing in own))
-            series.latency_samples += [timing.seconds for timing in own]
-            series.sm_mhz += [timing.sm_mhz for timing in own if not math.isnan(timing.sm_mhz)]
             rival = rival_of(name, self.baseline)
-            if rival in timings and rival not in self._failures:
-                series.pairs.append(Pair(tuple(own), tuple(timings[rival])))
+            series.add(timings[name], timings.get(rival, ()) if rival not in self._failures else ())
 
     def _enough(self, seconds: float) -> bool:
         """Return whether measuring may stop: the ratios are precise enough, or the epochs or seconds are used up."""

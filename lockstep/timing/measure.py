@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from time import monotonic
+from dataclasses import dataclass, field
 
 import torch
 
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
-from lockstep.record.model import TWIN, Record
+from lockstep.record.model import Record
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Cost, Suite
-from lockstep.suite.evaluate import cost_of, in_history, skip_reason
+from lockstep.suite.evaluate import in_history, skip_reason
 from lockstep.suite.variants import Family, NotInCommit, load_family
 from lockstep.timing.arms.buffers import Contender
+from lockstep.timing.case_measurement import CaseMeasurement, misspelt
 from lockstep.timing.checks.check import Checked, brief
 from lockstep.timing.checks.checks import Checks
 from lockstep.timing.controls import Controls
-from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
+from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device, DeviceLost
-from lockstep.timing.interleave import Compared, Comparison, Plan
-from lockstep.timing.plausible import Limits, plausible
+from lockstep.timing.interleave import Plan
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.stage_times import Stages
-from lockstep.timing.verified_epochs import Epochs, Listener
+
+#: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
+#: and the variant ("" for a step that concerns all variants).
+Listener = Callable[[str, str], None]
 
 #: Share of a history's cases, chosen at random, that are verified more thoroughly: also after an early epoch, and by
 #: rotations on unseen values. ``lockstep measure`` verifies every case this way, because its run time matters less.
@@ -115,7 +115,9 @@ class Measurer:
         Raises:
             DeviceLost: a variant broke the CUDA context, or replaced a trusted function while several were timed.
         """
-        measurement = _Measurement(self, suite, case, l2, list(dict.fromkeys([suite.baseline, *variants])))
+        names = list(dict.fromkeys([suite.baseline, *variants]))
+        thorough = not self.history or random.SystemRandom().random() < THOROUGH
+        measurement = CaseMeasurement(self, suite, case, l2, names, thorough=thorough)
         for name, reason in (failed or {}).items():
             measurement.fail(name, reason)
         if reason := self._cannot_time(suite, case, l2):
@@ -128,7 +130,7 @@ class Measurer:
                 self.trusted.accept_settings()
                 self.trusted.require()
         except NotInCommit as error:
-            return measurement.give_up(*((str(error),) if self.history else (_misspelt(error), "failed")))
+            return measurement.give_up(*((str(error),) if self.history else (misspelt(error), "failed")))
         except Disqualified as error:
             reason = f"the import of {suite.module} {error.evidence}"
             return measurement.give_up(reason, "failed", error.rule)
@@ -139,9 +141,9 @@ class Measurer:
             measurement.check(family, trusted)
         try:
             with self.stages.stage("check"):
-                arms, sets = measurement.arms(family, twins)
-            if arms:
-                measurement.time(family, arms, sets, trusted, reference_mhz or {}, costs)
+                timed = measurement.prepare(family, twins)
+            if timed:
+                measurement.time(trusted, reference_mhz or {}, costs, family.note)
         except NotImplementedError as error:
             return measurement.give_up(str(error))
         except torch.cuda.OutOfMemoryError:
@@ -172,7 +174,6 @@ class Measurer:
         self,
         costs: Sequence[str],
         baseline: str,
-        arms: Sequence[str],
         reference_mhz: Mapping[str, float],
         trusted: Trusted,
     ) -> tuple[list[CostMeter], list[str]]:
@@ -184,7 +185,9 @@ class Measurer:
             if refusal := self._meters.refusal(cost):
                 missing.append(f"no {cost}: {refusal}")
             else:
-                made.append(self._meters.new(cost, self.plan.pace, trusted, baseline, arms, reference_mhz))
+                meter = self._meters.new(cost, self.plan.pace, trusted)
+                meter.baseline, meter.reference_mhz = baseline, reference_mhz
+                made.append(meter)
         return made, missing
 
     def _cannot_time(self, suite: Suite, case: Case, l2: str) -> str:
@@ -202,163 +205,3 @@ class Measurer:
         # A CPU loads no kernel, and watching imports Triton, which takes 0.1 s.
         key = CaseKey(suite.name, contender.variant, case.label)
         return self.observer.watch(key) if self.device.kind == "cuda" else nullcontext()
-
-
-class _Measurement:
-    """The measurement of one case, with its records so far."""
-
-    def __init__(self, measurer: Measurer, suite: Suite, case: Case, l2: str, names: Sequence[str]) -> None:
-        self._measurer = measurer
-        self._suite = suite
-        self._case = case
-        self._l2 = l2
-        self._started = monotonic()
-        self._blank = Record(
-            suite=suite.name,
-            variant="",
-            case=case.label,
-            l2=l2,
-            state="na",
-            version=suite.benchmark_version,
-            baseline=suite.baseline,
-            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-        self.records = {name: replace(self._blank, variant=name) for name in names}
-        self._checked: dict[str, Checked] = {}
-
-    def fail(self, name: str, reason: str, rule: str = "") -> None:
-        """Record that a variant failed."""
-        if name in self.records:
-            self.records[name] = replace(self.records[name], state="failed", reason=reason, rule=rule)
-
-    def give_up(self, reason: str, state: str = "na", rule: str = "") -> list[Record]:
-        """Return the records, with this reason where there is none yet."""
-        records = self.records.values()
-        return [r if r.reason else replace(r, state=state, reason=reason, rule=rule) for r in records]
-
-    def check(self, family: Family, trusted: Trusted) -> None:
-        """Check each variant. Record those that fail or refuse the case."""
-        measurer = self._measurer
-        for name in [name for name, record in self.records.items() if record.state != "failed"]:
-            try:
-                self._checked[name] = measurer.check(self._suite, self._case, self._l2, family, name, trusted)
-            except DeviceLost:
-                raise
-            except NotImplementedError as error:
-                if isinstance(error, NotInCommit) and not measurer.history:
-                    self.fail(name, _misspelt(error))
-                else:
-                    self.records[name] = replace(self.records[name], reason=str(error) or "not supported")
-            except Exception as error:
-                self.fail(name, brief(error), error.rule if isinstance(error, Disqualified) else "")
-
-    def arms(self, family: Family, twins: Sequence[str]) -> tuple[dict[str, str], int]:
-        """Return the variant of each arm that can be timed, and the number of argument sets.
-
-        Raises:
-            NotImplementedError: the case is too small for a cold series.
-        """
-        device = self._measurer.device
-        if not self._checked:
-            return {}, 0
-        contenders = [Contender(name, name, family) for name in self._checked]
-        self._sizes = self._measurer.checks.sizes(self._suite, self._case, contenders)
-        touched = dict(self._sizes.touched)
-        for name, size in self._sizes.touched.items() if self._l2 == "warm" else ():
-            if size > device.cache_bytes:
-                reason = f"its {size / 1e6:.0f} MB do not fit into the {device.cache_bytes / 1e6:.0f} MB cache"
-                self.records[name] = replace(self.records[name], reason=reason)
-                del touched[name]
-        if not touched:
-            return {}, 0
-        arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
-        floor_s = self._measurer.floor_s(cost_of(self._suite, self._case)) or 0.0
-        return arms, replace(self._sizes, touched=touched).count(floor_s, device, self._l2)
-
-    def time(
-        self,
-        family: Family,
-        arms: Mapping[str, str],
-        sets: int,
-        trusted: Trusted,
-        reference_mhz: Mapping[str, float],
-        costs: Sequence[str],
-    ) -> None:
-        """Time the arms against each other, and record the results. ``arms`` maps an arm's name to its variant's."""
-        measurer, suite, case, stages = self._measurer, self._suite, self._case, self._measurer.stages
-        # Free the check's tensors before the sets are drawn, because both together may not fit.
-        measurer.checks.forget()
-        with stages.stage("draw"):
-            measurer.device.release()
-        thorough = not measurer.history or random.SystemRandom().random() < THOROUGH
-        epochs = Epochs(suite, case, measurer.device, family, arms, sets, thorough, stages, measurer.listener)
-        meters, missing = measurer.meters(costs, suite.baseline, list(arms), reference_mhz, trusted)
-        result = Comparison(
-            epochs,
-            list(arms),
-            suite.baseline,
-            measurer.device,
-            measurer.controls,
-            measurer.plan,
-            # Placement moves some ratios by percents (kda's eight products: 3.5 % from one epoch to the next), so every
-            # run and commit gets the same sequence of placements.
-            seed=zlib.crc32(f"{suite.name} {case.label}".encode()) ^ measurer.places,
-            stages=stages,
-            reference_mhz=reference_mhz,
-            trusted=trusted,
-            early=thorough,
-            meters=meters,
-        ).run()
-        self._record(family, arms, result, meters, missing)
-
-    def _record(
-        self,
-        family: Family,
-        arms: Mapping[str, str],
-        result: Compared,
-        meters: Sequence[CostMeter],
-        missing: Sequence[str],
-    ) -> None:
-        measurer, cost = self._measurer, cost_of(self._suite, self._case)
-        copy_rate = measurer.controls.best_rate("copy") if measurer.device.kind == "cuda" else None
-        limits, narrowest = Limits.of(measurer.device), self._sizes.narrowest
-        outcomes, impossible = plausible(
-            result.outcomes, self._suite.baseline, cost, self._l2, limits, narrowest, copy_rate
-        )
-        for arm, failure in {**result.failures, **impossible}.items():
-            self.records[arm] = replace(self._blank, variant=arm)
-            self.fail(arm, str(failure), failure.rule if isinstance(failure, Disqualified) else "")
-        wall_s = (monotonic() - self._started) / max(1, len(outcomes))
-        floor_s = measurer.floor_s(cost)
-        for arm, outcome in outcomes.items():
-            passed = self._checked[arms[arm]]
-            self.records[arm] = replace(
-                self._blank,
-                variant=arm,
-                state="ok",
-                latency=outcome.latency,
-                speedup=outcome.ratio,
-                flops=cost.flops,
-                bytes=cost.bytes,
-                floor_s=floor_s,
-                floor_source="" if floor_s is None else "measured",
-                mde=outcome.mde,
-                rounds=outcome.rounds,
-                epochs=outcome.epochs,
-                voided=outcome.voided,
-                converged=outcome.converged,
-                clocks=outcome.clocks,
-                latency_samples=outcome.latency_samples,
-                speedup_samples=outcome.ratio_samples,
-                check_error=passed.accuracy.norm,
-                accuracy=passed.accuracy,
-                deterministic=passed.deterministic,
-                costs=estimates_of(meters, arm, outcome.ratio is not None),
-                note="; ".join(filter(None, (family.note, result.note, *reasons_of(meters, arm), *missing))),
-                wall_s=wall_s,
-                code=measurer.observer.code(CaseKey(self._suite.name, arms[arm], self._case.label)),
-            )
-
-
-def _misspelt(error: NotInCommit) -> str:
-    return f"the working tree has no {error.lacks}"

@@ -90,8 +90,8 @@ def times(arms: Sequence[Arm], device: Device, spinner: CudaSpinner, epochs: int
     meter = HostTime(device, spinner)
     found: dict[str, float] = {}
     for _ in range(epochs):
-        for name, seconds in meter.epoch(arms, lambda stage, arm: None, None).numbers.items():
-            found[name] = min(seconds, found.get(name, seconds))
+        for name, [timing] in meter.epoch(arms, lambda stage, arm: None, None).numbers.items():
+            found[name] = min(timing.seconds, found.get(name, timing.seconds))
     reasons = {arm.name: meter.reason(arm.name).partition("\n")[0] for arm in arms if arm.name not in found}
     return [f"{arm.name} {1e6 * found[arm.name]:.1f}" if arm.name in found else
             f"{arm.name} n/a ({reasons[arm.name]})" for arm in arms]  # fmt: skip

@@ -85,6 +85,16 @@ def test_what_both_keep_between_calls_is_laid_elsewhere_once_an_epoch_and_shared
     assert base["counters"] is not kept
 
 
+def test_what_the_first_calls_allocate_is_shared_when_they_are_bound_again():
+    base, head = {}, {}
+    one, buffers = contender(copy, copy, scratch=(base, head)), Buffers(sets(), 1)
+    assert arguments(buffers, one)[2]
+    for kept in (base, head):
+        kept["counters"] = torch.zeros(8)
+    assert arguments(buffers, one)[2]
+    assert base["counters"] is head["counters"]
+
+
 def test_what_calls_write_is_restored_before_each_timed_replay(sides):
     """An operation in place meets in every timed replay what it met in the first."""
     device, met = FakeDevice(), []

@@ -129,7 +129,7 @@ class Broken(CpuDevice):
 
 
 def test_what_broke_the_device_before_the_kernel_ran_is_not_known():
-    meter = behind.Behind(Broken(), PLAN.pace, "plain", ["plain"], {}, Trusted())
+    meter = behind.Behind(Broken(), PLAN.pace, Trusted())
     arm = Arm("plain", (BoundCall(lambda: None, {}),))
     with pytest.raises(DeviceLost) as lost:
         meter.epoch([arm], lambda stage, arm: None, None)
@@ -145,7 +145,7 @@ def test_the_fixed_kernel_reads_memory_alone_and_ahead_of_a_call(monkeypatch):
         return target
 
     monkeypatch.setattr(behind, "fixed_kernel", kernel)
-    meter = behind.Behind(device, PLAN.pace, "plain", ["plain"], {}, Trusted())
+    meter = behind.Behind(device, PLAN.pace, Trusted())
     call = BoundCall(family(device).variants["plain"], {"x": torch.ones(1)})
     meter.epoch([Arm("plain", (call,))], lambda stage, arm: None, None)
     assert len(set(read)) == 4, "buffers of twice the cache: each has a source and a target"

@@ -11,9 +11,9 @@ from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.record.model import TWIN, Clocks
 from lockstep.timing.arms.verify_replays import Verified
-from lockstep.timing.cost_meters import LoggedMeter, Metered
+from lockstep.timing.cost_meters import CostMeter, Metered
 from lockstep.timing.detectable_effect import detectable
-from lockstep.timing.device import DeviceLost
+from lockstep.timing.device import DeviceLost, Timing
 from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import EPOCHS_A_CONTROL, Comparison, Plan
@@ -238,7 +238,7 @@ def test_a_machine_that_never_settles_is_measured_and_marked():
     assert PLAN.min_epochs <= int(comparison.note.split()[0]) < PLAN.min_epochs + EPOCHS_A_CONTROL
 
 
-class Pause(LoggedMeter):
+class Pause(CostMeter):
     """A cost whose measurement leaves the GPU idle. A control is slow until an arm has run again."""
 
     name = "host"
@@ -251,7 +251,7 @@ class Pause(LoggedMeter):
     def epoch(self, arms, listener, restore):
         self.drawn.append(len(self.bench.drawn))
         self.bench.idle = True
-        return Metered({arm.name: 1e-5 for arm in arms})
+        return Metered({arm.name: [Timing(1e-5)] for arm in arms})
 
 
 def paused(**plan):

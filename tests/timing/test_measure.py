@@ -250,7 +250,7 @@ def test_no_room_for_the_sets_fails_the_case_and_gives_memory_back(package, monk
     def no_room(*arguments):
         raise torch.cuda.OutOfMemoryError("tried to allocate")
 
-    monkeypatch.setattr("lockstep.timing.verified_epochs.draw_sets", no_room)
+    monkeypatch.setattr("lockstep.timing.case_measurement.draw_sets", no_room)
     device = Ticking()
     records = measure("plain", "unsupported", device=device)
     assert records["plain"].reason == "out of memory for this case's argument sets"

@@ -92,7 +92,7 @@ def measured(cost, lazy_place, monkeypatch):
     trusted = Trusted()  # of what this test put in place
     new_mark = partial(MarkAtOnce, lambda: device.now)
     meter |= {
-        "behind": lambda: Behind(device, PLAN.pace, "plain", ["plain", "lazy"], {}, trusted),
+        "behind": lambda: Behind(device, PLAN.pace, trusted),
         "host": lambda: HostTime(device, Busy()),
         "energy": lambda: Energy(device, PLAN.pace, lambda: float(next(joules)), new_mark, trusted),
     }

@@ -138,8 +138,13 @@ class Comparer:
             self.device.release()
             yield from ((name, Observed("the device has too little memory to capture it")) for name in variants)
             return
-        for name in variants:
-            yield name, self._observed(self._pair(suite, name), draws)
+        pairs = [self._pair(suite, name) for name in variants]
+        try:
+            # Once for all variants: the check compares thousands of functions.
+            found = self._trusted.guarded(lambda: [self._observed(pair, draws) for pair in pairs])
+        except Disqualified as error:
+            found = [Observed(brief(error))] * len(pairs)
+        yield from zip(variants, found, strict=True)
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
         """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
@@ -150,7 +155,7 @@ class Comparer:
             self._listener("observe", pair[0].variant, side)
 
         try:
-            return self._trusted.guarded(lambda: observe(pair, draws, self.device, self._codes, begin))
+            return observe(pair, draws, self.device, self._codes, begin)
         except ArmFailed as failure:
             self.device.release()
             if not self.device.healthy():
@@ -211,7 +216,7 @@ class Comparer:
     def _timer(self, key: SeriesKey, pair: Sequence[Contender]) -> PairTimer:
         meter = None
         if key.quantity != LATENCY:
-            meter = self._ready_meters().new(key.quantity, self.pace, self._trusted, BASE, (BASE, HEAD), alike=True)
+            meter = self._ready_meters().new(key.quantity, self.pace, self._trusted, alike=True)
 
         def listener(stage: str, side: str) -> None:
             self._listener(stage, key.variant, side)

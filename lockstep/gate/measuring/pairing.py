@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
-from typing import Any
 
 from lockstep.gate.trial import Measured
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
@@ -111,10 +110,7 @@ class PairTimer:
             if side not in metered.numbers:
                 # The board's counter, not head, is to blame for an energy that is not known.
                 raise ArmFailed(BASE if meter.name == "energy" else side, meter.reason(side))
-        numbers: dict[str, Any] = metered.numbers
-        if not isinstance(numbers[BASE], list):
-            return {side: [Timing(numbers[side])] for side in (BASE, HEAD)}, metered.replays
-        pairs = zip(numbers[BASE], numbers[HEAD], strict=True)
+        pairs = zip(metered.numbers[BASE], metered.numbers[HEAD], strict=True)
         positive = [pair for pair in pairs if min(timing.seconds for timing in pair) > 0]
         if not positive:
             raise ArmFailed(BASE, "fixed kernels with its calls take no longer than these kernels alone")

@@ -31,6 +31,9 @@ _ATTRIBUTES = {1: "access policy", 2: "cooperative", 4: "cluster", 5: "cluster s
                9: "memory domains", 10: "memory domain", 11: "preferred cluster", 13: "updatable",
                14: "shared memory carveout", 16: "NVLink scheduling"}  # fmt: skip
 
+#: The attribute that holds an address.
+_ACCESS_POLICY = 1
+
 #: ``CUfunction_attribute``: registers, local and shared memory, cache mode, cluster sizes and so on.
 _FUNCTION_ATTRIBUTES = range(16)
 
@@ -213,7 +216,8 @@ def _attributes(node: int, function: c_void_p) -> Iterator[tuple[str, Fact]]:
     for number, name in _ATTRIBUTES.items():
         value = (ctypes.c_ubyte * 64)()  # the size of CUlaunchAttributeValue
         if not driver.cuGraphKernelNodeGetAttribute(c_void_p(node), c_int(number), byref(value)):
-            yield name, bytes(value)
+            # Only the window of the access policy has an address; other values need no search for one.
+            yield name, bytes(value) if number == _ACCESS_POLICY else bytes(value).hex()
     for number in _FUNCTION_ATTRIBUTES:
         setting = c_int()
         if not driver.cuFuncGetAttribute(byref(setting), c_int(number), function):

@@ -8,22 +8,16 @@ on an H200, 1.10 to 1.17 times instead of 1.27 to 1.54 times.
 from __future__ import annotations
 
 import itertools
-import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 import torch
 
-from lockstep.record.model import TWIN, CostEstimate
 from lockstep.timing.arms.bound_arms import Arm, BoundCall
 from lockstep.timing.arms.captured_arms import capture_arms
-from lockstep.timing.clock_correction import Pair, midmean
-from lockstep.timing.cost_meters import Metered
-from lockstep.timing.device import Device, DeviceLost, Timing
-from lockstep.timing.estimates import Series, rival_of
-from lockstep.timing.intervals import estimated
+from lockstep.timing.cost_meters import CostMeter, Metered
+from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
@@ -42,8 +36,6 @@ MOST_BUFFERS = 64
 #: Name of the arm that runs only the fixed kernel; no variant has this name.
 _ALONE = "~copies"
 
-Epoch = Mapping[str, Sequence[Timing]]
-
 
 def fixed_kernel(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Write the negative of ``source`` into ``target``, and return ``target``.
@@ -61,7 +53,7 @@ def fixed_kernels(device: Device) -> tuple[BoundCall, ...]:
 
 
 @dataclass
-class Behind:
+class Behind(CostMeter):
     """Measure the quantities ``behind`` and ``behind_speedup``: an arm's time when each call follows a fixed kernel,
     and the ratio of such times to the baseline.
 
@@ -71,8 +63,6 @@ class Behind:
     Attributes:
         device: the device that runs the arms.
         pace: length of a usual epoch.
-        baseline: the arm that ratios refer to.
-        reference_mhz: for each arm, the clock that its ratio is normalised to.
         trusted: see ``lockstep.timing.interleave.Comparison``.
         kernels: calls of the fixed kernel; by default new ones.
         alike: see ``lockstep.timing.arms.captured_arms.capture_arms``.
@@ -80,20 +70,13 @@ class Behind:
 
     device: Device
     pace: Pace
-    baseline: str
-    names: Sequence[str]
-    reference_mhz: Mapping[str, float]
     trusted: Trusted
     kernels: Sequence[BoundCall] = ()
     alike: bool = False
     name: str = field(default="behind", init=False)
-    _failures: dict[str, Exception] = field(default_factory=dict, init=False)
     _per_call: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        clocks = self.reference_mhz
-        clock = clocks.get(self.baseline)
-        self._series = {name: Series((clocks.get(name), clock), again=name.endswith(TWIN)) for name in self.names}
         self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
         self._pace = replace(self.pace, replay_s=PART * self.pace.replay_s, rounds=min(ROUNDS, self.pace.rounds))
         self._kernels = tuple(self.kernels) or fixed_kernels(self.device)
@@ -137,33 +120,9 @@ class Behind:
         }
         return Metered(net, {arm.name: arm.replay.once for arm in captured if arm.name in net})
 
-    def add(self, measured: Epoch) -> None:
-        """Add an epoch's times: each arm's median behind the fixed kernel, and each round's ratio to the baseline."""
-        for name, differences in measured.items():
-            series = self._series[name]
-            # A difference that is not positive has no logarithm.
-            logs = [math.log(timing.seconds) for timing in differences if timing.seconds > 0]
-            if logs:
-                series.latency.append(median(logs))
-            rival = measured.get(rival_of(name, self.baseline), ())
-            pairs = [
-                pair for pair in zip(differences, rival, strict=False) if min(timing.seconds for timing in pair) > 0
-            ]
-            if pairs:
-                series.pairs.append(Pair(*zip(*pairs, strict=True)))
-
-    def estimates(self, arm: str) -> Mapping[str, CostEstimate]:
-        """Return ``behind`` in seconds, and ``behind_speedup`` if the baseline was measured too."""
-        series = self._series[arm]
-        if not series.latency:
-            return {}
-        ratios = [midmean(epoch) for epoch in series.ratios()]
-        estimates = {"behind": estimated(series.latency)}
-        return estimates | ({"behind_speedup": estimated(ratios)} if ratios else {})
-
     def reason(self, arm: str) -> str:
         """Return why the arm has no time behind the fixed kernel; "" if it has one."""
-        if self._series[arm].latency:
+        if self.estimates(arm):
             return ""
         failure = self._failures.get(arm) or self._failures.get(_ALONE) or self._failures.get("")
         return str(failure) if failure else "the fixed kernel took as long alone as with a call behind it"

@@ -22,8 +22,8 @@ import torch
 from lockstep.gpu.nvml import find_gpu
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.arms.captured_arms import capture_arms
-from lockstep.timing.cost_meters import LoggedMeter, Metered
-from lockstep.timing.device import Device, Replay
+from lockstep.timing.cost_meters import CostMeter, Metered
+from lockstep.timing.device import Device, Replay, Timing
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.trusted import Trusted
 
@@ -143,7 +143,7 @@ def cuda_counter() -> Counter | None:
 
 
 @dataclass
-class Energy(LoggedMeter):
+class Energy(CostMeter):
     """Measure the quantity ``energy`` of each arm: the joules that the board consumes per call.
 
     Attributes:
@@ -180,7 +180,7 @@ class Energy(LoggedMeter):
         for arm in captured:
             listener("time", arm.name)
             try:
-                joules[arm.name] = run_train(arm.replay, arm.replay.calls, self.counter, self.new_mark).joules
+                joules[arm.name] = [Timing(run_train(arm.replay, arm.replay.calls, self.counter, self.new_mark).joules)]
             except NoEnergy as error:
                 self._failures[arm.name] = error
         return Metered(joules, {arm.name: arm.replay.once for arm in captured if arm.name in joules})

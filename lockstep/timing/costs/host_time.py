@@ -19,8 +19,8 @@ import torch
 from lockstep.record.model import TWIN
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.checks.check import brief, without_frames
-from lockstep.timing.cost_meters import LoggedMeter, Metered
-from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.cost_meters import CostMeter, Metered
+from lockstep.timing.device import Device, DeviceLost, Timing
 
 #: Maximum and minimum number of calls in a batch, number of batches in an epoch, and seconds that a batch of slow calls
 #: should take at most. Batches are small because the host must wait once about a thousand launches are queued.
@@ -89,7 +89,7 @@ class CudaSpinner:
 
 
 @dataclass
-class HostTime(LoggedMeter):
+class HostTime(CostMeter):
     """Measure the quantity ``host`` of each arm: the host's seconds per call.
 
     Attributes:
@@ -127,7 +127,9 @@ class HostTime(LoggedMeter):
                         raise DeviceLost(arm.name.removesuffix(TWIN), brief(error)) from error
         # Other work on the host only adds time (Chen & Revels 2016). Medians of three batches had intervals of 9 to
         # 30 % on an H200's host.
-        seconds = {name: min(times) for name, times in batches.items() if times and name not in self._failures}
+        seconds = {
+            name: [Timing(min(times))] for name, times in batches.items() if times and name not in self._failures
+        }
         return Metered(seconds, {arm.name: arm.called() for arm in arms if arm.name in seconds})
 
     def batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,22 +45,11 @@ class Meters:
             return NO_HOST
         return "no GPU here that counts its energy" if cost == "energy" and self.counter is None else ""
 
-    def new(
-        self,
-        cost: str,
-        pace: Pace,
-        trusted: Trusted,
-        baseline: str = "",
-        arms: Sequence[str] = (),
-        reference_mhz: Mapping[str, float] | None = None,
-        *,
-        alike: bool = False,
-    ) -> CostMeter:
+    def new(self, cost: str, pace: Pace, trusted: Trusted, *, alike: bool = False) -> CostMeter:
         """Return a new meter of a cost that this device can measure: "behind", "host" or "energy".
 
         Args:
             pace: length of a usual epoch.
-            baseline, arms, reference_mhz: see ``Behind``.
             alike: see ``lockstep.timing.arms.captured_arms.capture_arms``.
         """
         if cost == "host":
@@ -69,4 +58,4 @@ class Meters:
         if cost == "energy":
             assert self.counter is not None
             return Energy(self.device, pace, self.counter, self.new_mark, trusted)
-        return Behind(self.device, pace, baseline, arms, reference_mhz or {}, trusted, self._kernels, alike)
+        return Behind(self.device, pace, trusted, self._kernels, alike)
