@@ -109,6 +109,16 @@ def test_what_is_tuned_comes_before_what_was_there_and_only_once(tmp_path):
     assert toy.rows(toy.path(choices.DEFAULT))["tile"][0].use == {"m": 4}
 
 
+def test_whoever_asks_is_told_of_a_new_table_after_it_was_written(tmp_path, monkeypatch):
+    toy = table(tmp_path, ROWS)
+    tile = toy.choice("tile", Tile, "M K", upto="M")
+    told = []
+    monkeypatch.setattr(choices, "ON_CHANGE", [lambda: told.append(tile(META, 8, 4096))])
+    for _ in range(2):  # the second time changes nothing
+        toy.save(choices.DEFAULT, {}, [("tile", {"M": 8, "K": 4096}, Tile(17))])
+    assert told == [Tile(17)]
+
+
 def test_tuning_keeps_where_the_other_rows_come_from(tmp_path):
     toy = table(tmp_path, f'source = "a sweep"\n{ROWS}')
     toy.choice("tile", Tile, "M K", upto="M")
