@@ -5,7 +5,7 @@ describes the method and its measured quality.
 """
 
 from lockstep.detect.find_changes import Monitor, analyse, analyse_many
-from lockstep.detect.findings import Analysis, Change, Level, Noise, Revision
+from lockstep.detect.findings import Analysis, Change, Level, Noise
 from lockstep.detect.trend import Trend
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Level",
     "Monitor",
     "Noise",
-    "Revision",
     "Trend",
     "analyse",
     "analyse_many",

@@ -16,7 +16,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.findings import Revision
 from lockstep.detect.forward_costs import forward_costs
 from lockstep.detect.noise import FLOOR, noise_of, resolution_of
 from lockstep.detect.plain import plain_steps
@@ -76,7 +75,7 @@ class Detector:
         errors, resolution, commit: standard error, rounding unit and commit index of each point [series, points].
         squares: squared distance of each point from its forecast when it was new [series, points].
         variance, slope: the newest noise of each series, see ``NoiseOfPoints``.
-        shifts, revisions: the reported changes and their corrections, by series, in positions of ``values``.
+        shifts: the reported changes, by series, in positions of ``values``.
     """
 
     def __init__(self, ratio: Mask) -> None:
@@ -93,7 +92,6 @@ class Detector:
         self.variance: Floats = np.full(series, np.nan)
         self.slope: Floats = np.zeros(series)
         self.shifts: list[list[Shift]] = [[] for _ in range(series)]
-        self.revisions: list[list[Revision]] = [[] for _ in range(series)]
 
     def load(self, trends: Sequence[Trend]) -> None:
         """Analyse whole series, which have no points yet."""
@@ -292,10 +290,10 @@ class _Block:
             return
         nearest = min(near, key=lambda shift: abs(shift.index - index))
         if abs(nearest.index - index) <= 1:
-            self._replace(place, point, nearest, replace(nearest, plain=True))
+            self._replace(place, nearest, replace(nearest, plain=True))
         elif not nearest.plain:
             ends = {"earliest": self.first + earliest, "latest": self.first + latest}
-            self._replace(place, point, nearest, replace(nearest, index=index, plain=True, **ends))
+            self._replace(place, nearest, replace(nearest, index=index, plain=True, **ends))
 
     def _look_again(self, place: int, point: int) -> None:
         """Locate the newest change again."""
@@ -307,7 +305,7 @@ class _Block:
         if point - RUN + 1 <= before:
             return
         at, earliest, latest = (self.first + found for found in self._located(place, before, at, point))
-        self._replace(place, point, shifts[-1], replace(shifts[-1], index=at, earliest=earliest, latest=latest))
+        self._replace(place, shifts[-1], replace(shifts[-1], index=at, earliest=earliest, latest=latest))
 
     def _add(self, place: int, point: int, at: int, earliest: int, latest: int, *, plain: bool) -> None:
         row, first = int(self.rows[place]), self.first
@@ -315,24 +313,16 @@ class _Block:
         # A change reported at the same point as others is identified by an earlier point: at most one names each point.
         taken = {shift.reported_at for shift in shifts}
         reported_at = next(now for now in range(first + point, -1, -1) if now not in taken)
-        shifts.append(Shift(first + at, first + earliest, first + latest, reported_at, plain))
+        shifts.append(Shift(first + at, first + earliest, first + latest, reported_at, first + at, plain))
         shifts.sort(key=lambda shift: shift.index)
         self.begin[place] = max(0, shifts[-1].index - first)
 
-    def _replace(self, place: int, point: int, old: Shift, new: Shift) -> None:
+    def _replace(self, place: int, old: Shift, new: Shift) -> None:
         """Replace a reported change by its corrected form."""
         row = int(self.rows[place])
         shifts = self.detector.shifts[row]
         shifts[shifts.index(old)] = new
         self.begin[place] = max(0, self._last(row) - self.first)
-        if new.index == old.index:
-            return
-        y, index = self.y[place], old.index - self.first
-        size = float(np.median(y[index : index + _BESIDE]) - np.median(y[max(0, index - _BESIDE) : max(index, 1)]))
-        way = "later" if new.index > old.index else "earlier"
-        why = f"later points place it {abs(new.index - old.index)} commits {way}"
-        revision = Revision(old.reported_at, self.first + point, old.index, new.index, size, why)
-        self.detector.revisions[row].append(revision)
 
 
 def threshold(before: float, after: float) -> float:

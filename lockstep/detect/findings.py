@@ -33,7 +33,7 @@ class Change:
     """A step found in a series.
 
     At most one change of a series is reported at a commit, so ``reported_at`` identifies a change permanently.
-    ``index`` may move when more commits are measured. Each move is recorded as a ``Revision``.
+    ``index`` may move when more commits are measured.
 
     Attributes:
         index: first point at the new level.
@@ -61,27 +61,6 @@ class Change:
     sense: Sense
     left: float
     measure: Measure = "ratio"
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """A correction of a reported change, which was moved. No reported change is withdrawn.
-
-    Attributes:
-        reported_at: identifies the change, see ``Change.reported_at``.
-        revised_at: index at which the analysis corrected the report.
-        index: the index of the change before the correction.
-        moved_to: the new index of the change.
-        size: size of the change before the correction, measured like ``Change.size``.
-        why: the reason, as one sentence for people.
-    """
-
-    reported_at: int
-    revised_at: int
-    index: int
-    moved_to: int
-    size: float
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +101,9 @@ class Analysis:
     """What was found in one series: its changes, its levels and its noise.
 
     Attributes:
-        changes: the reported changes, oldest first.
-        revisions: corrections of reported changes, in the order of ``revised_at``.
+        changes: the reported changes whose interval does not contain zero, oldest first.
+        reports: for each change that was ever reported, the index that was reported and the newest index then, also if
+            the change is not listed any more because its interval contains zero.
         levels: the levels between changes, oldest first. They cover the whole series.
         noise: the noise of the series.
         mde: smallest relative change from the current level that would be reported within ``PROMPT`` commits
@@ -135,7 +115,7 @@ class Analysis:
     """
 
     changes: tuple[Change, ...]
-    revisions: tuple[Revision, ...]
+    reports: tuple[tuple[int, int], ...]
     levels: tuple[Level, ...]
     noise: Noise
     mde: float

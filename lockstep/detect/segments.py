@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from lockstep.detect.detector import Detector
 from lockstep.detect.noise import CAUTION, FLOOR, MEDIAN_SQUARE, medians
 from lockstep.detect.settings import GATE, MEMORY, WANDER, WINDOW
+from lockstep.detect.shift import Shift
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: Stands for the beginning of a series among the changes at which its levels start.
+FIRST = Shift(index=0, earliest=0, latest=0, reported_at=0, reported_as=0, plain=False)
 #: Normal quantile of a 95 % interval.
 WIDE = 1.959964
 #: Error of a slope from ``n`` points, in standard deviations of a point over half of ``n`` to the power 1.5: √12 / 2
@@ -30,6 +33,7 @@ class Segments:
 
     Attributes:
         row: the series of each level.
+        shifts: the change at the start of each level; the first level of a series has ``FIRST``.
         start, stop: the level's points are ``start <= position < stop``.
         mean: mean of the points without outliers; NaN without points.
         first, last: the level at its first and at its last point, which differ if the series has a slope.
@@ -38,6 +42,7 @@ class Segments:
     """
 
     row: Ints
+    shifts: Sequence[Shift]
     start: Ints
     stop: Ints
     mean: Floats
@@ -48,10 +53,42 @@ class Segments:
 
 
 def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
-    """Return the levels between the reported changes of the series ``rows``, by series, oldest first."""
-    edges = [[0, *(shift.index for shift in detector.shifts[row])] for row in rows.tolist()]
-    edge_counts = np.array([len(row_edges) for row_edges in edges], dtype=np.int64)
-    start = np.array([edge for row_edges in edges for edge in row_edges], dtype=np.int64)
+    """Return the levels between the listed changes of the series ``rows``, by series, oldest first.
+
+    A reported change is listed if the interval of its size, from the points on both sides, does not contain zero.
+    """
+    listed = {row: list(detector.shifts[row]) for row in rows.tolist()}
+    segments = checked = _segments(detector, rows, listed)
+    while unclear := _least_clear(checked):
+        for row, shift in unclear.items():
+            listed[row].remove(shift)
+        checked = _segments(detector, np.array(list(unclear)), listed)
+    return segments if checked is segments else _segments(detector, rows, listed)
+
+
+def sizes(segments: Segments) -> tuple[Ints, Floats, Floats]:
+    """Return the levels behind a change, and the size of each change with its standard error."""
+    right = np.flatnonzero(segments.start > 0)
+    size = segments.first[right] - segments.last[right - 1]
+    return right, size, np.hypot(segments.error[right - 1], segments.error[right])
+
+
+def _least_clear(segments: Segments) -> dict[int, Shift]:
+    """Return the least clear change of each series in which the interval of a size contains zero."""
+    right, size, error = sizes(segments)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        clarity = np.abs(size) / error
+    # Written last, so that it stays, is the least clear change of a series.
+    unclear = sorted(np.flatnonzero(clarity < WIDE).tolist(), key=lambda at: -clarity[at])
+    return {int(segments.row[right[at]]): segments.shifts[right[at]] for at in unclear}
+
+
+def _segments(detector: Detector, rows: Ints, listed: Mapping[int, Sequence[Shift]]) -> Segments:
+    shifts: list[Shift] = []
+    for of_row in rows.tolist():
+        shifts += [FIRST, *listed[of_row]]
+    edge_counts = np.array([1 + len(listed[of_row]) for of_row in rows.tolist()], dtype=np.int64)
+    start = np.array([shift.index for shift in shifts], dtype=np.int64)
     stop = np.append(start[1:], 0)
     stop[np.cumsum(edge_counts) - 1] = detector.count[rows]
     row = np.repeat(rows, edge_counts)
@@ -74,7 +111,7 @@ def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
     rounding = np.where(usual > 0, np.maximum(unit / np.sqrt(12), FLOOR), FLOOR)
     slanting = np.where(slope != 0, _SLANT * scale * (stop - start) / np.minimum(detector.count[row], WINDOW) ** 1.5, 0)
     error = np.sqrt(scale**2 * (1 / points + wandering(points)) + rounding**2 + slanting**2)
-    return Segments(row, start, stop, mean, mean - half, mean + half, error, np.nan_to_num(count))
+    return Segments(row, shifts, start, stop, mean, mean - half, mean + half, error, np.nan_to_num(count))
 
 
 def wandering(count: ArrayLike) -> Floats:

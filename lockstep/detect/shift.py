@@ -13,6 +13,7 @@ class Shift:
         index: first point at the new level.
         earliest, latest: the points between which ``index`` lies with 95 % probability.
         reported_at: the newest point when the shift was first reported.
+        reported_as: the index when the shift was first reported.
         plain: whether the shift is plainly there (``lockstep.detect.plain``), so that its place is known.
     """
 
@@ -20,4 +21,5 @@ class Shift:
     earliest: int
     latest: int
     reported_at: int
+    reported_as: int
     plain: bool

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from lockstep.detect.detector import Detector, Ints
 from lockstep.detect.find_changes import Monitor
-from lockstep.detect.findings import Revision
 from lockstep.detect.shift import Shift
 from lockstep.detect.trend import Better
 
@@ -24,9 +23,7 @@ Arrays = Mapping[str, NDArray[Any]]
 #: Columns of the tables, and their types. The lists of all series become one table; "row" is the index of the series.
 _TABLES: dict[str, dict[str, type]] = {
     "shift": {"row": np.int64, "index": np.int64, "earliest": np.int64, "latest": np.int64}
-    | {"reported_at": np.int64, "plain": np.bool_},
-    "revision": {"row": np.int64, "reported_at": np.int64, "revised_at": np.int64, "index": np.int64}
-    | {"moved_to": np.int64, "size": np.float64, "why": np.str_},
+    | {"reported_at": np.int64, "reported_as": np.int64, "plain": np.bool_},
 }
 
 #: The better directions, in the order of their codes in the file.
@@ -40,9 +37,6 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     arrays["better"] = np.array([_BETTER.index(better) for better in monitor.better], dtype=np.uint8)
     tables: dict[str, list[tuple[Any, ...]]] = {
         "shift": [(row, *astuple(shift)) for row, shifts in enumerate(detector.shifts) for shift in shifts],
-        "revision": [
-            (row, *astuple(revision)) for row, revisions in enumerate(detector.revisions) for revision in revisions
-        ],
     }
     for table, entries in tables.items():
         for place, (name, kind) in enumerate(_TABLES[table].items()):
@@ -65,8 +59,6 @@ def from_arrays(arrays: Arrays) -> Monitor:
         setattr(detector, name, array)
     for row, *shift in _rows(arrays, "shift"):
         detector.shifts[row].append(Shift(*shift))
-    for row, *revision in _rows(arrays, "revision"):
-        detector.revisions[row].append(Revision(*revision))
     return Monitor.of(detector, better)
 
 

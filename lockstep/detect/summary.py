@@ -6,16 +6,15 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.detector import Detector, threshold
-from lockstep.detect.findings import Analysis, Change, Kind, Level, Noise, Revision, sense_of
+from lockstep.detect.findings import Analysis, Change, Kind, Level, Noise, sense_of
 from lockstep.detect.noise import CAUTION
-from lockstep.detect.segments import WIDE, Segments, segments_between_changes, wandering
+from lockstep.detect.segments import WIDE, Segments, segments_between_changes, sizes, wandering
 from lockstep.detect.settings import NOVELTY, PROMPT, RUN, WINDOW
 from lockstep.detect.trend import Better
 
@@ -63,7 +62,7 @@ def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better])
         analyses.append(
             Analysis(
                 changes=changes.get(row, ()),
-                revisions=_revisions(detector, row),
+                reports=_reports(detector, row),
                 levels=_levels(detector, segments, levels),
                 noise=Noise(scale, kind, "ratio" if ratio else "difference"),
                 mde=math.expm1(step) if ratio else step,
@@ -122,10 +121,8 @@ def _levels(detector: Detector, segments: Segments, part: slice) -> tuple[Level,
 
 def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
     """Return the changes by series: one at the start of each level except the first. Some series have none."""
-    right = np.flatnonzero(segments.start > 0)
+    right, size, error = sizes(segments)
     left = right - 1
-    size = segments.first[right] - segments.last[left]
-    error = np.hypot(segments.error[left], segments.error[right])
     count = segments.count[left] * segments.count[right] / (segments.count[left] + segments.count[right])
     with np.errstate(divide="ignore", invalid="ignore"):
         evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
@@ -141,11 +138,10 @@ def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -
         1 / (1 + np.exp(-np.clip(odds, -700.0, 700.0))),
         remains,
     )
-    nth: dict[int, int] = defaultdict(int)
     changes: dict[int, list[Change]] = defaultdict(list)
-    for row, step, low, high, confidence, left_over in zip(*(column.tolist() for column in columns), strict=True):
-        shift = detector.shifts[row][nth[row]]
-        nth[row] += 1
+    shifts = [segments.shifts[at] for at in right.tolist()]
+    rows = zip(shifts, *(column.tolist() for column in columns), strict=True)
+    for shift, row, step, low, high, confidence, left_over in rows:
         commit = detector.commit[row]
         changes[row].append(
             Change(
@@ -166,17 +162,11 @@ def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -
     return {row: tuple(row_changes) for row, row_changes in changes.items()}
 
 
-def _revisions(detector: Detector, row: int) -> tuple[Revision, ...]:
+def _reports(detector: Detector, row: int) -> tuple[tuple[int, int], ...]:
     commit = detector.commit[row]
     return tuple(
-        replace(
-            revision,
-            reported_at=int(commit[revision.reported_at]),
-            revised_at=int(commit[revision.revised_at]),
-            index=int(commit[revision.index]),
-            moved_to=int(commit[revision.moved_to]),
-        )
-        for revision in detector.revisions[row]
+        (int(commit[shift.reported_as]), int(commit[shift.reported_at]))
+        for shift in sorted(detector.shifts[row], key=lambda shift: shift.reported_at)
     )
 
 

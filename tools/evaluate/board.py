@@ -28,7 +28,7 @@ _SAME = 5
 #: Another method replays as many series of each kind as it analyses in this many milliseconds.
 _BUDGET = 60.0
 #: Longer series are not replayed by other methods, because a replay would take hours.
-_LONG = 200
+LONG = 200
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,7 @@ def between(values: Floats, places: Sequence[int]) -> list[Told]:
 
 def alarms(analysis: Analysis) -> list[Alarm]:
     """Return each change of our detector as it was first reported online."""
-    first = {change.reported_at: change.index for change in analysis.changes}
-    for revision in reversed(analysis.revisions):
-        first[revision.reported_at] = revision.index
-    return [Alarm(index, at) for at, index in sorted(first.items())]
+    return [Alarm(index, at) for index, at in analysis.reports]
 
 
 def replay(rival: Rival, values: Floats) -> list[Alarm]:
@@ -139,7 +136,7 @@ def _rival_jobs(rival: Rival, samples: Sequence[Sample], online: bool) -> Iterab
     for sample in samples:
         length = len(sample.trend)
         limit = _BUDGET / rival.milliseconds if rival.milliseconds else np.inf
-        here = online and replayed[sample.kind] < limit and length <= _LONG
+        here = online and replayed[sample.kind] < limit and length <= LONG
         replayed[sample.kind] += here
         # Only the oracle uses the density; other processes do not need it.
         yield replace(sample, density=None), here
