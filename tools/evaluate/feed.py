@@ -10,7 +10,7 @@ import numpy as np
 
 from lockstep.detect import Monitor, Trend
 from lockstep.processes.end_with_parent import pool
-from tools.evaluate.board import OURS
+from tools.evaluate.board import LONG, OURS
 from tools.evaluate.clear_steps import SIDE
 from tools.evaluate.rivals import Rival
 from tools.evaluate.samples import Floats, Sample
@@ -18,6 +18,8 @@ from tools.evaluate.scoring import MATCH
 
 #: A change within this many commits of an earlier one is the same change, told for another commit.
 _SAME = 5
+#: Another method is fed as many series of each tree as it analyses in this many milliseconds.
+_BUDGET = 300.0
 
 
 @dataclass(slots=True)
@@ -72,19 +74,22 @@ def track(told: Iterable[Sequence[int]]) -> list[Report]:
 def feed(samples: Sequence[Sample], most: int, rivals: Sequence[Rival], processes: int) -> list[Fed]:
     """Feed at most ``most`` series of each tree, evenly chosen among those long enough for a clear step.
 
-    Series with numbers that are zero or negative are left out.
+    Series with numbers that are zero or negative are left out. A slow method is fed fewer series, and none of more than
+    ``LONG`` points: it runs again after every commit.
     """
     rows = []
     for tree in dict.fromkeys(sample.kind for sample in samples):
         long = [one for one in samples if one.kind == tree and one.trend.ratio and len(one.trend) >= 2 * SIDE]
         chosen = long[:: -(-len(long) // most)] if long else []
         rows.append(_count(tree, OURS, chosen, _ours([sample.trend for sample in chosen])))
-        values = [sample.trend.values for sample in chosen]
         for rival in rivals:
+            fed = chosen if rival.milliseconds < 1 else [one for one in chosen if len(one.trend) <= LONG]
+            fed = fed[: int(_BUDGET / rival.milliseconds)] if rival.milliseconds else fed
+            values = [sample.trend.values for sample in fed]
             work = partial(_theirs, rival)
             with pool(processes) as workers:
-                told = list(workers.map(work, values, chunksize=4) if processes > 1 else map(work, values))
-            rows.append(_count(tree, rival.name, chosen, told))
+                told = list(workers.map(work, values) if processes > 1 else map(work, values))
+            rows.append(_count(tree, rival.name, fed, told))
     return rows
 
 
