@@ -12,6 +12,16 @@ SCHEMA_VERSION = 2
 TWIN = "~again"
 
 
+#: The states of a record.
+STATES = ("ok", "na", "failed")
+
+#: The fields that only a record with state "ok" may have.
+MEASURED = (
+    *("latency", "speedup", "floor_s", "mde", "rounds", "epochs", "check_error", "accuracy", "deterministic"),
+    *("latency_samples", "speedup_samples", "costs", "code"),
+)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A value with the 95 % confidence interval ``[low, high]`` in the same unit."""
@@ -172,6 +182,24 @@ class Record:
     speedup_samples: tuple[float, ...] = ()
     costs: Mapping[str, CostEstimate] = field(default_factory=dict, hash=False)
     code: Code | None = None
+
+    def validated(self) -> Record:
+        """Return the record if its state allows the fields that it has. Files of earlier versions are read without it.
+
+        Raises:
+            ValueError: the state is unknown, a record of this state needs a field that is missing, or has one that it
+                must not have.
+        """
+        if self.state not in STATES:
+            raise ValueError(f"{self.key}: state {self.state!r} is none of {', '.join(STATES)}")
+        measured = [name for name in MEASURED if getattr(self, name) not in (None, (), {}, 0)]
+        if self.state == "ok" and (self.latency is None or self.reason):
+            raise ValueError(f"{self.key}: a record that is ok needs a latency, and has no reason")
+        if self.state != "ok" and (measured or not self.reason):
+            raise ValueError(f"{self.key}: a record that is {self.state} needs a reason, and has no {measured}")
+        if self.rule and self.state != "failed" and (self.state == "na" or self.speedup is not None):
+            raise ValueError(f"{self.key}: the rule {self.rule} is for a failed record, or for one without a speedup")
+        return self
 
     @property
     def key(self) -> tuple[str, str, str, str]:

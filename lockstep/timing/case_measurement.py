@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -74,7 +74,15 @@ class CaseMeasurement:
     def give_up(self, reason: str, state: str = "na", rule: str = "") -> list[Record]:
         """Return the records, with this reason where there is none yet."""
         records = self.records.values()
-        return [r if r.reason else replace(r, state=state, reason=reason, rule=rule) for r in records]
+        return self._valid(r if r.reason else replace(r, state=state, reason=reason, rule=rule) for r in records)
+
+    def result(self) -> list[Record]:
+        """Return the records."""
+        return self._valid(self.records.values())
+
+    @staticmethod
+    def _valid(records: Iterable[Record]) -> list[Record]:
+        return [record.validated() for record in records]
 
     def check(self, family: Family, trusted: Trusted) -> None:
         """Check each variant. Record those that fail or refuse the case."""

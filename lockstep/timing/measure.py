@@ -151,7 +151,7 @@ class Measurer:
             return measurement.give_up("out of memory for this case's argument sets", "failed")
         except Disqualified as error:
             raise DeviceLost("", error.evidence, error.rule) from error
-        return list(measurement.records.values())
+        return measurement.result()
 
     def floor_s(self, cost: Cost) -> float | None:
         """Return the seconds that a task takes at the rates of the fastest controls.

@@ -286,3 +286,32 @@ def test_a_slow_rate_keeps_its_digits_and_what_is_not_known_is_called_so():
     assert "0.042" in shown.getvalue()
     assert "12" in shown.getvalue()
     assert shown.getvalue().count("unknown") == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"state": "skipped"}, "'skipped' is none of ok, na, failed"),
+        ({"state": "ok"}, "needs a latency"),
+        ({"state": "ok", "latency": Estimate(1, 1, 1), "reason": "slow"}, "has no reason"),
+        ({"state": "failed"}, "needs a reason"),
+        ({"state": "na", "reason": "not here", "latency": Estimate(1, 1, 1)}, r"has no \['latency'\]"),
+        ({"state": "failed", "reason": "wrong", "epochs": 3}, r"has no \['epochs'\]"),
+        ({"state": "na", "reason": "not here", "rule": "hung"}, "the rule hung"),
+        (
+            {"state": "ok", "latency": Estimate(1, 1, 1), "speedup": Estimate(1, 1, 1), "rule": "unconfirmed-time"},
+            "the rule unconfirmed-time",
+        ),
+    ],
+)
+def test_the_state_decides_which_fields_a_record_has(changes, why):
+    record = Record("linear", "best", "M=8", "cold", "ok", "1")
+    with pytest.raises(ValueError, match=why):
+        replace(record, **changes).validated()
+    for right in (
+        {"latency": Estimate(1, 1, 1)},
+        {"state": "failed", "reason": "wrong", "rule": "wrong-result"},
+        {"state": "na", "reason": "not here"},
+        {"latency": Estimate(1, 1, 1), "rule": "unconfirmed-time"},
+    ):
+        assert replace(record, **right).validated() == replace(record, **right)

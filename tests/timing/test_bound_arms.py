@@ -144,6 +144,13 @@ def test_arms_share_inputs_and_outputs_but_not_what_is_prepared():
         assert torch.equal(theirs[2], 2 * mine[1])
 
 
+def test_inputs_that_no_call_takes_are_not_copied_for_each_set():
+    one, other = draw_sets(SUITE, CASE, FakeDevice(), 2, seed=1, used=())
+    assert all(one.inputs[name] is other.inputs[name] for name in one.inputs)
+    one, other = draw_sets(SUITE, CASE, FakeDevice(), 2, seed=1)
+    assert any(one.inputs[name] is not other.inputs[name] for name in one.inputs)
+
+
 def test_a_part_of_a_larger_tensor_is_placed_with_its_gaps():
     whole = torch.arange(60.0).reshape(5, 12)
     for part in (whole[1:4, 3:7], whole[:, 2], whole[4:4], whole[2, 5]):

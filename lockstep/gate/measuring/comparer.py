@@ -297,7 +297,7 @@ class Comparer:
         seed = self._chance.getrandbits(48)
         try:
             with self.sides.active(HEAD):
-                sets = draw_sets(bench.suite, bench.case, self.device, bench.sets, seed)
+                sets = draw_sets(bench.suite, bench.case, self.device, bench.sets, seed, bench.used)
             buffers = Buffers(sets, seed, bench.suite.inout)
         except torch.cuda.OutOfMemoryError:
             self.device.release()

@@ -10,6 +10,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import signature
 from statistics import fmean, stdev
 
 from lockstep.gate.case_verdict import Group, GroupRequest, SeriesKey, Verdict
@@ -38,6 +40,15 @@ class Bench:
     sets: int
     timers: Mapping[SeriesKey, PairTimer]
     trials: dict[SeriesKey, Trial]
+
+    @cached_property
+    def used(self) -> set[str] | None:
+        """Return the names of all arguments that base or head of a case takes; ``None`` if one takes any argument."""
+        contenders = [contender for timer in self.timers.values() for contender in timer.contenders]
+        functions = [contender.family.variants[contender.variant] for contender in contenders]
+        parameters = [parameter for function in functions for parameter in signature(function).parameters.values()]
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        return None if takes_any else {parameter.name for parameter in parameters}
 
     @property
     def slower(self) -> list[SeriesKey]:

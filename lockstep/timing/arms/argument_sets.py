@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +83,12 @@ def set_count(smallest: int, set_bytes: int, floor_s: float, device: Device, l2:
     return max(count, placements)
 
 
-def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
+def draw_sets(
+    suite: Suite, case: Case, device: Device, count: int, seed: int, used: Container[str] | None = None
+) -> list[ArgumentSet]:
     """Draw one set of values, and copy it ``count`` times, each tensor to a random address: placement biases times.
+
+    ``used`` names the inputs to copy, by default all: the sets share the others, from which variants prepare offline.
 
     All sets hold the same values: different addresses are enough for each call to find the cache cold, and drawing and
     packing separate values for each set took as long as the timing itself (w4a16).
@@ -92,7 +96,9 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
     new = Draw(device.torch_device, seed)
     chance = random.Random(seed)
     inputs, out = inputs_of(suite, case, new), buffers_of(suite, case, new)
-    return [ArgumentSet(place(inputs, chance), place(out, chance)) for _ in range(count)]
+    shared = {name: value for name, value in inputs.items() if used is not None and name not in used}
+    copied = {name: value for name, value in inputs.items() if name not in shared}
+    return [ArgumentSet({**shared, **place(copied, chance)}, place(out, chance)) for _ in range(count)]
 
 
 def place(value: Any, chance: random.Random) -> Any:
