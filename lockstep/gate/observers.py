@@ -19,7 +19,7 @@ from lockstep.machine_code import CaseKey
 from lockstep.processes.watched_worker import WorkerDied
 
 #: Maximum number of processes: each takes some 600 MB of the GPU's memory and a second to create its context.
-MOST = 10
+MOST = 12
 
 
 @dataclass
@@ -122,5 +122,5 @@ class Observers:
 
 
 def observers_here() -> int:
-    """Return how many processes observe at once: one for each two processors."""
-    return max(1, min(MOST, len(os.sched_getaffinity(0)) // 2))
+    """Return how many processes observe at once: two fewer than there are processors."""
+    return max(1, min(MOST, len(os.sched_getaffinity(0)) - 2))

@@ -41,6 +41,10 @@ from lockstep.timing.rules.trusted import Trusted
 #: Draws of the inputs on which base and head are captured to compare their work.
 DRAWS = 2
 
+#: Bytes of an epoch's argument sets, if fewer sets would do for a cold L2. Base and head share all placements, so they
+#: need fewer than the different kernels of a history; allocating 5 GB took as long as timing.
+MOST_SET_BYTES = 1 << 29
+
 #: Quantities whose epochs end with replays, so that a control can show whether the machine changed during them.
 GUARDED = (LATENCY, "behind")
 
@@ -273,7 +277,7 @@ class Comparer:
         if l2 == "warm" and largest > self.device.cache_bytes:
             raise NotImplementedError(f"no warm L2: the case's {largest / 1e6:.0f} MB do not fit into the cache")
         floor_s = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
-        return sizes.count(floor_s, self.device, l2)
+        return sizes.count(floor_s, self.device, l2, MOST_SET_BYTES)
 
     def _ready_controls(self) -> Controls:
         self._controls = self._controls or Controls.of(self.device)

@@ -52,6 +52,7 @@ def main() -> int:
     from lockstep.gate.measuring.pairing import QUICK, pace_on
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.timing.device import DeviceLost, open_device
+    from lockstep.timing.intervals import t_quantile
 
     def stage(doing: str, variant: str, side: str) -> None:
         process.stage(doing, f"{variant}@{side}" if side else variant)
@@ -76,6 +77,7 @@ def main() -> int:
     facts = host_facts()
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
     process.emit("ready", host=facts, clock_state=clocks, found=imported)
+    t_quantile(0.99, 3)  # loads scipy while the parent observes
     for request in process.requests():
         try:
             if "observe" in request:

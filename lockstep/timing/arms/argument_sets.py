@@ -54,7 +54,9 @@ PLACEMENT_BYTES = 8 << 30
 ROTATION_S = 2e-3
 
 
-def set_count(smallest: int, set_bytes: int, floor_s: float, device: Device, l2: str) -> int:
+def set_count(
+    smallest: int, set_bytes: int, floor_s: float, device: Device, l2: str, most_bytes: int = PLACEMENT_BYTES
+) -> int:
     """Return the number of argument sets that a case rotates through.
 
     A warm series has one set. A cold series has at least two, and enough to fill the cache ``CACHE_FACTOR`` times.
@@ -66,6 +68,7 @@ def set_count(smallest: int, set_bytes: int, floor_s: float, device: Device, l2:
             while a rotation through all sets takes at most ``ROTATION_S`` seconds.
         device: supplies the sizes of cache and memory.
         l2: "cold" or "warm".
+        most_bytes: bytes up to which sets are added for the sake of placements.
 
     Raises:
         NotImplementedError: the case is so small that even ``MOST_SETS`` sets would stay in the cache.
@@ -78,7 +81,7 @@ def set_count(smallest: int, set_bytes: int, floor_s: float, device: Device, l2:
             f"the case is too small for a cold series: with {smallest} bytes a call, {count} argument sets would be "
             f"needed to exceed a cache of {device.cache_bytes / 1e6:.0f} MB"
         )
-    placement_bytes = min(PLACEMENT_BYTES, device.memory_bytes)
+    placement_bytes = min(most_bytes, device.memory_bytes)
     placements = min(PLACEMENTS, placement_bytes // max(set_bytes, 1), int(ROTATION_S / floor_s)) if floor_s else 0
     return max(count, placements)
 

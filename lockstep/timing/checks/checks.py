@@ -12,7 +12,7 @@ import torch
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.inputs import tensors_of
-from lockstep.timing.arms.argument_sets import set_count, size_of
+from lockstep.timing.arms.argument_sets import PLACEMENT_BYTES, set_count, size_of
 from lockstep.timing.arms.buffers import Contender
 from lockstep.timing.checks.check import Checked, Checker, brief, without_frames
 from lockstep.timing.device import Device, DeviceLost
@@ -35,9 +35,9 @@ class Sizes:
     together: int
     narrowest: int
 
-    def count(self, floor_s: float, device: Device, l2: str) -> int:
+    def count(self, floor_s: float, device: Device, l2: str, most_bytes: int = PLACEMENT_BYTES) -> int:
         """Return the number of argument sets that the arms rotate through. See ``set_count``."""
-        return set_count(min(self.touched.values()), self.together, floor_s, device, l2)
+        return set_count(min(self.touched.values()), self.together, floor_s, device, l2, most_bytes)
 
 
 @dataclass
