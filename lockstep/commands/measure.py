@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,9 @@ from lockstep.asv.recorder import Recorder, Target
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
-from lockstep.processes.import_torch import load_torch
-from lockstep.processes.template import Template
 from lockstep.record.console import wide_console
 from lockstep.record.file import newest_harness
-from lockstep.record.model import TWIN, Record
+from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.suite.case import Case
 from lockstep.suite.changed_text import changed_texts
@@ -39,7 +35,6 @@ from lockstep.suite.discovery import (
     packages_under_test,
     pick_suites,
 )
-from lockstep.timing.isolation.contestant_process import template_for
 
 #: Exit status if a series failed.
 FAILED = 2
@@ -91,11 +86,6 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             type=int,
             help="seed of inputs, buffer placement and order (default: random inputs, placement as in a history)",
         )
-        parser.add_argument(
-            "--isolated",
-            action="store_true",
-            help="also judge each variant from another process, which holds clock, seeds and reference",
-        )
         add_costs_option(parser)
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
@@ -115,14 +105,9 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             errors.print(warning, markup=False)
         states: set[str] = set()
         try:
-            with ExitStack() as stack:
-                # Imports while the worker starts.
-                template = stack.enter_context(closing(_template())) if args.isolated else None
-                recorder = stack.enter_context(closing(_recorder(conf, suites_by_name, args)))
+            with closing(_recorder(conf, suites_by_name, args)) as recorder:
                 device = recorder.host["device"]
-                measured_cases: Iterable[_Measured] = _measured(suites, recorder, args, device)
-                if template is not None:
-                    measured_cases = _judged(conf, suites_by_name, list(measured_cases), recorder, template)
+                measured_cases = _measured(suites, recorder, args, device)
                 for suite, cases in groupby(measured_cases, lambda measured: measured.suite):
                     shown: list[Record] = []
                     for records in (case.records for case in cases):
@@ -161,49 +146,6 @@ def _measured(
             version, costs = suite.benchmark_version, requested_costs(args.costs, suite.quantities)
             records = recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
             yield _Measured(suite, case, records)
-
-
-def _template() -> Template:
-    """Start the process from which isolated processes are forked, and import torch in this process meanwhile."""
-    template = template_for("lockstep.timing.isolation.contestant_process")
-    load_torch()
-    return template
-
-
-def _judged(
-    conf: Any,
-    suites_by_name: Mapping[str, Suite],
-    measured_cases: Sequence[_Measured],
-    recorder: Recorder,
-    template: Template,
-) -> Iterator[_Measured]:
-    """Yield the measured cases, each record checked by an isolated measurement, see ``confirm_isolated.confirm``.
-
-    This process must never import the code under test.
-    """
-    # Imported here: torch is slow to import, and `lockstep measure` needs it only here.
-    from lockstep.suite.checkout import import_from
-    from lockstep.timing.device import open_device
-    from lockstep.timing.isolation.confirm_isolated import confirm
-    from lockstep.timing.isolation.isolated_judge import Checkout, Judge
-
-    # The worker is ended first, because on a GPU it would disturb the contestants.
-    recorder.close()
-    packages = packages_under_test(conf, suites_by_name)
-    limit_s = max(CHECK_S, float(conf.default_benchmark_timeout))
-    checkout = Checkout(packages_folder(conf, suites_by_name), packages, Path(conf.benchmark_dir).resolve(), limit_s)
-    # Makes imports of the code under test fail, because a suite whose reference calls that code cannot judge it.
-    import_from(Path(os.devnull), packages)
-    with closing(Judge(open_device(), template)) as judge:
-        for measured in measured_cases:
-            variants = [record.variant for record in measured.records if record.state == "ok"]
-            judge.compile(
-                checkout, measured.suite, measured.case, [name for name in variants if not name.endswith(TWIN)]
-            )
-            yield replace(
-                measured,
-                records=confirm(measured.records, partial(judge.judge, checkout, measured.suite, measured.case)),
-            )
 
 
 def _recorder(conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:

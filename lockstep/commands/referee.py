@@ -7,10 +7,10 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 from asv.config import Config
@@ -21,11 +21,13 @@ from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.shared_fields import json_line
 from lockstep.referee.error_rate import Search
-from lockstep.referee.loop import NoVerdict, Referee
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import CORRECT, Outcome, Verdict
-from lockstep.suite.definition import CACHE_STATES, SuiteError
+from lockstep.suite.definition import SuiteError
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
+
+if TYPE_CHECKING:
+    from lockstep.referee.loop import Referee
 
 #: Exit status if candidates are correct but none is faster, and exit status if none is correct.
 NOT_FASTER, NOT_CORRECT = 1, 2
@@ -44,7 +46,10 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             "becomes the incumbent. Without candidates, read JSON lines from standard input (docs/referee.md).",
         )
         parser.add_argument(
-            "candidates", nargs="*", metavar="FILE[:FUNCTION]", help="a candidate's file: Python, or a solution's JSON"
+            "candidates",
+            nargs="*",
+            metavar="FILE[:FUNCTION]",
+            help="a candidate: a file of Python, a solution's JSON, or a variant of the suite",
         )
         problem = parser.add_mutually_exclusive_group(required=True)
         problem.add_argument("--suite", metavar="NAME|FILE.py", help="problem: a suite, by its name or in a file")
@@ -57,8 +62,11 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--case", action="append", default=[], metavar="M=8", help="cases with these axis values; may repeat"
         )
-        parser.add_argument("--all", action="store_true", help="judge at every case (default: the first)")
-        parser.add_argument("--l2", choices=CACHE_STATES, default="", help="cache state (default: cold; warm on a CPU)")
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="judge at every case (default: the first; of a definition all)",
+        )
         parser.add_argument(
             "--min-effect", type=share, default=0.005, metavar="0.5%", help="smallest speedup that counts"
         )
@@ -77,11 +85,6 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             metavar="SECONDS",
             help="seconds without progress after which a candidate counts as hung",
         )
-        parser.add_argument(
-            "--isolated",
-            action="store_true",
-            help="also judge a faster candidate from another process, which holds clock, seeds and reference",
-        )
         parser.add_argument("--json", action="store_true", help="print verdicts as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -92,19 +95,17 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         source = _source(args)
         search = Search(args.min_effect, args.error_rate)
         started = time.monotonic()
-        with ExitStack() as stack:
-            confirm = None
-            if args.isolated:
-                load_torch()
-                # Imported here: torch is slow to import, and `lockstep referee` needs it only here.
-                from lockstep.referee.confirm_win import Judge
+        load_torch()
+        # Imported here: torch is slow to import, and asv's other commands do without it.
+        from lockstep.referee.loop import NoVerdict, Referee
 
-                confirm = stack.enter_context(closing(Judge(source, args.limit))).confirm
-            referee = stack.enter_context(closing(Referee(source, search, args.limit, keep=args.keep, confirm=confirm)))
+        with closing(Referee(source, search, args.limit, keep=args.keep)) as referee:
             try:
                 submissions = [referee.submission_of(place) for place in args.candidates]
                 rival = args.against if args.against and not source.against else ""
                 referee.open(referee.submission_of(rival) if rival else None)
+                for note in referee.notes:
+                    print(f"note: {note}", file=sys.stderr)
                 for verdict in map(referee.judge, submissions) if submissions else _from_lines(referee):
                     print(json_line(asdict(verdict)).strip() if args.json else verdict.sentence(), flush=True)
             except NoVerdict as error:
@@ -123,18 +124,17 @@ def _source(args: argparse.Namespace) -> ProblemDefinition:
     common: dict[str, Any] = {
         "cases": tuple(args.case),
         "every": args.all,
-        "l2": args.l2,
         "tolerance": args.tolerance,
         "precision": args.precision,
-        "workloads": args.workloads,
+        "workloads": str(Path(args.workloads).resolve()) if args.workloads else "",
     }
     if args.kernelbench:
-        return ProblemDefinition("kernelbench", args.kernelbench, **common)
+        return ProblemDefinition("kernelbench", str(Path(args.kernelbench).resolve()), **common)
     if args.flashinfer:
-        return ProblemDefinition("flashinfer", args.flashinfer, **common)
+        return ProblemDefinition("flashinfer", str(Path(args.flashinfer).resolve()), **common)
     variant = "" if args.against.partition(":")[0].endswith(".py") else args.against
     if args.suite.partition(":")[0].endswith(".py"):
-        return ProblemDefinition("suite", args.suite, against=variant, **common)
+        return ProblemDefinition("suite", str(Path(args.suite).resolve()), against=variant, **common)
     conf = Config.load(args.config)
     suites_by_name = load_suites(Path(conf.benchmark_dir))
     return ProblemDefinition(

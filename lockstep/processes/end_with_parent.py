@@ -30,7 +30,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
 
-from lockstep.processes.forked import Forked
 
 #: Environment variable that holds the process id of a child's parent.
 PARENT = "LOCKSTEP_PARENT"
@@ -103,7 +102,7 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def reap(process: subprocess.Popen[bytes] | Forked, timeout: float | None = None) -> int:
+def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
     """Wait until a process of ``start`` ends, kill the remaining processes of its group, and return its exit status.
 
     Args:
@@ -118,7 +117,7 @@ def reap(process: subprocess.Popen[bytes] | Forked, timeout: float | None = None
     return process.wait()
 
 
-def kill_group(process: subprocess.Popen[bytes] | Forked) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process of ``start`` or ``run`` and its whole group, unless the process was already reaped."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -177,11 +176,8 @@ def _setpriv() -> str | None:
     return path
 
 
-def ended(process: subprocess.Popen[bytes] | Forked) -> bool:
+def ended(process: subprocess.Popen[bytes]) -> bool:
     """Return whether a process has ended. The process is not reaped, so that its process id is not reused yet."""
-    if not isinstance(process, subprocess.Popen):
-        # Another process started it, so waitid(2) cannot tell.
-        return process.ended()
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:

@@ -14,15 +14,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from lockstep.processes.end_with_parent import ended, kill_group, reap, start
 from lockstep.processes.exit_status import CONTEXT_LOST
-from lockstep.processes.forked import Forked
-from lockstep.processes.template import Template
 
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
 HOME = Path(__file__).parents[2]
@@ -119,7 +117,9 @@ class Watched:
         environment: variables of the worker; by default the variables of this process.
         folders: folders of packages that precede all others on the worker's path.
         pass_fds: further file descriptors that the worker inherits.
-        template: a process to fork the worker from, which saves the worker's imports; ``folders`` then have no effect.
+        prefix: the beginning of the command line, of a program that runs the rest of it (a sandbox).
+        look: called with the worker's process id about every ``LOOK_S`` seconds of waiting; returns what the worker did
+            that it may not do, as the predicate of a sentence, or "". The worker is then killed.
     """
 
     def __init__(
@@ -131,29 +131,25 @@ class Watched:
         environment: Mapping[str, str] = os.environ,
         pass_fds: Sequence[int] = (),
         folders: Sequence[Path] = (),
-        template: Template | None = None,
+        prefix: Sequence[str] = (),
+        look: Callable[[int], str] = lambda pid: "",
     ) -> None:
         self.silence_s = silence_s
+        self._look = look
         self._requested_at = monotonic()
         self._least_s = {"start": START_S, "check": check_s}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
         read_end, write_end = os.pipe()
         parts = [*map(str, folders), str(HOME), environment.get("PYTHONPATH", "")]
         path = os.pathsep.join(part for part in parts if part)
-        words, fds = ["--reply", str(write_end), *arguments], (write_end, *pass_fds)
-        variables = {**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
-        self._process: subprocess.Popen[bytes] | Forked
-        if template is not None:
-            self._process = template.fork(module, words, variables, self._log, fds)
-        else:
-            self._process = start(
-                [sys.executable, "-m", module, *words],
-                stdin=subprocess.PIPE,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                pass_fds=fds,
-                env=variables,
-            )
+        self._process = start(
+            [*prefix, sys.executable, "-m", module, "--reply", str(write_end), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(write_end, *pass_fds),
+            env={**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+        )
         os.close(write_end)
         self._events = read_end
         self._buffer = bytearray()
@@ -230,18 +226,10 @@ class Watched:
         os.close(self._events)
         self._log.close()
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Stop the worker and its group during the block, so that none of their code runs."""
-        self._signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+    @property
+    def pid(self) -> int:
+        """Return the process id of the worker, or of the program that runs it."""
+        return self._process.pid
 
     def _next(self) -> dict[str, Any]:
         patience = max(self._least_s.get(self._stage, 0.0), self.silence_s)
@@ -262,6 +250,8 @@ class Watched:
                     self._died()
                 if os.fstat(self._log.fileno()).st_size > MOST_PRINTED:
                     self._stop(f"printed more than {MOST_PRINTED >> 20} MiB")
+                if looked := self._look(self.pid):
+                    self._stop(looked)
                 if monotonic() - heard > patience:
                     self._stop(f"hung for {patience:g} s", HUNG)
         if monotonic() - self._requested_at > (longest := max(patience, MOST_SILENCES * self.silence_s)):

@@ -12,10 +12,8 @@ definition's order, followed by the outputs unless ``destination_passing_style``
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import json
-import math
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -24,8 +22,8 @@ from typing import Any
 
 import torch
 
-from lockstep.referee.problem import REFERENCE, Candidate, Problem, cache_state, chosen, import_file, member
-from lockstep.referee.problem_definition import ProblemDefinition
+from lockstep.referee.problem import REFERENCE, Candidate, Problem, chosen, import_file, member
+from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Cost, Suite, SuiteError
 from lockstep.suite.inputs import Draw
@@ -49,15 +47,18 @@ class FlashInferBench(Suite):
         for key in ("name", "axes", "inputs", "outputs", "reference"):
             if key not in self._definition:
                 raise SuiteError(f"{path} is not a FlashInfer-Bench definition: it has no {key!r}")
-        if self._definition.get("op_type") == "sampling":
-            raise SuiteError(f"{path}: results of op_type sampling are random, so they cannot be compared")
+        if self._definition.get("op_type") == "sampling" and "checker" not in self._definition:
+            raise SuiteError(
+                f"{path}: results of op_type sampling are random, so they cannot be compared; give the definition a "
+                '"checker" (docs/referee.md)'
+            )
         file = Path(source.workloads) if source.workloads else _workloads_of(path, self._definition["name"])
         self._root = file.resolve().parents[1]
+        self.files = (path, file)
         rows = [_json(line, str(file)) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         self._workloads = {row["workload"]["uuid"][:8]: row["workload"] for row in rows}
         cases = tuple(Case(**row["axes"], workload=uuid) for uuid, row in self._workloads.items())
         vars(self).update(
-            version=hashlib.sha256(path.read_bytes()).hexdigest()[:16],
             op=self._definition["name"],
             cases=cases,
             quick=cases,
@@ -66,10 +67,9 @@ class FlashInferBench(Suite):
             tolerance=1e-2 if source.tolerance is None else source.tolerance,
         )
         super().__init__()
-        with tempfile.TemporaryDirectory() as folder:
-            written = Path(folder, "reference.py")
-            written.write_text(self._definition["reference"], encoding="utf-8")
-            self._run = member(import_file(written), "run")
+        self._run = _function(self._definition["reference"], "run")
+        checker = self._definition.get("checker")
+        self._check = _function(checker, "check") if checker else None
 
     def draw(self, new: Draw, /, workload: str, **axes: Any) -> dict[str, Any]:
         """Return the inputs of a workload: random tensors, given numbers, or tensors of a safetensors file."""
@@ -87,12 +87,13 @@ class FlashInferBench(Suite):
         """Return the outputs of the definition's ``run``, in the definition's order."""
         return self.ordered(self._run)(**inputs)
 
+    def compare(self, outputs: Any, expected: Any, inputs: Any) -> str | None:
+        """Return what ``check`` of the definition's own ``checker`` says; None if the definition has none."""
+        return None if self._check is None else str(self._check(outputs, expected, **inputs))
+
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return the bytes of the outputs, a lower bound: a definition does not say which inputs may stay unread."""
-        size = sum(
-            math.prod(self._shape(spec, axes)) * getattr(torch, spec["dtype"]).itemsize for spec in self._outputs
-        )
-        return Cost(0.0, float(size))
+        """Return nothing: a definition does not state its work."""
+        return Cost(0.0, 0.0)
 
     def ordered(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Return a variant that calls ``run`` with positional inputs and returns outputs in the definition's order."""
@@ -117,7 +118,7 @@ class FlashInferBench(Suite):
         return call
 
     def solution(self, path: Path, name: str) -> Candidate:
-        """Return the candidate in a solution's file.
+        """Return the candidate in a solution's file. Its sources are written into a temporary folder.
 
         Raises:
             SuiteError: the solution is for another definition, or in a language that must be built.
@@ -132,16 +133,14 @@ class FlashInferBench(Suite):
         if spec.get("language") not in _LANGUAGES:
             raise SuiteError(f"{path}: a solution in {spec.get('language')!r} must be built first; use {_LANGUAGES}")
         file, _, function = spec["entry_point"].partition("::")
-        package = path.with_suffix("")
+        package = Path(tempfile.mkdtemp(), path.stem)
         for source in content["sources"]:
             target = (package / source["path"]).resolve()
             if not target.is_relative_to(package.resolve()):
                 raise SuiteError(f"{path}: the source path {source['path']!r} is outside the solution's folder")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(source["content"], encoding="utf-8")
-        if str(package.parent) not in sys.path:
-            sys.path.insert(0, str(package.parent))
-        importlib.invalidate_caches()
+        sys.path.insert(0, str(package.parent))
         module = importlib.import_module(".".join((package.name, *Path(file).with_suffix("").parts)))
         run = member(module, name or function)
         return Candidate(self.filling(run) if spec.get("destination_passing_style", True) else self.ordered(run))
@@ -188,9 +187,23 @@ def flashinfer_problem(source: ProblemDefinition, device: Device) -> Problem:
         suite = FlashInferBench(source)
     except (KeyError, TypeError) as error:
         raise SuiteError(f"{source.definition}: a field is missing or of the wrong type: {error}") from error
-    incumbent = Candidate(suite.ordered(suite._run))
+
+    def load(submission: Submission | None) -> Candidate:
+        if submission is None:
+            return Candidate(suite.ordered(suite._run))
+        return suite.solution(Path(submission.path), submission.function)
+
     cases = chosen(source, suite, device)
-    return Problem(suite, cases, cache_state(source, device), suite.solution, REFERENCE, incumbent)
+    return Problem(suite, cases, load, compares=suite._check is not None, varied=True, readable=suite.files)
+
+
+def _function(text: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that a definition holds as text."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder, f"{name}.py")
+        written.write_text(text, encoding="utf-8")
+        function: Callable[..., Any] = member(import_file(written), name)
+    return function
 
 
 def _workloads_of(definition: Path, name: str) -> Path:

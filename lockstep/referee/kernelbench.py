@@ -4,35 +4,46 @@ Source: https://github.com/ScalingIntelligence/KernelBench, ``src/kernelbench/ev
 both models are built with one seed, so that they have the same weights. Inputs and models are converted to one dtype.
 Models stay in training mode and are called under ``no_grad``. The differences from that file are:
 
-- Inputs are drawn on the device, with a seed that a candidate does not know; integers stay integers.
-- The reference is ``Model`` in float32 without TF32.
-- The error is the relative norm, not the error of each element. The tolerance is KernelBench's number for the dtype. If
-  twice the error of ``Model`` itself is larger, the tolerance is that, up to ten times KernelBench's number: torch
-  computes convolutions in TF32, whose error is 3e-4.
-- The weights that a model registers move to other addresses in each epoch.
+- Inputs are drawn on the device, with a seed that a candidate does not know; integers stay integers, and must be equal.
+- The reference is ``Model`` in float64, or in float32 without TF32 if float64 fails or is slow.
+- The error is the relative norm, not the error of each element, and the norm around the mean. The tolerance is
+  KernelBench's number for the dtype. If twice the error of ``Model`` itself is larger, the tolerance is that, up to ten
+  times KernelBench's number: torch computes convolutions in TF32, whose error is 3e-4.
+- A file may define ``check(outputs, expected, *inputs)``, which returns what is wrong, or "". It is for problems with
+  several right results (the order of ties, signs of a factorisation).
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
 
-from lockstep.referee.problem import Candidate, Problem, cache_state, import_file, member
-from lockstep.referee.problem_definition import ProblemDefinition
+from lockstep.referee.distributions import off, random_problem
+from lockstep.referee.problem import Candidate, Problem, import_file, member
+from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Cost, Suite, SuiteError
+from lockstep.suite.evaluate import blamed
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.timing.checks.accuracy import accuracy_of
 from lockstep.timing.device import Device
 
 #: Tolerance by dtype: ``get_tolerance_for_precision`` of ``eval.py``, which names torchbench as its source.
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+
+#: Error of ``Model`` from which its result is only rounding noise.
+NOISE = 0.1
+
+
+#: Most seconds that a call of ``Model`` in float64 may take to be the reference.
+SLOW_S = 0.5
 
 
 class KernelBench(Suite):
@@ -45,28 +56,13 @@ class KernelBench(Suite):
         if source.precision not in TOLERANCES:
             raise SuiteError(f"precision {source.precision!r} is not one of {', '.join(TOLERANCES)}")
         module = import_file(path)
-        self._model, self._inputs = member(module, "Model"), member(module, "get_inputs")
-        self._init_inputs = member(module, "get_init_inputs")
-        self._dtype, self._device = getattr(torch, source.precision), device
-        self._seed = random.SystemRandom().getrandbits(31)
+        self.model, self._inputs = member(module, "Model"), member(module, "get_inputs")
+        self._init_inputs, self._check = member(module, "get_init_inputs"), getattr(module, "check", None)
+        self._dtype, self._device, self._seed = getattr(torch, source.precision), device, source.seed
+        self._stated, self._tolerance = source.tolerance, TOLERANCES[source.precision]
         case = Case(problem=path.stem)
-        version = hashlib.sha256(path.read_bytes() + source.precision.encode()).hexdigest()[:16]
-        vars(self).update(version=version, cases=(case,), quick=(case,), baseline="Model")
+        vars(self).update(cases=(case,), quick=(case,), baseline="Model", tolerance=self._tolerance)
         super().__init__()
-        model = self.build(self._model)
-        self._exact = copy.deepcopy(model).float()
-        # saved now, because a candidate may replace the method, and the reference must not change
-        self._forward = type(model).forward
-        inputs = self.draw(Draw(device, self._seed), problem="")
-        with torch.no_grad():
-            outputs = tensors_of(model(*inputs.values()))
-        references = tensors_of(self.reference(**inputs))
-        # Every output is written at least once, even if outputs share memory.
-        self._bytes = sum(output.untyped_storage().nbytes() for output in outputs)
-        tolerance = TOLERANCES[source.precision]
-        error = max((_distance(*pair) for pair in zip(outputs, references, strict=True)), default=0.0)
-        tolerance = min(max(tolerance, 2 * error), 10 * tolerance)
-        vars(self)["tolerance"] = tolerance if source.tolerance is None else source.tolerance
 
     def build(self, kind: Any) -> torch.nn.Module:
         """Return a model built with the problem's seed, device and dtype."""
@@ -76,6 +72,45 @@ class KernelBench(Suite):
                 model: torch.nn.Module = kind(*arguments)
         return model.to(device=self._device, dtype=self._dtype)
 
+    def facts(self) -> list[str]:
+        """Choose reference and tolerance by the errors of ``Model`` itself.
+
+        Raises:
+            SuiteError: the model fails, or its result is random or rounding noise.
+        """
+        with blamed(self, "Model"):
+            model = self.build(self.model)
+        with blamed(self, "get_inputs"):
+            inputs = self.draw(Draw(self._device, random.SystemRandom().getrandbits(63)), problem="")
+        self._exact, self._wide = copy.deepcopy(model).float(), torch.float32
+        with torch.no_grad():
+            with blamed(self, "Model"):
+                outputs, again = (copy.deepcopy(model)(*inputs.values()) for _ in range(2))
+            if not self.compares and (apart := off(outputs, again)) > self._tolerance:
+                raise random_problem(apart)
+            try:
+                double = copy.deepcopy(model).double()
+                started = perf_counter()
+                tensors_of(double(*map_tensors(list(inputs.values()), torch.Tensor.double)))
+                if perf_counter() - started < SLOW_S:
+                    self._exact, self._wide = double, torch.float64
+            except (RuntimeError, TypeError, ValueError):
+                pass  # a model that insists on its dtype
+        pairs = list(zip(tensors_of(outputs), tensors_of(self.reference(**inputs)), strict=True))
+        errors = [accuracy_of(*pair) for pair in pairs if pair[0].is_floating_point()]
+        worst = max((error.norm for error in errors), default=0.0)
+        if worst > NOISE:
+            raise SuiteError(
+                f"the result of this problem is rounding noise: Model is off by {worst:.2g} of the norm of its "
+                f"result in {self._wide}, so no error of a candidate means anything"
+            )
+        most = 10 * self._tolerance
+        centred = max((error.centred for error in errors), default=0.0)
+        vars(self)["centred"] = max(self._tolerance, 2 * centred) if self._dtype == torch.float32 else None
+        tolerance = min(max(self._tolerance, 2 * worst), most)
+        vars(self)["tolerance"] = tolerance if self._stated is None else self._stated
+        return []
+
     def draw(self, new: Draw, /, *args: Any, **axes: Any) -> dict[str, Any]:
         """Return the values that ``get_inputs`` draws, named by position."""
         seed = int(new.integers(1, low=0, high=2**31 - 1, dtype="int64"))
@@ -84,15 +119,27 @@ class KernelBench(Suite):
         return {f"input_{number}": value for number, value in enumerate(values)}
 
     def reference(self, *args: Any, **inputs: Any) -> Any:
-        """Return the result of a new copy of ``Model`` in float32."""
+        """Return the result of a new copy of ``Model`` in float64 or float32."""
         values = [value for name, value in inputs.items() if name.startswith("input_")]
         with torch.no_grad(), _without_tf32():
             # A copy, because a layer in training mode updates its statistics.
-            return self._forward(copy.deepcopy(self._exact), *map_tensors(values, _wide))
+            return copy.deepcopy(self._exact)(*map_tensors(values, self._widened))
+
+    @property
+    def compares(self) -> bool:
+        """Return whether the file has a ``check`` of its own."""
+        return self._check is not None
+
+    def compare(self, outputs: Any, expected: Any, inputs: Any) -> str | None:
+        """Return what the file's own ``check`` says; None if the file has none."""
+        return None if self._check is None else str(self._check(outputs, expected, *inputs.values()))
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return the bytes of the outputs, a lower bound: a problem does not say which inputs may stay unread."""
-        return Cost(0.0, float(self._bytes))
+        """Return nothing: a problem does not state its work."""
+        return Cost(0.0, 0.0)
+
+    def _widened(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._wide) if tensor.is_floating_point() else tensor
 
     def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self._device, self._dtype if tensor.is_floating_point() else tensor.dtype)
@@ -104,41 +151,22 @@ def kernelbench_problem(source: ProblemDefinition, device: Device) -> Problem:
     Raises:
         SuiteError: the file lacks a required name, or ``Model`` raises.
     """
-    try:
-        suite = KernelBench(source, device.torch_device)
-    except SuiteError:
-        raise
-    except Exception as error:
-        raise SuiteError(f"{source.definition} cannot be used: {type(error).__name__}: {error}") from error
+    suite = KernelBench(source, device.torch_device)
 
-    def load(path: Path, name: str) -> Candidate:
-        return _candidate(suite.build(member(import_file(path), name or "ModelNew")))
+    def load(submission: Submission | None) -> Candidate:
+        kind = suite.model
+        if submission is not None:
+            kind = member(import_file(Path(submission.path)), submission.function or "ModelNew")
+        model = suite.build(kind)
 
-    incumbent = _candidate(suite.build(suite._model))
-    return Problem(suite, suite.cases, cache_state(source, device), load, "Model", incumbent)
+        def call(**inputs: Any) -> Any:
+            with torch.no_grad():
+                return model(*inputs.values())
 
+        return Candidate(call)
 
-def _candidate(model: torch.nn.Module) -> Candidate:
-    # Saved now: a rival may replace the method of the class, and this candidate must not become slower.
-    forward = model.forward
-
-    def call(**inputs: Any) -> Any:
-        with torch.no_grad():
-            return forward(*inputs.values())
-
-    # Recurrent layers cannot move: cuDNN needs their weights in one allocation.
-    movable = not any(isinstance(part, torch.nn.RNNBase) for part in model.modules())
-    weights = (*model.parameters(), *model.buffers()) if movable else ()
-    return Candidate(call, weights=weights)
-
-
-def _distance(output: torch.Tensor, reference: torch.Tensor) -> float:
-    norm = torch.linalg.vector_norm
-    return float(norm(output.float() - reference.float()) / norm(reference.float()))
-
-
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
+    readable = (Path(source.definition),)
+    return Problem(suite, suite.cases, load, "Model", suite.facts, suite.compares, varied=True, readable=readable)
 
 
 @contextlib.contextmanager

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
-from lockstep.referee.problem_definition import ProblemDefinition
+from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import match_cases, nearest
-from lockstep.suite.variants import Family, Variant
+from lockstep.suite.evaluate import bind
+from lockstep.suite.inputs import tensors_of
+from lockstep.suite.variants import Variant, takes_out
 from lockstep.timing.device import Device
 
 #: Name of a problem's own incumbent if it has no other name.
@@ -27,17 +26,42 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant from outside the repository.
+    """A function from outside the repository, or an incumbent, in the process that runs it.
 
     Attributes:
-        variant: function that takes tensors by name.
-        prepare: function that returns further named arguments from the suite's inputs, outside the timed part; or None.
-        weights: tensors that the candidate stores between calls. The harness moves them to other addresses each epoch.
+        variant: takes tensors by name.
+        prepare: returns further named arguments from the suite's inputs, outside the timed part; or None.
+        inout: inputs that the function writes, which it need not return.
     """
 
     variant: Variant
     prepare: Callable[..., dict[str, Any]] | None = None
-    weights: tuple[torch.Tensor, ...] = ()
+    inout: tuple[str, ...] = ()
+
+    def prepares(self) -> list[str]:
+        """Return the names of the inputs that the preparation takes; [] without a preparation."""
+        return list(inspect.signature(self.prepare).parameters) if self.prepare else []
+
+    def call(self, inputs: dict[str, Any], out: Any, results: Any) -> Callable[[], None]:
+        """Return a call on these inputs that copies its outputs into ``results``, which the judge reads."""
+        prepared = self.prepare(**bind(self.prepare, inputs)) if self.prepare else {}
+        arguments = bind(self.variant, {**inputs, **prepared})
+        if out is not None and takes_out(self.variant):
+            arguments["out"] = out
+        targets = tensors_of(results)
+        written = [tensor for name in self.inout for tensor in tensors_of(inputs[name])]
+
+        def call() -> None:
+            returned = tensors_of(self.variant(**arguments)) or written
+            if len(returned) != len(targets):
+                raise ValueError(f"it returned {len(returned)} tensors, expected {len(targets)}")
+            for target, value in zip(targets, returned, strict=True):
+                if target.shape != value.shape:
+                    raise ValueError(f"it returned shape {list(value.shape)}, expected {list(target.shape)}")
+                if value.data_ptr() != target.data_ptr():
+                    target.copy_(value)
+
+        return call
 
 
 @dataclass(frozen=True)
@@ -46,62 +70,28 @@ class Problem:
 
     Attributes:
         suite: inputs, reference, costs and tolerance.
-        load: returns the candidate in a file; the second argument names a function or class in the file, or is "".
-        name: name of the problem's own incumbent.
-        incumbent: the problem's own incumbent; None if the caller must give one.
-        scratch: device buffers that the suite's own module stores between calls.
+        load: returns the candidate of a submission, or the problem's own incumbent for None.
+        name: name of the problem's own incumbent; "" without one.
+        facts: examines the problem once, in the judge: may set the suite's tolerance, and returns notes for readers.
+        compares: whether the problem compares results itself.
+        varied: whether inputs may be drawn from other distributions too (``lockstep.referee.distributions``).
+        readable: files and folders that the process of a candidate must read.
     """
 
     suite: Suite
     cases: tuple[Case, ...]
-    l2: str
-    load: Callable[[Path, str], Candidate]
+    load: Callable[[Submission | None], Candidate]
     name: str = REFERENCE
-    incumbent: Candidate | None = None
-    scratch: MutableMapping[Any, torch.Tensor] = field(default_factory=dict)
-
-    def against(self, incumbent: str) -> Suite:
-        """Return a copy of the suite with this incumbent as its baseline and no skipped cases."""
-        suite = copy.copy(self.suite)
-        # These are usually attributes of the class; this one suite gets its own values.
-        vars(suite).update(baseline=incumbent, skips=Suite.skips.__get__(suite))
-        return suite
-
-    def family(self, entries: dict[str, Candidate]) -> Family:
-        """Return a family with these candidates as variants, by name."""
-        weights = [tensor for candidate in entries.values() for tensor in candidate.weights]
-        return Family(
-            variants={name: candidate.variant for name, candidate in entries.items()},
-            prepare={name: candidate.prepare for name, candidate in entries.items() if candidate.prepare},
-            scratch=Weights(weights) if weights else self.scratch,
-            activations=self.suite.activations,
-        )
-
-
-class Weights(MutableMapping[int, torch.Tensor]):
-    """A model's weights, by number. Setting an entry gives the weight new storage, as ``bound_arms.move`` needs."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._tensors = tensors
-
-    def __getitem__(self, number: int) -> torch.Tensor:
-        return self._tensors[number].data
-
-    def __setitem__(self, number: int, value: torch.Tensor) -> None:
-        self._tensors[number].data = value
-
-    def __delitem__(self, number: int) -> None:
-        raise TypeError("a model's weights cannot be removed")
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self._tensors)))
-
-    def __len__(self) -> int:
-        return len(self._tensors)
+    facts: Callable[[], list[str]] = list
+    compares: bool = False
+    varied: bool = False
+    readable: tuple[Path, ...] = ()
 
 
 def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Case, ...]:
     """Return the cases to measure: those that ``source`` selects, by default the first one for this device.
+
+    Of a FlashInfer-Bench definition all are measured by default.
 
     Raises:
         SuiteError: a text selects no case, or the device measures none.
@@ -112,12 +102,7 @@ def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Cas
     if not cases:
         kind = "quick cases, which a CPU measures" if device.kind == "cpu" else "cases"
         raise SuiteError(f"suite {suite.name} has no {kind}")
-    return cases if source.cases or source.every else cases[:1]
-
-
-def cache_state(source: ProblemDefinition, device: Device) -> str:
-    """Return the cache state to measure: the requested one, by default "warm" on a CPU and "cold" on a GPU."""
-    return source.l2 or ("warm" if device.kind == "cpu" else "cold")
+    return cases if source.cases or source.every or source.kind == "flashinfer" else cases[:1]
 
 
 def import_file(path: Path) -> ModuleType:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -15,19 +16,18 @@ class ProblemDefinition:
         definition: name of a suite, or path of a file.
         cases: texts that select cases (``M=8``); without texts, the first case that the device measures.
         every: whether to take all cases that the device measures.
-        l2: "cold", "warm", or "" for cold on a GPU and warm on a CPU.
         against: variant of the suite that is the incumbent; "" for the baseline.
         tolerance: largest accepted relative error; None for the problem's own tolerance.
         precision: dtype of a KernelBench problem, named as in torch.
         workloads: file with the workloads of a FlashInfer-Bench definition; "" for the file in its data set.
         benchmarks, checkout, packages: folders and packages of a named suite; see ``WorkerSpec``.
+        seed: seed of a KernelBench problem's weights, drawn by the judge, so that all its processes have the same.
     """
 
     kind: Literal["suite", "kernelbench", "flashinfer"]
     definition: str
     cases: tuple[str, ...] = ()
     every: bool = False
-    l2: str = ""
     against: str = ""
     tolerance: float | None = None
     precision: str = "float32"
@@ -35,6 +35,7 @@ class ProblemDefinition:
     benchmarks: str = ""
     checkout: str = ""
     packages: tuple[str, ...] = ()
+    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(31))
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Submission:
 
     Attributes:
         name: name of the candidate, unique in a loop.
-        path: path of the file, which must not change while the loop runs.
-        function: name of a function or class in the file, or "".
+        path: path of the file, which must not change while the loop runs; "" for a variant of the suite.
+        function: name of a function or class in the file, or ""; the name of the variant.
     """
 
     name: str
@@ -53,12 +54,4 @@ class Submission:
 
 
 class Refused(ValueError):
-    """A candidate's file cannot be imported, or lacks what the problem requires.
-
-    Attributes:
-        rule: name of the rule that the import broke, or "".
-    """
-
-    def __init__(self, reason: str, rule: str = "") -> None:
-        super().__init__(reason)
-        self.rule = rule
+    """A candidate cannot be loaded, raises, or lacks what the problem requires; the message says why."""

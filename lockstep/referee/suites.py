@@ -6,12 +6,12 @@ import inspect
 import sys
 from pathlib import Path
 
-from lockstep.referee.problem import Candidate, Problem, cache_state, chosen, function_in, import_file, member
-from lockstep.referee.problem_definition import ProblemDefinition
+from lockstep.referee.problem import Candidate, Problem, chosen, function_in, import_file, member
+from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.checkout import import_from
 from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import is_suite, load_suites, nearest, pick_suites
-from lockstep.suite.variants import Family, load_family
+from lockstep.suite.variants import load_family
 from lockstep.timing.device import Device
 
 
@@ -20,39 +20,47 @@ def suite_problem(source: ProblemDefinition, device: Device) -> Problem:
 
     A candidate is a function that takes inputs by name, and ``out`` if it writes into the suite's buffers. As in a
     module of variants, the candidate's file may have a dict ``PREPARE``, whose function for the candidate returns
-    further arguments.
+    further arguments. A variant of a named suite is a candidate too.
 
     Raises:
         SuiteError: the suite, a case or the variant does not exist.
     """
     if source.definition.partition(":")[0].endswith(".py"):
         suite = _suite_of_file(source.definition)
+        readable: tuple[Path, ...] = (Path(source.definition.partition(":")[0]).resolve().parent,)
+        variants = tuple(suite.adapters)
     else:
-        suites = load_suites(Path(source.benchmarks))
-        picked = pick_suites(suites, source.definition)
+        benchmarks, checkout = Path(source.benchmarks), Path(source.checkout)
+        picked = pick_suites(load_suites(benchmarks), source.definition)
         if len(picked) > 1:
             raise SuiteError(
                 f"family {source.definition} has several suites; name one of "
                 f"{', '.join(suite.name for suite in picked)}"
             )
         [suite] = picked
-        import_from(Path(source.checkout), source.packages)
+        readable = (benchmarks, *(found for name in source.packages for found in checkout.glob(f"{name}*")))
+        variants = suite.variants()
     if source.tolerance is not None:
         vars(suite)["tolerance"] = source.tolerance
-    family = load_family(suite) if suite.module or suite.adapters else Family({}, {})
     name = source.against or suite.baseline
-    if source.against and name not in family.variants:
-        raise SuiteError(f"suite {suite.name} has no variant {name!r}{nearest(name, family.variants)}")
-    incumbent = Candidate(family.variants[name], family.prepare.get(name)) if name in family.variants else None
-    return Problem(
-        suite, chosen(source, suite, device), cache_state(source, device), _load, name, incumbent, family.scratch
-    )
+    if source.against and name not in variants:
+        raise SuiteError(f"suite {suite.name} has no variant {name!r}{nearest(name, variants)}")
+    # The incumbent need not be the baseline, and none is skipped.
+    vars(suite)["skips"] = Suite.skips.__get__(suite)
 
+    def load(submission: Submission | None) -> Candidate:
+        if submission is None or not submission.path:
+            if source.packages:
+                import_from(Path(source.checkout), source.packages)
+            variant, family = submission.function if submission else name, load_family(suite)
+            return Candidate(family.variants[variant], family.prepare.get(variant), suite.inout)
+        module = import_file(Path(submission.path))
+        function = function_in(module, submission.function)
+        prepare = getattr(module, "PREPARE", {}).get(submission.function or function.__name__)
+        return Candidate(function, prepare, suite.inout)
 
-def _load(path: Path, name: str) -> Candidate:
-    module = import_file(path)
-    function = function_in(module, name)
-    return Candidate(function, getattr(module, "PREPARE", {}).get(name or function.__name__))
+    compares = type(suite).compare is not Suite.compare
+    return Problem(suite, chosen(source, suite, device), load, name, compares=compares, readable=readable)
 
 
 def _suite_of_file(definition: str) -> Suite:

@@ -1,19 +1,14 @@
-"""Derive the verdict on a candidate from its records, and write it as text."""
+"""The verdict on a candidate, and its text."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
-from lockstep.record.model import Estimate, Record
+from lockstep.record.model import Estimate
 from lockstep.referee.error_rate import Evidence
-from lockstep.timing.intervals import standard_error
 from lockstep.timing.rules.rule import Rule
 
 
@@ -43,6 +38,23 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True)
+class Compared:
+    """What a stage says about a candidate at one case.
+
+    Attributes:
+        evidence: the candidate's speed against the incumbent's.
+        latency_s, incumbent_s: seconds of a call in the fastest run, without the cost of a run.
+        check_error: the largest relative error of the candidate's outputs.
+    """
+
+    case: str
+    evidence: Evidence
+    latency_s: float
+    incumbent_s: float
+    check_error: float
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The verdict on one candidate.
 
@@ -50,12 +62,13 @@ class Verdict:
         candidate, incumbent: names of the candidate and of the incumbent.
         outcome: see ``Outcome``.
         rule: name of the broken rule (``lockstep.timing.rules.rule``), or "".
-        reason: the observation, with numbers, or "".
+        reason: the observation, with numbers, or "". Of a faster candidate: why the verdict is not confirmed.
+        confirmed: whether a faster candidate ran in a sandbox.
         speedup: incumbent's time over candidate's time, the geometric mean over the cases, with its interval; None
             unless the candidate is correct.
         stage: the last stage that the candidate reached.
         seconds: time spent on the verdict.
-        cases: for each case its label, cache state, seconds per call of candidate and incumbent, and the check's error.
+        cases: for each case its label, seconds per call of candidate and incumbent, and the largest error.
     """
 
     candidate: str
@@ -63,6 +76,7 @@ class Verdict:
     outcome: Outcome
     rule: str = ""
     reason: str = ""
+    confirmed: bool = False
     speedup: Estimate | None = None
     stage: str = ""
     seconds: float = 0.0
@@ -81,7 +95,9 @@ class Verdict:
         if self.outcome in CORRECT and len(self.cases) == 1:
             [case] = self.cases
             text += f" ({case['latency_s'] * 1e6:.4g} µs, {self.incumbent} {case['incumbent_s'] * 1e6:.4g} µs)"
-        return f"{self.candidate}: {text}"
+        if self.outcome is Outcome.FASTER:
+            text += ", confirmed" if self.confirmed else f", not confirmed: {self.reason}"
+        return f"{self.candidate}: {text}, in {self.seconds:.1f} s"
 
 
 def percent(speedup: Estimate) -> str:
@@ -91,44 +107,10 @@ def percent(speedup: Estimate) -> str:
     return f"{speedup.value - 1:.2%} ± {spread}".replace("%", " %")
 
 
-def fault(records: Sequence[Record]) -> tuple[str, str] | None:
-    """Return the rule and reason of a candidate's worst record; None if all records have measurements."""
-    worst = (Outcome.CHEATS, Outcome.WRONG, Outcome.BROKEN)
-    failed = [record for record in records if record.state != "ok"]
-    if not failed:
-        return None
-    worst_record = min(failed, key=lambda record: worst.index(_outcome(record.rule)))
-    return worst_record.rule, _evidence_of(worst_record)
-
-
 def _outcome(rule: str) -> Outcome:
     return _BY_RULE.get(rule, Outcome.CHEATS)
 
 
-def _evidence_of(record: Record) -> str:
-    """Return a record's reason. If the record has a rule, the rule's name at the start of the reason is left out."""
-    return re.sub(r"^[\w-]+: ", "", record.reason) if record.rule else record.reason
-
-
-def evidence(record: Record) -> Evidence | None:
-    """Return the evidence on a candidate's speed from its record at one case; None if the record has no speedup."""
-    ratio = record.speedup
-    if ratio is None:
-        return None
-    [error] = standard_error(np.array([ratio.low]), np.array([ratio.high]), np.array([record.epochs], dtype=np.int32))
-    return Evidence(math.log(ratio.value), float(error), record.epochs)
-
-
-def case_rows(candidate: Sequence[Record], incumbent: Sequence[Record]) -> tuple[dict[str, Any], ...]:
-    """Return for each case the numbers of candidate and incumbent, as ``Verdict.cases`` describes them."""
-    before = {(record.case, record.l2): record.latency for record in incumbent}
-    return tuple(
-        {
-            "case": record.case,
-            "l2": record.l2,
-            "latency_s": record.latency.value if record.latency else None,
-            "incumbent_s": known.value if (known := before.get((record.case, record.l2))) else None,
-            "check_error": record.check_error,
-        }
-        for record in candidate
-    )
+def case_row(compared: Compared) -> dict[str, Any]:
+    """Return the numbers of candidate and incumbent at a case, as ``Verdict.cases`` describes them."""
+    return {key: value for key, value in asdict(compared).items() if key != "evidence"}

@@ -11,7 +11,7 @@ import functools
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -68,9 +68,11 @@ class Suite(ABC):
         cases: every shape that is measured on a GPU.
         quick: shapes small enough for a CPU, measured on machines without a GPU; they may be among ``cases``.
         baseline: the variant that speedup is measured against.
-        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output. The default depends on the output's dtype
-            and ``summands`` (``lockstep.timing.checks.tolerance``). Limits for rows, columns and tiles are derived from
-            it.
+        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each floating-point output. The default depends on the
+            output's dtype and ``summands`` (``lockstep.timing.checks.tolerance``). Limits for rows, columns and tiles
+            are derived from it. Integers and booleans must be equal.
+        centred: largest accepted ``‖out − ref‖ / ‖ref − mean(ref)‖`` where the output's dtype can be as exact. By
+            default half.
         activations: names of inputs that differ from call to call in practice; the other inputs are weights. Offline
             preparation (``PREPARE``) may depend on weights only, so it gets activations in shuffled order.
         inout: names of inputs that variants write, for in-place operations. They are restored after each check and
@@ -91,6 +93,7 @@ class Suite(ABC):
     quick: ClassVar[tuple[Case, ...]]
     baseline: ClassVar[str]
     tolerance: ClassVar[float | None] = None
+    centred: ClassVar[float | None] = None
     activations: ClassVar[tuple[str, ...]] = ()
     inout: ClassVar[tuple[str, ...]] = ()
     tracked: ClassVar[tuple[str, ...]] = ("best",)
@@ -139,6 +142,14 @@ class Suite(ABC):
     @abstractmethod
     def cost(self, *args: Any, **axes: Any) -> Cost:
         """Return the operations and bytes of the task."""
+
+    def compare(self, outputs: Sequence[Any], expected: Sequence[Any], inputs: Mapping[str, Any]) -> str | None:
+        """Return what is wrong with outputs, as the predicate of a sentence, or "".
+
+        Override it if several results are right: another order of ties, other signs of a factorisation, a random
+        sample. By default the result is None: outputs are compared with the reference by tolerance.
+        """
+        return None
 
     def summands(self, *args: Any, **axes: Any) -> int:
         """Return the number of terms of the longest sum behind an output element; a product over K has K.

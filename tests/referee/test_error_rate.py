@@ -5,8 +5,8 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 import pytest
-
 from lockstep.referee.bench import PLANS
+
 from lockstep.referee.error_rate import PROCESS_SD, STAGES, Evidence, Search, pooled
 
 CANDIDATES = 500

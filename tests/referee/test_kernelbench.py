@@ -2,8 +2,8 @@
 
 import pytest
 from kernelbench_problems import CHEATS, CORRECT, TASKS, WRONG
-
 from lockstep.referee.bench import PLANS, Bench, open_problem
+
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import Outcome, Verdict, fault
 from lockstep.timing.device import CpuDevice

@@ -20,7 +20,7 @@ from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.checks.accuracy import accuracy_of, worst
 from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.checks.refill_arguments import checksums, write
-from lockstep.timing.checks.tolerance import coarsest, default_tolerance, refusal
+from lockstep.timing.checks.tolerance import coarsest, default_tolerance, is_float, refusal
 from lockstep.timing.rules.rule import Disqualified, Rule
 
 #: Parts of error messages on a machine without a GPU, by the package that raises the error. Triton raises it at the
@@ -132,8 +132,8 @@ class Checker:
         """Return the accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or a default for the
         output's dtype.
         """
-        if self.suite.tolerance is not None:
-            return (self.suite.tolerance,) * len(self.reference)
+        if (stated := self.suite.tolerance) is not None:
+            return tuple(stated if is_float(tensor.dtype) else 0.0 for tensor in self.reference)
         inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
         summands = summands_of(self.suite, self.case)
         pairs = zip(self._expected_dtypes, (tensor.dtype for tensor in self.reference), strict=True)
@@ -203,6 +203,12 @@ class Checker:
         """
         if len(outputs) != len(self.reference):
             raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
+        with blamed(self.suite, "compare"):
+            own = self.suite.compare(outputs, self.reference, self.inputs)
+        if own is not None:
+            if own:
+                raise WrongResult(f"{variant} {own} at {self.case.label}")
+            return worst(())
         return worst(self._judged(variant, index, output) for index, output in enumerate(outputs))
 
     def _judged(self, variant: str, index: int, output: torch.Tensor) -> Accuracy:
@@ -212,7 +218,9 @@ class Checker:
                 f"{variant} output {index} has shape {list(output.shape)}, expected {list(reference.shape)}"
             )
         accuracy = accuracy_of(output, reference)
-        if wrong := refusal(accuracy, reference.shape, self.tolerances[index], f" at {self.case.label}"):
+        if wrong := refusal(
+            accuracy, reference.shape, self.tolerances[index], f" at {self.case.label}", self.suite.centred
+        ):
             raise WrongResult(f"{variant} output {index} {wrong}")
         expected = self._expected_dtypes[index]
         if expected is not None and output.element_size() < min(expected.itemsize, reference.element_size()):

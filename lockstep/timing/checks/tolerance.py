@@ -25,11 +25,12 @@ t = ln(10⁶ m) for m slices, one honest output in a million has a slice beyond 
 norm. Twice that is accepted, because the elements of a row share inputs and their errors are not quite independent. The
 limit is capped at 0.5, because a slice that was never computed has an error of 1.
 
-**Centred.** The error may be at most half of the reference's variation about its mean, so a constant output fails. The
-limit is raised where rounding the reference to the output's dtype already costs more than a sixth of that variation.
-There is no limit where rounding loses the whole variation.
+**Centred.** The error may be at most half of the reference's variation about its mean, so a constant output fails, or
+``Suite.centred`` times the variation: rounding errors of positive values average away in a sum, but not beside its
+variation. The limit is raised where rounding the reference to the output's dtype already costs more than a sixth of
+that variation. There is no limit where rounding loses the whole variation.
 
-Integers and booleans must be equal, unless the suite states a tolerance.
+Integers and booleans must be equal, unless the suite brings a comparison of its own (``Suite.compare``).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def default_tolerance(output: torch.dtype, others: Iterable[torch.dtype], summan
         others: dtypes of inputs and reference.
         summands: terms of the longest sum behind one element.
     """
-    if not _is_float(output):
+    if not is_float(output):
         return 0.0
     wide = coarsest([output, *others])
     accumulator = torch.float64 if wide == torch.float64 else torch.float32
@@ -81,19 +82,21 @@ def default_tolerance(output: torch.dtype, others: Iterable[torch.dtype], summan
 
 def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
     """Return the floating-point dtype of more than 8 bits with the largest roundoff; ``None`` if there is none."""
-    wide = [dtype for dtype in dtypes if _is_float(dtype) and dtype.itemsize > 1]
+    wide = [dtype for dtype in dtypes if is_float(dtype) and dtype.itemsize > 1]
     return max(wide, key=_unit, default=None)
 
 
-def refusal(accuracy: Accuracy, shape: Sequence[int], tolerance: float, where: str = "") -> str:
+def refusal(
+    accuracy: Accuracy, shape: Sequence[int], tolerance: float, where: str = "", centred: float | None = None
+) -> str:
     """Return what is wrong with an output of this shape, as the predicate of a sentence; "" if the output is accepted.
 
     The norm is checked first, then the error that exceeds its limit by the largest factor. ``where`` names the case in
-    the sentence.
+    the sentence. ``centred`` is the suite's limit for the error relative to the output's variation.
     """
     if accuracy.non_finite:
         return f"is NaN or infinite in {accuracy.non_finite} elements{where}, unlike the reference"
-    norm, *others = _measures(accuracy, shape, tolerance)
+    norm, *others = _measures(accuracy, shape, tolerance, centred)
     # An error is NaN if squares overflow. The comparison must then fail.
     beyond = [measure for measure in (norm, *others) if not measure[0] <= measure[1]]
     if not beyond:
@@ -107,7 +110,9 @@ def _excess(measure: tuple[float, float, str]) -> float:
     return value / limit if limit else math.inf
 
 
-def _measures(accuracy: Accuracy, shape: Sequence[int], tolerance: float) -> Iterator[tuple[float, float, str]]:
+def _measures(
+    accuracy: Accuracy, shape: Sequence[int], tolerance: float, centred: float | None
+) -> Iterator[tuple[float, float, str]]:
     """Yield each error of an output, its limit, and words for the norm to which it is relative."""
     columns = shape[-1] if shape else 1
     rows = math.prod(shape[:-1])
@@ -117,7 +122,11 @@ def _measures(accuracy: Accuracy, shape: Sequence[int], tolerance: float) -> Ite
     yield accuracy.column, _slice_limit(tolerance, rows, columns), "a column's norm"
     yield accuracy.tile, _slice_limit(tolerance, _smallest(rows) * _smallest(columns), tiles), "a tile's norm"
     yield accuracy.element, _slice_limit(tolerance, 1, rows * columns), "an element"
-    yield accuracy.centred, _centred_limit(accuracy, tolerance), "its norm around its mean"
+    yield (
+        accuracy.centred,
+        _centred_limit(accuracy, tolerance, HALF if centred is None else centred),
+        "its norm around its mean",
+    )
 
 
 def _slice_limit(tolerance: float, elements: int, slices: int) -> float:
@@ -127,13 +136,13 @@ def _slice_limit(tolerance: float, elements: int, slices: int) -> float:
     return max(tolerance, min(DEPENDENT * tolerance * math.sqrt(1 + 2 * math.sqrt(t) + 2 * t), HALF))
 
 
-def _centred_limit(accuracy: Accuracy, tolerance: float) -> float:
+def _centred_limit(accuracy: Accuracy, tolerance: float, most: float) -> float:
     if not accuracy.norm:
-        return HALF
+        return most
     # Norm of the reference divided by the norm of its variation.
     offset = accuracy.centred / accuracy.norm
     lost = offset * max(3 * accuracy.rounding, _summed(MANY_SUMMANDS, torch.float32))
-    return max(HALF, lost, tolerance) if lost < 1 else math.inf
+    return max(most, lost, tolerance) if lost < 1 else math.inf
 
 
 def _smallest(length: int) -> int:
@@ -145,7 +154,8 @@ def _summed(summands: int, accumulator: torch.dtype) -> float:
     return 2 * math.sqrt(summands) * _unit(accumulator)
 
 
-def _is_float(dtype: torch.dtype) -> bool:
+def is_float(dtype: torch.dtype) -> bool:
+    """Return whether a dtype is real or complex floating point."""
     return dtype.is_floating_point or dtype.is_complex
 
 

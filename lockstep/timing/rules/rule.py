@@ -11,7 +11,6 @@ class Rule(StrEnum):
     WRONG_RESULT = "wrong-result"
     TIMED_RESULT = "timed-result"
     IMPOSSIBLE_TIME = "impossible-time"
-    CONSTANT_TIME = "constant-time"
     EMPTY_GRAPH = "empty-graph"
     WRITTEN_INPUT = "written-input"
     ALIASED_OUTPUT = "aliased-output"
@@ -20,7 +19,7 @@ class Rule(StrEnum):
     CHANGED_BASELINE = "changed-baseline"
     CHANGED_CLOCK = "changed-clock"
     CHANGED_HARNESS = "changed-harness"
-    UNCONFIRMED_TIME = "unconfirmed-time"
+    OUT_OF_TURN = "out-of-turn"
     HUNG = "hung"
 
 
