@@ -8,6 +8,7 @@ that only the judge knows. So no timed call sees values that an earlier call saw
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -72,16 +73,18 @@ class Contestant:
         self._shared = SharedBuffer(size, device.torch_device)
         files = [*readable, *([Path(submission.path)] if submission and submission.path else [])]
         candidate = submission and asdict(submission)
+        filter_fd = sandbox.filter_fd()
         self._worker = Watched(
             "lockstep.referee.contestant_process",
             ["--problem", json.dumps(asdict(source)), "--candidate", json.dumps(candidate)],
             silence_s,
             silence_s,
             environment=sandbox.variables(),
-            pass_fds=(self._shared.fd,),
-            prefix=() if sandbox.missing() else sandbox.command(files),
+            pass_fds=(self._shared.fd, filter_fd),
+            prefix=() if sandbox.missing() else sandbox.command(files, filter_fd),
             look=_hoards,
         )
+        os.close(filter_fd)
         self._stopped: dict[int, float] | None = None
         try:
             self._ask({"arena": self._shared.address})

@@ -7,16 +7,18 @@ needs no user namespace: setpriv(1) makes the process the user ``NOBODY``, who o
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
+import platform
 import resource
 import shutil
-import subprocess
+import struct
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lockstep.processes.end_with_parent import PARENT
+from lockstep.processes.end_with_parent import PARENT, run
 
 #: The folder from which Lockstep is imported.
 HOME = Path(__file__).parents[2]
@@ -51,6 +53,11 @@ _VARIABLES = (
     "TRITON_",
 )
 
+#: By machine: AUDIT_ARCH of linux/audit.h, and the numbers of socket(2), io_uring_setup(2) and keyctl(2). No namespace
+#: separates the sockets of VSOCK and keyrings, and io_uring works beside the filter.
+_CALLS = {"x86_64": (0xC000003E, 41, 425, 250), "aarch64": (0xC00000B7, 198, 425, 219)}
+_AF_VSOCK = 40
+
 #: Maximum bytes of the files in the private ``/tmp`` and ``/dev/shm``, of one file, and numbers of processes and files.
 _TMP_BYTES, _FILE_BYTES, _PROCESSES, _FILES = 2 << 30, 4 << 30, 4096, 4096
 
@@ -65,9 +72,41 @@ def missing() -> str:
     """Return why this machine has no sandbox, or ""."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (make system-deps)"
-    tried = subprocess.run([*command([]), "true"], capture_output=True, text=True, check=False)
+    fd = filter_fd()
+    tried = run([*command([], fd), "true"], text=True, pass_fds=(fd,))
+    os.close(fd)
     reason = tried.stderr.strip().splitlines()
     return f"bubblewrap does not work here: {reason[-1] if reason else tried.returncode}" if tried.returncode else ""
+
+
+def filter_fd() -> int:
+    """Return a file with a seccomp filter in classic BPF (linux/filter.h) for bubblewrap; the caller closes it.
+
+    The filter refuses sockets of VSOCK, io_uring and keyrings. On an unknown machine it refuses nothing.
+    """
+    load, equal, least, answer = 0x20, 0x15, 0x35, 0x06
+    allow, refuse, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
+    steps = [(answer, 0, 0, allow)]
+    if known := _CALLS.get(platform.machine()):
+        audit, socket, uring, keys = known
+        steps = [
+            (load, 0, 0, 4),
+            (equal, 1, 0, audit),
+            (answer, 0, 0, kill),
+            (load, 0, 0, 0),
+            (least, 6, 0, 0x40000000),  # the same calls in the x32 ABI
+            (equal, 5, 0, uring),
+            (equal, 4, 0, keys),
+            (equal, 0, 2, socket),
+            (load, 0, 0, 16),
+            (equal, 1, 0, _AF_VSOCK),
+            (answer, 0, 0, allow),
+            (answer, 0, 0, refuse),
+        ]
+    fd = os.memfd_create("lockstep-filter", 0)
+    os.write(fd, b"".join(struct.pack("=HBBI", *step) for step in steps))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def variables() -> dict[str, str]:
@@ -76,15 +115,16 @@ def variables() -> dict[str, str]:
     return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}
 
 
-def command(readable: Iterable[Path]) -> list[str]:
+def command(readable: Iterable[Path], filter_fd: int) -> list[str]:
     """Return the command line that runs the program after it inside a sandbox.
 
     Args:
         readable: files and folders that the program may read besides the system, Python and Lockstep.
+        filter_fd: the file of ``filter_fd``, which bubblewrap must inherit.
     """
     words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     words += ["--unshare-cgroup-try", "--chdir", "/tmp", "--dev", "/dev", "--proc", "/proc"]
-    words += ["--setenv", PARENT, "1"]  # the parent's id inside
+    words += ["--seccomp", str(filter_fd), "--setenv", PARENT, "1"]  # the parent's id inside
     for folder in ("/tmp", "/dev/shm"):
         words += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", folder]
     for device in sorted(Path("/dev").glob("nvidia*")):

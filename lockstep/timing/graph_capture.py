@@ -10,13 +10,11 @@ does not restore the stream. Sources: ``CUDAGraph::capture_end`` in aten/src/ATe
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from lockstep.timing.rules.background_work import busiest_since, thread_times
 from lockstep.timing.rules.graph_nodes import require_work
 from lockstep.timing.rules.rule import Disqualified, Rule
 
@@ -27,7 +25,8 @@ _FORKED, _INVALIDATED = "capturing stream has unjoined work", "failed due to a p
 _ADVICE = {
     "not permitted when stream is capturing": "a call reads a value from the device, waits for it, allocates memory"
     " outside torch or changes a setting of the device",
-    _INVALIDATED: "a call did what a capture does not allow and ignored the error",
+    # Any thread can invalidate a capture of torch ("global" mode), and only that thread gets the cause.
+    _INVALIDATED: "a call did what a capture does not allow and ignored the error, or another thread worked meanwhile",
     "dependency created on uncaptured work": "a call waits for a stream that is not part of the capture: make that"
     " stream wait for the caller's stream (wait_stream) before giving it work",
 }
@@ -55,12 +54,11 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any, *, launch: bool
         NotImplementedError: a call raised this error.
         torch.cuda.OutOfMemoryError: the device has too little memory.
         Disqualified: ``EMPTY_GRAPH``, the calls launched fewer operations than there are calls; ``UNJOINED_WORK``, the
-            calls left work on another stream or to another thread.
+            calls left work on another stream.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     stream = torch.cuda.current_stream()
     failed: Exception | None = None  # raised by a call; ending the broken capture may raise another error
-    threads = thread_times()
     try:
         with torch.cuda.graph(graph, pool=pool):
             try:
@@ -77,7 +75,7 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any, *, launch: bool
         first = failed or error
         if isinstance(first, (NotImplementedError, torch.cuda.OutOfMemoryError, Disqualified)):
             raise first from None
-        if evidence := _unjoined(str(first), threads):
+        if evidence := _unjoined(str(first)):
             raise Disqualified(Rule.UNJOINED_WORK, evidence) from error
         raise CaptureError(
             f"calls cannot be captured in a CUDA graph: {_first_line(first)}{_advice(str(first))}"
@@ -85,23 +83,12 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any, *, launch: bool
     return graph
 
 
-def _unjoined(error: str, threads: Mapping[threading.Thread, float]) -> str:
-    """Return how captured calls left work on another stream or thread, if the capture's error shows that; else "".
-
-    Args:
-        error: text of the first error.
-        threads: processor time of the other threads before the capture.
-    """
+def _unjoined(error: str) -> str:
+    """Return how captured calls left work on another stream, if the capture's first error shows that; else ""."""
     if _FORKED in error:
         return (
             "forked another stream from the caller's and did not join it: let the caller's stream wait for that stream "
             "before the call returns"
-        )
-    # Any thread can invalidate a capture of torch ("global" mode), and only that thread gets the cause.
-    if _INVALIDATED in error and (worked := busiest_since(threads)):
-        return (
-            f"{worked} while the calls were captured, and the capture is invalid: work of other threads is not part of "
-            "a replay. Wait for it in the call, and let it use the caller's stream"
         )
     return ""
 

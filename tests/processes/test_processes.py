@@ -220,11 +220,10 @@ def test_a_guard_keeps_no_pipe_open():
 
 
 #: What starts processes, by module: a child of any other would outlive its parent. A reset of the clocks is meant to.
-#: Forks of the template end with their parents: tests/processes/test_template.py.
 STARTS = re.compile(
     r"subprocess\.(?:run|Popen|call|check_\w+)\(|ProcessPoolExecutor\(|os\.(?:fork|spawn|posix_spawn)\w*\("
 )
-MAY_START = {"lockstep/processes/end_with_parent.py", "lockstep/processes/template.py", "lockstep/gpu/nvml.py"}
+MAY_START = {"lockstep/processes/end_with_parent.py", "lockstep/gpu/nvml.py"}
 
 
 def test_everything_starts_processes_in_the_same_way():

@@ -2,7 +2,6 @@
 
 import gc
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ SLOW = """
 
     def emit(event, **facts):
         os.write(int(sys.argv[2]), json.dumps({"event": event, **facts}).encode() + b"\\n")
-
-    def count(path):
-        while True:
-            with open(path, "a") as file:
-                file.write(".")
-            time.sleep(0.01)
 
     time.sleep(float(sys.argv[3]))
     emit("ready")
@@ -100,19 +93,13 @@ def test_no_signal_and_no_handler_keeps_one_that_hangs(worker):
     assert died.value.rule == Rule.HUNG
 
 
-def test_a_paused_worker_does_nothing_and_goes_on(worker, tmp_path):
-    counting = tmp_path / "count"
-    worker.ask({"do": f"import threading; threading.Thread(target=count, args=({str(counting)!r},)).start()"})
-    while not counting.exists():
-        time.sleep(0.01)
-    with worker.paused():
-        time.sleep(0.2)
-        before = counting.stat().st_size
-        time.sleep(0.5)
-        assert counting.stat().st_size == before
-    while counting.stat().st_size == before:
-        time.sleep(0.01)
-    worker.kill()
+def test_one_that_does_what_the_parent_forbids_is_killed(tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    worker = Watched("slow", ["0"], 60.0, look=lambda pid: "hoards")
+    with pytest.raises(WorkerDied, match="hoards at start"):
+        worker.wait("ready")
+    worker.close(patience_s=0.0)
 
 
 def test_one_at_work_is_ended_at_once(worker):

@@ -1,7 +1,6 @@
 """What a failed capture leaves behind, with an allocator and a stream that behave as those of torch 2.11."""
 
 from concurrent.futures import ThreadPoolExecutor
-from time import thread_time
 from types import SimpleNamespace
 
 import pytest
@@ -150,24 +149,10 @@ def test_a_fork_without_a_join_is_unjoined_work(fake):
     assert (fake.stream, fake.capturing, fake.recording, fake.users[POOL]) == (fake.main, False, set(), 0)
 
 
-def test_work_of_another_thread_that_ends_a_capture_is_unjoined_work(fake):
-    def work():
-        until = thread_time() + 3e-3
-        while thread_time() < until:
-            pass
-        fake.invalid = True
-
-    with ThreadPoolExecutor(1, "rival") as pool:
-        pool.submit(int).result()
-        with pytest.raises(Disqualified, match=r"the thread rival_0 worked for \d\.\d\d ms while") as found:
-            capture_graph([lambda: pool.submit(work).exception()], POOL)
-    assert found.value.rule == Rule.UNJOINED_WORK
-
-
-def test_a_thread_that_only_waits_is_not_accused(fake):
+def test_a_capture_that_another_thread_ended_says_so(fake):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
-        with pytest.raises(CaptureError, match=r"ignored the error\)$"):
+        with pytest.raises(CaptureError, match="or another thread worked meanwhile"):
             capture_graph([lambda: leaves_its_thread_behind(fake)], POOL)
 
 

@@ -20,13 +20,6 @@ from lockstep.timing.interleave import EPOCHS_A_CONTROL, Comparison, Plan
 from lockstep.timing.rounds import LEAD_ROUNDS
 from lockstep.timing.rules.rule import Disqualified, Rule
 
-
-@pytest.fixture(autouse=True)
-def _no_looks_at_threads(monkeypatch):
-    """The look at threads replays an arm as often as it likes; threads that other tests left behind would bring it."""
-    monkeypatch.setattr("lockstep.timing.arms.captured_arms.require_joined", lambda replay: None)
-
-
 #: One call fills a replay; no waiting.
 PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
 

@@ -1,15 +1,9 @@
-"""What measures was replaced: it is found, named, and put back."""
-
-import math
-import time
+"""What all arms share was changed: it is found, named, and put back."""
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-import lockstep.timing.estimates
-from lockstep.timing.checks.check import Checker, brief
+from lockstep.timing.checks.check import brief
 from lockstep.timing.rules import trusted as trusted_module
 from lockstep.timing.rules.persisting_cache import persisting_bytes
 from lockstep.timing.rules.rule import Disqualified, Rule
@@ -20,95 +14,39 @@ def lie(*args, **kwargs):
     return 0.0
 
 
-def honest(self):
-    return 1.0
+def product(x, weight):
+    return torch.mm(x, weight)
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "rule", "said"),
-    [
-        (time, "perf_counter", Rule.CHANGED_CLOCK, "time.perf_counter"),
-        (torch.cuda.Event, "elapsed_time", Rule.CHANGED_CLOCK, "torch.cuda.streams.Event.elapsed_time"),
-        (torch.cuda, "synchronize", Rule.CHANGED_CLOCK, "torch.cuda.synchronize"),
-        (torch.cuda.CUDAGraph, "replay", Rule.CHANGED_CLOCK, "torch.cuda.graphs.CUDAGraph.replay"),
-        (math, "log", Rule.CHANGED_HARNESS, "math.log"),
-        (torch.Tensor, "double", Rule.CHANGED_HARNESS, "torch.Tensor.double"),
-        (torch, "equal", Rule.CHANGED_HARNESS, "torch.equal"),
-        (Checker, "accuracy", Rule.CHANGED_HARNESS, "lockstep.timing.checks.check.Checker.accuracy"),
-        (lockstep.timing.estimates, "outcome_of", Rule.CHANGED_HARNESS, "lockstep.timing.estimates.outcome_of"),
-    ],
-)
-def test_a_replaced_function_is_named_and_put_back(owner, name, rule, said):
-    trusted, inherited = Trusted(), name not in vars(owner)
-    original = getattr(owner, name)
-    setattr(owner, name, lie)
+def test_a_replaced_function_of_a_variant_is_named_and_put_back():
+    trusted, original = Trusted().with_variants({"product": product}), torch.mm
+    torch.mm = lie
     with pytest.raises(Disqualified) as found:
         trusted.require()
-    assert (found.value.rule, found.value.evidence) == (rule, f"replaced {said}")
-    assert getattr(owner, name) == original
-    assert (name not in vars(owner)) == inherited
+    assert (found.value.rule, found.value.evidence) == (Rule.CHANGED_BASELINE, "replaced torch.mm")
+    assert torch.mm is original
     trusted.require()
 
 
-def test_changed_code_of_a_function_is_found_too():
-    trusted, code = Trusted(), Checker.accuracy.__code__
-    Checker.accuracy.__code__ = honest.__code__
-    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.checks\.check\.Checker\.accuracy"):
+def test_changed_code_of_a_variant_is_found_too():
+    trusted, code = Trusted().with_variants({"product": product}), product.__code__
+    product.__code__ = lie.__code__
+    with pytest.raises(Disqualified, match="replaced the code of product"):
         trusted.require()
-    assert Checker.accuracy.__code__ is code
-
-
-def test_changed_defaults_that_say_they_are_equal_are_found_too():
-    class Equal(tuple):
-        __hash__ = None
-
-        def __eq__(self, other):
-            return True
-
-    trusted, defaults = Trusted(), brief.__defaults__
-    brief.__defaults__ = Equal((1,))
-    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.checks\.check\.brief"):
-        trusted.require()
-    assert brief.__defaults__ is defaults
+    assert product.__code__ is code
 
 
 def test_what_raises_is_looked_at_as_well():
-    trusted = Trusted()
+    trusted, original = Trusted().with_variants({"product": product}), torch.mm
 
     def replace_and_raise():
         with trusted.guarding():
-            time.monotonic = lie
+            torch.mm = lie
             raise ValueError("hides it")
 
-    with pytest.raises(Disqualified, match=r"replaced time\.monotonic"):
-        replace_and_raise()
-
-
-def test_an_inherited_method_that_was_replaced_for_a_while_is_not_accused():
-    """Code that puts it back as it found it leaves an entry of the class's own."""
-    trusted, inherited = Trusted(), torch.Tensor.item
-    torch.Tensor.item = inherited
-    try:
-        trusted.require()
-    finally:
-        del torch.Tensor.item
-
-
-def test_new_names_are_not_accused():
-    trusted = Trusted()
-    torch.Tensor.its_own_method = lie
-    try:
-        trusted.require()
-    finally:
-        del torch.Tensor.its_own_method
-
-
-def test_functions_that_the_baseline_is_made_of_are_kept():
-    trusted, product = Trusted(), torch.mm
-    torch.mm = lie
     with pytest.raises(Disqualified, match=r"replaced torch\.mm"):
-        trusted.require()
-    assert torch.mm is product
+        replace_and_raise()
+    assert torch.mm is original
 
 
 def test_settings_that_a_variant_leaves_behind_are_put_back():
@@ -124,17 +62,6 @@ def test_settings_that_a_variant_leaves_behind_are_put_back():
     trusted.accept_settings()
     trusted.require()
     torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize(("kind", "mode"), [("function", TorchFunctionMode), ("dispatch", TorchDispatchMode)])
-def test_modes_that_a_variant_leaves_on_are_switched_off(kind, mode):
-    with mode():  # there before: stays
-        trusted = Trusted()
-        mode().__enter__()
-        with pytest.raises(Disqualified, match=f"left a torch {kind} mode switched on") as found:
-            trusted.require()
-        assert found.value.rule == Rule.CHANGED_HARNESS
-        trusted.require()
 
 
 @pytest.fixture
