@@ -21,14 +21,16 @@ threading.Thread(target=count).start()
 count()
 """
 
-#: A timer of the kernel continues the process .02 s after each time that it asks for the time to begin.
+#: Timers of the kernel continue the process every .2 s. Each fires once: SIGSTOP takes a waiting SIGCONT away for good.
 WAKES = """
 import ctypes
 libc = ctypes.CDLL(None)
-event, timer = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0), ctypes.c_void_p()
-assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
-span = (ctypes.c_long * 4)(0, 20_000_000, 0, 20_000_000)
-assert libc.timer_settime(timer, 0, span, None) == 0
+signal.signal(signal.SIGCONT, lambda *_: None)
+for number in range(1, 50):
+    event, timer = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0), ctypes.c_void_p()
+    assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
+    span = (ctypes.c_long * 4)(0, 0, *divmod(number * 200_000_000, 1_000_000_000))
+    assert libc.timer_settime(timer, 0, span, None) == 0
 """
 
 #: Children in sessions of their own, whose parents have ended.

@@ -1,4 +1,8 @@
-"""Measure exploits with the real command and print what became of each: ``python tests/referee/judging.py``."""
+"""Judge exploits and honest candidates with the real command: ``python tests/referee/judging.py`` prints the verdicts.
+
+Three tables: ``exploits`` (variants of suites), ``kernelbench`` (solutions of ten problems) and ``programs`` (problems
+that once had a wrong verdict). No dishonest candidate may be faster, and no honest one may be accused.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +15,58 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import torch
-from expected_rules import HARMLESS_ON_CUDA, IN_PROCESS, ISOLATED, MISSED, ON_CUDA, RACES, UNSURE
+from kernelbench_problems import CORRECT, TASKS
+from programs import PROGRAMS
+from project import START
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 
-#: Families whose variants change the whole process: each variant is measured in a process of its own.
-ALONE = ("clock", "tamper", "on_import")
+#: Honest variants of ``exploits``, and one that is right on every value that its suite draws.
+HONEST = re.compile(
+    r"^honest\.|\.(product|negate|repeat|residual|double_rows|mean|signs|softmax|softmax_without_maximum)$"
+)
 
-#: Families that share one process.
-TOGETHER = "exploits"
+#: Name, whether the candidate is honest, and its verdict as JSON.
+Judged = tuple[str, bool, dict[str, object]]
 
-#: A record as ``lockstep measure --json`` prints it.
-Record = dict[str, Any]
+
+def opinion(honest: bool, outcome: str) -> str:
+    """Return what is wrong with a verdict, or "". A candidate without a GPU that needs one may be broken."""
+    if honest:
+        return "ACCUSED" if outcome in ("cheats", "wrong") else ""
+    return "PASSED" if outcome == "faster" else ""
+
+
+def referee(folder: Path, *words: str, limit_s: float = 600.0) -> list[dict[str, object]]:
+    """Run ``lockstep referee … --json`` in a folder; return its verdicts.
+
+    Raises:
+        RuntimeError: it gave none; the message is what it said.
+    """
+    paths = f"{REPOSITORY}{os.pathsep}{folder}"
+    start = f"import lockstep.commands.referee\n{START}"  # the verb, where the installed package lacks it
+    done = subprocess.run(
+        [sys.executable, "-c", start, "referee", "--json", "--limit", "60", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=limit_s,
+    )
+    verdicts = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not verdicts:
+        raise RuntimeError(done.stdout + done.stderr)
+    return verdicts
 
 
 def make_project(root: Path) -> Path:
     """Write a project whose package under test is ``exploits``; return its folder."""
     shutil.copytree(HERE / "exploits", root / "exploits", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("benchmarks", "home", "scratch"):
-        (root / folder).mkdir()
+    (root / "benchmarks").mkdir()
     (root / "benchmarks" / "__init__.py").touch()
     shutil.copy(HERE / "exploit_suites.py", root / "benchmarks" / "exploits.py")
     settings = {
@@ -46,8 +77,6 @@ def make_project(root: Path) -> Path:
         "environment_type": "lockstep",
         "plugins": [".lockstep.asv"],
         "benchmark_dir": "benchmarks",
-        "env_dir": ".asv/env",
-        "default_benchmark_timeout": 60,
         "lockstep": {"packages": ["exploits"]},
     }
     (root / "asv.conf.json").write_text(json.dumps(settings))
@@ -55,125 +84,84 @@ def make_project(root: Path) -> Path:
     return root
 
 
-def measure(root: Path, family: str, variants: Sequence[str] = (), *options: str) -> tuple[list[Record], str]:
-    """Run ``lockstep measure FAMILY --quick --json`` in a project; return its records and its other output.
-
-    Raises:
-        TimeoutExpired: it did not end within five minutes.
-    """
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"PYTHONPATH": str(REPOSITORY), "HOME": str(root / "home"), "TMPDIR": str(root / "scratch")}
-    # Threads that wait for each other make times on a busy machine worthless; one exploit leaves one of two threads.
-    environment["OMP_NUM_THREADS"] = "2" if family == "clock" else "1"
-    done = subprocess.run(
-        [sys.executable, "-m", "lockstep", "measure", family, "--quick", "--json", *options]
-        + (["--variants", *variants] if variants else []),
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    lines = done.stdout.splitlines()
-    records = [json.loads(line) for line in lines if line.startswith("{")]
-    return records, "\n".join([*(line for line in lines if not line.startswith("{")), done.stderr])
-
-
-def names(family: str) -> list[str]:
-    """Return the exploits of a family that is measured one by one."""
-    return [name for name in re.findall(r'^    "(\w+)": \w+,$', _source(family), re.MULTILINE) if name != "product"]
-
-
-def exploits() -> list[str]:
-    """Return the names of all exploits: what ``VARIANTS`` of the package list, less baselines and honest variants."""
-    honest = {"honest_kernel", "product", "negate", "repeat", "residual", "double_rows", "mean", "signs", "softmax"}
-    found = [f"{family}.{name}" for family in ALONE for name in names(family)]
+def variants() -> dict[str, list[str]]:
+    """Return the variants of each suite of ``exploits``, by the suite's name."""
+    found: dict[str, list[str]] = {}
     for path in sorted((HERE / "exploits").glob("*.py")):
-        found += re.findall(r'^    "(\w+\.\w+)": \w+,$', _source(path.stem), re.MULTILINE)
-    return [name for name in found if not name.startswith("honest.") and name.partition(".")[2] not in honest]
+        text = path.read_text()
+        listed = text[text.index("VARIANTS = {") :].partition("\n}")[0] if "VARIANTS = {" in text else ""
+        for name in re.findall(r'^    "([\w.]+)": \w+,$', listed, re.MULTILINE):
+            suite, _, variant = name.rpartition(".")
+            found.setdefault(f"exploits.{suite}" if suite else path.stem, []).append(variant)
+    return found
 
 
-def _source(module: str) -> str:
-    """Return the part of a module that begins with its ``VARIANTS``."""
-    text = (HERE / "exploits" / f"{module}.py").read_text()
-    return text[text.index("VARIANTS = {") :].partition("\n}")[0] if "VARIANTS = {" in text else ""
+def judge_exploits(folder: Path, suites: Sequence[str] = ()) -> Iterator[Judged]:
+    """Judge the variants of the suites, or of all, each against its suite's baseline."""
+    project = make_project(folder / "project")
+    for suite, names in variants().items():
+        if not suites or suite in suites:
+            for name, verdict in zip(names, referee(project, "--suite", suite, "--keep", *names), strict=False):
+                full = f"{suite.removeprefix('exploits.')}.{name}"
+                yield full, bool(HONEST.search(full)), verdict
 
 
-def name_of(record: Record) -> str:
-    """Return ``task.variant``, as the expected rules have it."""
-    return f"{record['suite'].removeprefix(TOGETHER + '.')}.{record['variant']}"
+def judge_kernelbench(folder: Path, large: bool = False) -> Iterator[Judged]:
+    """Judge the solutions of ten problems of KernelBench's kind."""
+    for task in TASKS:
+        (folder / f"{task.name}.py").write_text(task.problem(large=large))
+        files = []
+        for number, name in enumerate(task.solutions):
+            files.append(f"{task.name}_{number}.py")
+            (folder / files[-1]).write_text(task.solution(name, large=large))
+        verdicts = referee(folder, "--kernelbench", f"{task.name}.py", "--keep", *files)
+        for name, verdict in zip(task.solutions, verdicts, strict=True):
+            yield f"{task.name}: {name}", task.solutions[name][1] == CORRECT, verdict
 
 
-def opinion(record: Record, isolated: bool = False, cuda: bool = False) -> str:
-    """Return whether a record is as expected: "", or what is wrong with it.
-
-    Args:
-        record: of one variant.
-        isolated: it was measured with ``--isolated``.
-        cuda: on a GPU.
-    """
-    name, state, rule = name_of(record), record["state"], record["rule"]
-    elsewhere = "reads values on the host" if cuda else "needs CUDA"
-    if elsewhere in record["reason"] or (isolated and name in UNSURE):
-        return ""
-    if name in RACES and state == "ok" and not cuda and not isolated:
-        return ""
-    if cuda and name in HARMLESS_ON_CUDA and state == "ok":
-        return "" if not record["speedup"] or record["speedup"]["low"] <= 1 else "PASSED"
-    rules: Sequence[str] | None = {**IN_PROCESS, **(ISOLATED if isolated else {})}.get(name)
-    rules = ON_CUDA.get(name, rules) if cuda else rules
-    if rules is None:
-        known = "CAUGHT" if name in MISSED else "ACCUSED"
-        return known if state == "failed" else ""
-    if state != "failed" and not (isolated and rule):  # a withheld speedup has a rule as well
-        return "PASSED"
-    return "" if rule in rules else "ANOTHER RULE"
+def judge_programs(folder: Path, names: Sequence[str] = ()) -> Iterator[Judged]:
+    """Judge the candidates of ``programs``."""
+    for name, program in PROGRAMS.items():
+        if names and name not in names:
+            continue
+        for file, text in program.files.items():
+            (folder / file).write_text(text)
+        for candidate, verdict in zip(program.candidates, referee(folder, *program.words), strict=True):
+            yield f"{name}: {candidate}", program.candidates[candidate], verdict
 
 
-def judge(root: Path, parallel: int = 1, *options: str) -> Iterator[Record]:
-    """Measure every exploit and honest variant in a project; yield their records.
-
-    Args:
-        root: the project.
-        parallel: processes at once, of those that measure one exploit each.
-        options: further options of ``lockstep measure``.
-    """
-    yield from measure(root, TOGETHER, (), *options)[0]
-
-    def alone(named: tuple[str, str]) -> Record:
-        family, name = named
-        records, said = measure(root, family, [name], *options)
-        lost = {"suite": family, "variant": name, "state": "failed", "rule": "", "reason": said[-200:]}
-        return next((record for record in records if record["variant"] == name), lost)
-
-    with ThreadPoolExecutor(parallel) as pool:
-        yield from pool.map(alone, [(family, name) for family in ALONE for name in names(family)])
-
-
-def line(record: Record, isolated: bool = False, cuda: bool = False) -> str:
-    """Return name, opinion, state, rule, speedup and reason of a record in one line."""
-    speedup = (record.get("speedup") or {}).get("value")
-    ratio = f"{speedup:,.2f}x" if speedup else ""
-    reason = record["reason"].replace("\n", " ")[:120]
-    verdict = f"{opinion(record, isolated, cuda):13} {record['state']:7} {record['rule']:16}"
-    return f"{name_of(record):36} {verdict} {ratio:>12}  {reason}".rstrip()
+def line(judged: Judged) -> str:
+    """Return a verdict as one line of the table."""
+    name, honest, verdict = judged
+    speedup = verdict["speedup"]
+    ratio = f"{speedup['value']:,.2f}x" if isinstance(speedup, dict) else ""
+    kind = "honest" if honest else "exploit"
+    told = f"{kind:8} {verdict['outcome']!s:11} {verdict['rule']!s:15} {ratio:>9} {verdict['seconds']:6.1f} s"
+    reason = str(verdict["reason"]).replace("\n", " ")[:90]
+    return f"{name:52} {opinion(honest, str(verdict['outcome'])):8} {told}  {reason}".rstrip()
 
 
 def main() -> int:
-    """Judge everything on this machine's device, print the table, and return 1 if a verdict is not as expected."""
+    """Judge everything on this machine's device, print the tables, and return 1 if a verdict is not as it must be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parallel", type=int, default=1, help="processes at once, of those with one exploit each")
-    parser.add_argument("options", nargs="*", help="further options of lockstep measure, after --")
+    parser.add_argument("tables", nargs="*", default=["programs", "kernelbench", "exploits"])
+    parser.add_argument("--large", action="store_true", help="sizes for a GPU")
     chosen = parser.parse_args()
-    wrong, how = 0, ("--isolated" in chosen.options, torch.cuda.is_available())
-    with tempfile.TemporaryDirectory() as folder:
-        for record in judge(make_project(Path(folder) / "project"), chosen.parallel, *chosen.options):
-            wrong += bool(opinion(record, *how))
-            print(line(record, *how), flush=True)
-    print(f"{wrong} verdicts are not as expected")
-    return int(wrong > 0)
+    bad = 0
+    for table in chosen.tables:
+        with tempfile.TemporaryDirectory() as folder:
+            judged = {
+                "programs": lambda path: judge_programs(path),
+                "kernelbench": lambda path: judge_kernelbench(path, chosen.large),
+                "exploits": lambda path: judge_exploits(path),
+            }[table](Path(folder))
+            for one in judged:
+                bad += bool(opinion(one[1], str(one[2]["outcome"])))
+                print(line(one), flush=True)
+    print(f"{bad} verdicts are not as they must be")
+    return int(bad > 0)
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parent))
     sys.exit(main())

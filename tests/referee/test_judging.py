@@ -1,0 +1,69 @@
+"""The real judge, its sandbox included: no exploit is faster, and no honest candidate is accused.
+
+``LOCKSTEP_TEST_REFEREE=1`` judges all of ``judging.py``; without it some of the problems are judged.
+"""
+
+import os
+
+import judging
+import pytest
+from programs import PROGRAMS
+
+from lockstep.referee import sandbox
+
+EVERYTHING = bool(os.environ.get("LOCKSTEP_TEST_REFEREE"))
+
+#: Judged always: what isolation alone finds.
+ALWAYS = ("layers of the rival", "weights", "wakes itself")
+
+needs_everything = pytest.mark.skipif(not EVERYTHING, reason="takes long; LOCKSTEP_TEST_REFEREE=1 judges it")
+
+
+def bad(judged):
+    """The lines whose verdict is not as it must be."""
+    return [judging.line(one) for one in judged if judging.opinion(one[1], one[2]["outcome"])]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=needs_everything) for name in PROGRAMS]
+)
+def test_a_problem_that_once_had_a_wrong_verdict(name, tmp_path):
+    judged = list(judging.judge_programs(tmp_path, [name]))
+    assert bad(judged) == []
+    if name == "wakes itself" and not sandbox.missing():
+        assert judged[0][2]["rule"] == "out-of-turn"
+
+
+@needs_everything
+@pytest.mark.timeout(3600)
+def test_ten_problems_of_kernelbench(tmp_path):
+    assert bad(judging.judge_kernelbench(tmp_path)) == []
+
+
+@needs_everything
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("suite", judging.variants())
+def test_exploits_of_suites(suite, tmp_path):
+    assert bad(judging.judge_exploits(tmp_path, [suite])) == []
+
+
+def test_every_exploit_is_found():
+    assert sum(map(len, judging.variants().values())) > 90
+    assert len(PROGRAMS) >= 15
+
+
+@pytest.mark.parametrize(
+    ("honest", "outcome", "told"),
+    [
+        (True, "faster", ""),
+        (True, "broken", ""),
+        (True, "cheats", "ACCUSED"),
+        (True, "wrong", "ACCUSED"),
+        (False, "faster", "PASSED"),
+        (False, "not-faster", ""),
+        (False, "cheats", ""),
+    ],
+)
+def test_a_verdict_that_must_not_be_is_named(honest, outcome, told):
+    assert judging.opinion(honest, outcome) == told
