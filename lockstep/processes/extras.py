@@ -11,7 +11,6 @@ EXTRAS = {
         *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter", "flask_wtf", "gunicorn"),
         *("plotly", "prometheus_client"),
     },
-    "isolated": {"landlock", "pyseccomp"},
     "postgresql": {"psycopg"},
 }
 

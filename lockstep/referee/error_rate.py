@@ -25,9 +25,9 @@ from typing import Literal
 from lockstep.record.model import Estimate
 from lockstep.timing.intervals import t_quantile
 
-#: Standard deviation between processes of the log ratio of two arms with the same code on an H200: the largest of 26
-#: (docs/measuring.md, "A/A, standard deviation over the runs"). All epochs of a process share the same deviation.
-PROCESS_SD = 0.0005
+#: Standard deviation, between pairs of processes, of the log ratio of two with the same code. All epochs of a pair share
+#: the same deviation: memory lies elsewhere in each process.
+PROCESS_SD = 0.003
 
 #: Level, on each side, of the bound in ``repeat``, and of the intervals for candidates that are not faster.
 REPEAT_LEVEL = 0.025
@@ -37,8 +37,9 @@ _ZETA = 2.2858
 
 Stage = Literal["screen", "repeat", "final"]
 
-#: The stages in their order.
-STAGES: tuple[Stage, ...] = ("screen", "repeat", "final")
+#: The stages in their order, each with its number of epochs: fixed, as its fixed-sample test requires.
+EPOCHS: dict[Stage, int] = {"screen": 3, "repeat": 6, "final": 14}
+STAGES = tuple(EPOCHS)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import torch
 from lockstep.referee import sandbox
 from lockstep.referee.contestant import Contestant, Inputs
 from lockstep.referee.distributions import DISTRIBUTIONS, moved, off, random_problem, rounded_elsewhere
-from lockstep.referee.error_rate import Evidence, Stage
+from lockstep.referee.error_rate import EPOCHS, Evidence, Stage
 from lockstep.referee.open_problem import open_problem
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import Compared
@@ -34,11 +34,9 @@ from lockstep.timing.checks.check import Checker, WrongResult, bits_of
 from lockstep.timing.device import open_device
 from lockstep.timing.rules.rule import Disqualified, Rule
 
-#: Epochs of each stage. A stage takes a fixed number, as its fixed-sample test requires. In an epoch the two run in
-#: turn, in random order, until the two fastest runs of each differ by less than ``AGREE``, but ``MOST_RUNS`` times at
-#: most. The fastest counts, because other work only adds time (Chen & Revels 2016, "Robust benchmarking in noisy
-#: environments").
-EPOCHS: dict[Stage, int] = {"screen": 3, "repeat": 6, "final": 14}
+#: In an epoch the two run in turn, in random order, until the two fastest runs of each differ by less than ``AGREE``, but
+#: ``MOST_RUNS`` times at most. The fastest counts, because other work only adds time (Chen & Revels 2016, "Robust
+#: benchmarking in noisy environments").
 AGREE, MOST_RUNS = 1.03, 8
 
 #: Seconds that a run should take, maximum number of sets of a run, and bytes that all sets may take, by kind of device.
