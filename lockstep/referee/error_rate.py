@@ -25,8 +25,8 @@ from typing import Literal
 from lockstep.record.model import Estimate
 from lockstep.timing.intervals import t_quantile
 
-#: Standard deviation, between pairs of processes, of the log ratio of two with the same code. All epochs of a pair share
-#: the same deviation: memory lies elsewhere in each process.
+#: Standard deviation, between pairs of processes, of the log ratio of two with the same code. All epochs of a pair
+#: share the same deviation, because memory lies elsewhere in each process.
 PROCESS_SD = 0.003
 
 #: Level, on each side, of the bound in ``repeat``, and of the intervals for candidates that are not faster.

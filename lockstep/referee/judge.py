@@ -34,8 +34,8 @@ from lockstep.timing.checks.check import Checker, WrongResult, bits_of
 from lockstep.timing.device import open_device
 from lockstep.timing.rules.rule import Disqualified, Rule
 
-#: In an epoch the two run in turn, in random order, until the two fastest runs of each differ by less than ``AGREE``, but
-#: ``MOST_RUNS`` times at most. The fastest counts, because other work only adds time (Chen & Revels 2016, "Robust
+#: In an epoch the two run in turn, in random order, until the two fastest runs of each differ by less than ``AGREE``,
+#: but ``MOST_RUNS`` times at most. The fastest counts, because other work only adds time (Chen & Revels 2016, "Robust
 #: benchmarking in noisy environments").
 AGREE, MOST_RUNS = 1.03, 8
 
@@ -54,13 +54,21 @@ _SLOWED = 0.01
 
 @dataclass
 class _Shape:
-    """An argument set of a case, by which both processes lay out their memory, and the number of sets."""
+    """An argument set of a case, by which both processes lay out their memory, and the numbers of sets.
+
+    Attributes:
+        set_bytes: bytes of a set.
+        most_sets: sets of a run by the time of the incumbent.
+        sets: sets of a run by the times of incumbent and candidate.
+        moved: inputs of other distributions, by name.
+    """
 
     inputs: Inputs
     out: Any
     results: Any
-    sets: int
     set_bytes: int
+    most_sets: int = 1
+    sets: int = 1
     moved: dict[str, Inputs] = field(default_factory=dict)
 
 
@@ -105,11 +113,10 @@ class Judge:
         rival = self._rival_of(incumbent)
         for case, shape in self._shapes.items():
             rival.begin(shape.inputs, shape.out, shape.results, 1)
-            self._check(rival, case, shape, own=True)
-            seconds = min(rival.run([self._draw(case)], [])[0] for _ in range(3)) - rival.idle_s
-            most = min(MOST_SETS[self._device.kind], self._bytes() // max(shape.set_bytes, 1))
-            shape.sets = max(1, min(most, math.ceil(RUN_S[self._device.kind] / max(seconds, 1e-6))))
-            shape.moved = self._usable(rival, case, shape)
+            self._check(rival, case, shape)
+            most = max(1, min(MOST_SETS[self._device.kind], self._bytes() // max(shape.set_bytes, 1)))
+            shape.most_sets = min(most, self._sets_for(rival, case, RUN_S[self._device.kind]))
+            shape.moved = self._usable(rival, case)
 
     def measure(self, candidate: Submission, incumbent: Submission | None, stage: Stage) -> list[Compared]:
         """Compare a candidate with the incumbent at every case. The final runs both in new processes.
@@ -126,18 +133,26 @@ class Judge:
         contestant = self._contestant_of(candidate)
         results = []
         for case, shape in self._shapes.items():
+            if not any(tensors_of(shape.inputs[name]) for name in shape.inputs if name not in contestant.prepared):
+                raise Disqualified(Rule.OUT_OF_TURN, "prepares from every input: state the activations of the suite")
+            if stage == "screen":
+                contestant.begin(shape.inputs, shape.out, shape.results, 1)
+                self._check(contestant, case, shape)
+                # Fewer calls of a slow candidate than of the incumbent alone.
+                shape.sets = min(shape.most_sets, self._sets_for(contestant, case, 5 * RUN_S[self._device.kind]))
             try:
                 rival = self._rival_of(incumbent)
                 rival.begin(shape.inputs, shape.out, shape.results, shape.sets)
             except Exception as error:
                 raise RivalFailed(str(error)) from error
             contestant.begin(shape.inputs, shape.out, shape.results, shape.sets)
-            if not any(tensors_of(shape.inputs[name]) for name in shape.inputs if name not in contestant.prepared):
-                raise Disqualified(Rule.OUT_OF_TURN, "prepares from every input: state the activations of the suite")
-            if stage == "screen":
-                self._check(contestant, case, shape)
             results.append(self._compare(contestant, rival, case, shape, EPOCHS[stage]))
         return results
+
+    def _sets_for(self, contestant: Contestant, case: Case, seconds: float) -> int:
+        """Return how many calls of a contestant that has begun with one set take so many seconds."""
+        one_s = min(contestant.run([self._draw(case)], [])[0] for _ in range(3)) - contestant.idle_s
+        return max(1, math.ceil(seconds / max(one_s, 1e-6)))
 
     def alone(self, incumbent: Submission | None, beside: Sequence[Compared]) -> float:
         """Time the incumbent once more when the candidate's process is gone.
@@ -206,7 +221,7 @@ class Judge:
             results = [torch.empty(t.shape, dtype=_narrowed(t.dtype), device=t.device) for t in first.reference]
         own = [] if results is first.out else tensors_of(results)
         size = size_of([*tensors_of(first.inputs), *buffers, *own])
-        return _Shape(first.inputs, first.out, results, 1, size + 512 * 64)
+        return _Shape(first.inputs, first.out, results, size + 512 * 64)
 
     def _examine(self, case: Case, first: Checker) -> None:
         """Name a problem whose result is random or the same for all inputs.
@@ -225,7 +240,7 @@ class Judge:
         if off(first.reference, other.reference) <= 1e-6:
             self.notes.append(f"the result is the same for all inputs at {case.label}")
 
-    def _usable(self, rival: Contestant, case: Case, shape: _Shape) -> dict[str, Inputs]:
+    def _usable(self, rival: Contestant, case: Case) -> dict[str, Inputs]:
         """Return inputs of the distributions on which the problem is well conditioned and the incumbent right.
 
         There a rounding of each input moves the result by less than a third of the tolerance.
@@ -246,20 +261,18 @@ class Judge:
                 continue
         return usable
 
-    def _check(self, contestant: Contestant, case: Case, shape: _Shape, own: bool = False) -> None:
+    def _check(self, contestant: Contestant, case: Case, shape: _Shape) -> None:
         """Check results before any timing: on the problem's own values, and on those of other distributions.
 
         Raises:
             Disqualified: a result is wrong, or an input was written.
         """
-        drawn = {"": self._draw(case)} | ({} if own else shape.moved)
+        drawn = {"": self._draw(case)} | shape.moved
         for name, inputs in drawn.items():
             checker = Checker.of(self._problem.suite, case, self._seen(contestant, inputs, shape))
-            number = self._chance.randrange(1 if own else shape.sets)
-            values = [inputs if place == number else self._draw(case) for place in range(1 if own else shape.sets)]
-            _, [outputs] = contestant.run(values, [number])
+            _, [outputs] = contestant.run([inputs], [0])
             try:
-                self._judge(contestant, checker, outputs, number)
+                self._judge(contestant, checker, outputs, 0)
             except WrongResult as error:
                 raise WrongResult(error.evidence + (f", on inputs that are {name}" if name else "")) from error
 

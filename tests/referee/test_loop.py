@@ -13,7 +13,7 @@ import lockstep.commands.referee  # noqa: F401 — makes the verb known where th
 from lockstep.commands import cli
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.record.model import Estimate
-from lockstep.referee.error_rate import Evidence, Search
+from lockstep.referee.error_rate import EPOCHS, Evidence, Search
 from lockstep.referee.judge import RivalFailed
 from lockstep.referee.loop import NoVerdict, Referee
 from lockstep.referee.problem_definition import ProblemDefinition, Refused
@@ -69,7 +69,7 @@ def log():
 
 @pytest.fixture
 def referee(log):
-    one = Referee(SOURCE, Search(), 10.0, judge=lambda source, silence_s: FakeJudge(log))
+    one = Referee(SOURCE, Search(process_sd=0.0005), 10.0, judge=lambda source, silence_s: FakeJudge(log))
     one.open()
     log.clear()
     yield one
@@ -91,7 +91,7 @@ def test_a_candidate_is_faster_only_if_the_final_says_so(referee, log):
 def test_nothing_is_confirmed_without_a_sandbox(log):
     one = FakeJudge(log)
     one.unconfirmed = "bubblewrap is not installed"
-    referee = Referee(SOURCE, Search(), 10.0, judge=lambda source, silence_s: one)
+    referee = Referee(SOURCE, Search(process_sd=0.0005), 10.0, judge=lambda source, silence_s: one)
     referee.open()
     verdict = referee.judge(referee.submission("{}", "a"))
     assert (verdict.outcome, verdict.confirmed) == (Outcome.FASTER, False)
@@ -102,7 +102,7 @@ def test_nothing_is_confirmed_without_a_sandbox(log):
 def test_a_win_that_goes_with_the_candidates_process_is_none(log):
     one = FakeJudge(log)
     one.slowed = math.log1p(0.01)
-    referee = Referee(SOURCE, Search(), 10.0, judge=lambda source, silence_s: one)
+    referee = Referee(SOURCE, Search(process_sd=0.0005), 10.0, judge=lambda source, silence_s: one)
     referee.open()
     verdict = referee.judge(referee.submission("{}", "a"))
     assert verdict.outcome is Outcome.NOT_FASTER
@@ -118,7 +118,8 @@ def test_the_faster_one_is_the_next_incumbent_unless_the_first_is_kept(referee, 
     assert referee.incumbent == "a"
     assert referee.judge(referee.submission('{"screen": 0.1}', "b")).incumbent == "a"
     assert log[-2] == ("screen", "b", "a")
-    with_first = Referee(SOURCE, Search(), 10.0, keep=True, judge=lambda source, silence_s: FakeJudge(log))
+    search = Search(process_sd=0.0005)
+    with_first = Referee(SOURCE, search, 10.0, keep=True, judge=lambda source, silence_s: FakeJudge(log))
     with_first.open()
     with_first.judge(with_first.submission("{}", "a"))
     assert with_first.incumbent == "Model"
@@ -189,7 +190,7 @@ def test_an_incumbent_that_cannot_be_measured_ends_the_loop_before_it_begins(log
             def open(self, incumbent, error=error):
                 raise error
 
-        one = Referee(SOURCE, Search(), 10.0, judge=lambda source, silence_s, kind=Failing: kind(log))
+        one = Referee(SOURCE, Search(process_sd=0.0005), 10.0, judge=lambda source, silence_s, kind=Failing: kind(log))
         with pytest.raises(NoVerdict, match=told):
             one.open()
         one.close()
@@ -231,6 +232,8 @@ def verb(tmp_path, monkeypatch, capsys):
     (tmp_path / "wrong.py").write_text(HEAD + "        return x.cos()\n")
     (tmp_path / "dies.py").write_text(HEAD + "        import os\n        os.kill(os.getpid(), 9)\n")
     monkeypatch.chdir(tmp_path)
+    for stage, epochs in (("screen", 2), ("repeat", 3), ("final", 6)):
+        monkeypatch.setitem(EPOCHS, stage, epochs)
     handlers = list(logging.getLogger().handlers)
 
     def run(*words, lines=""):
