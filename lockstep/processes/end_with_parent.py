@@ -30,7 +30,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
 
-
 #: Environment variable that holds the process id of a child's parent.
 PARENT = "LOCKSTEP_PARENT"
 
