@@ -65,7 +65,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
         out = wide_console()
         comparisons = []
         for target in targets:
-            comparison = compare(base, head, suites, target, say=say, whole=True)
+            comparison = compare(base, head, suites, target, say=say)
             comparisons.append(comparison)
             if not args.json:
                 # Print each target when it is compared: tracing one target may take minutes.

@@ -16,7 +16,7 @@ from lockstep.machine_code.differences.compare import Comparison, compare
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
 from lockstep.machine_code.targets import Target, TargetError
-from lockstep.machine_code.worker_session import TooSlow, TracingFailed, Tree
+from lockstep.machine_code.worker_session import TracingFailed, Tree
 
 __all__ = [
     "CaseCode",
@@ -27,7 +27,6 @@ __all__ = [
     "MachineCode",
     "Target",
     "TargetError",
-    "TooSlow",
     "TracingFailed",
     "Tree",
     "codes_of",

@@ -18,36 +18,26 @@ from typing import Any
 from lockstep.processes.cache_folder import cache_folder
 
 #: Format version; it is raised whenever the stored values change in form or meaning.
-VERSION = 2
+VERSION = 3
 #: Seconds after which unused entries are deleted.
 RETENTION_S = 60 * 24 * 3600
-#: The time of an entry's last use is updated only if it is more seconds ago than this.
-RECENT = 24 * 3600
-
-
-def cache_path() -> Path:
-    """Return the file in the user's cache folder that holds results of this format version."""
-    return cache_folder() / f"machine-code-{VERSION}.sqlite"
 
 
 class Cache:
     """A file that stores results of tracing and compiling as JSON by key. Several processes may use it at once."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path or cache_path()
+        self._path = path or cache_folder() / f"machine-code-{VERSION}.sqlite"
 
     def get(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the values stored under these keys; missing keys are left out."""
         values: dict[str, Any] = {}
         with contextlib.suppress(sqlite3.Error, OSError, ValueError, zlib.error), self._open() as database:
-            now = time.time()
-            stale = []
             for key in dict.fromkeys(keys):
-                row = database.execute("SELECT value, used FROM kept WHERE key = ?", (key,)).fetchone()
-                if row is not None:
-                    values[key] = json.loads(zlib.decompress(row[0]))
-                    stale += [(now, key)] if now - row[1] > RECENT else []
-            database.executemany("UPDATE kept SET used = ? WHERE key = ?", stale)
+                for (value,) in database.execute("SELECT value FROM kept WHERE key = ?", (key,)):
+                    values[key] = json.loads(zlib.decompress(value))
+            now = time.time()
+            database.executemany("UPDATE kept SET used = ? WHERE key = ?", [(now, key) for key in values])
         return values
 
     def put(self, values: Mapping[str, Any]) -> None:
@@ -60,26 +50,16 @@ class Cache:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Yield the database and commit at the end; replace a file that is not a database."""
+        """Yield the database and commit at the end; delete a file that is not a database."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self._path, timeout=10)
-        try:
-            try:
-                self._prepare(database)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    raise  # locked, or the disk is full: the file itself may be intact
-                database.close()
-                self._path.unlink()
-                database = sqlite3.connect(self._path, timeout=10)
-                self._prepare(database)
-            with database:
-                yield database
-        finally:
-            database.close()
-
-    @staticmethod
-    def _prepare(database: sqlite3.Connection) -> None:
         # The journal stays in SQLite's default mode: if several processes switch a new file to WAL at once, one of them
         # fails immediately with the error that the file is locked, whatever the timeout.
-        database.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB, used REAL)")
+        with contextlib.closing(sqlite3.connect(self._path, timeout=10)) as database, database:
+            try:
+                database.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB, used REAL)")
+            except sqlite3.OperationalError:
+                raise  # locked, or the disk is full: the file itself may be intact
+            except sqlite3.DatabaseError:
+                self._path.unlink()
+                raise
+            yield database

@@ -62,11 +62,7 @@ def _commit(git: Git, ref: str) -> str:
         GitError: there is no repository, or git cannot be run.
         RefError: the repository has no such commit.
     """
-    try:
-        return git.lines("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")[0]
-    except GitError as error:
-        if error.stderr or error.__cause__:
-            raise
-    # The repository's root, because the packages may be in a subfolder of it.
-    top = git.try_line("rev-parse", "--show-toplevel") or git.folder
+    top = git.lines("rev-parse", "--show-toplevel")[0]  # the packages may be in a subfolder of the repository
+    if commit := git.try_line("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"):
+        return commit
     raise RefError(f"{top} has no commit {ref!r}; give a name that git knows, or . for the working tree")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.family_files import definition_files, digest, family_files
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import Session, TooSlow, TracingFailed, Tree
+from lockstep.machine_code.worker_session import Session, TracingFailed, Tree
 from lockstep.processes.toolchain import Toolchain
 from lockstep.suite.definition import Suite
 
@@ -35,7 +34,6 @@ def codes_of(
     target: Target,
     *,
     cases: Mapping[str, Sequence[str]] | None = None,
-    anew: bool = False,
     cache: Cache | None = None,
     say: Say = lambda line: None,
 ) -> Mapping[CaseKey, CaseCode]:
@@ -45,7 +43,6 @@ def codes_of(
         tree: the sources of the packages under test.
         suites: current suites, whatever commit the tree holds.
         cases: case labels by suite; by default all.
-        anew: compile even kernels that are in our cache, so that Triton's own cache has them for a later launch.
         cache: results of earlier calls; by default the user's cache.
         say: receives a line of progress before each long step.
 
@@ -54,7 +51,7 @@ def codes_of(
     """
     with Reader(tree, suites, target, cache, say, cases) as reader:
         codes = reader.traced()
-        return reader.built(codes, _identities(codes), anew=anew)
+        return reader.built(codes, _identities(codes))
 
 
 def compile_ahead(tree: Tree, suites: Iterable[Suite], target: Target, limit_s: float) -> bool:
@@ -68,11 +65,17 @@ def compile_ahead(tree: Tree, suites: Iterable[Suite], target: Target, limit_s: 
         done = folder / f"lockstep-{reader.key}"
         if done.exists():
             return False
-        with contextlib.suppress(TracingFailed, TooSlow), time_limit(limit_s, reader):
+        timer = threading.Timer(limit_s, reader.stop)
+        timer.start()
+        try:
             codes = reader.traced()
             reader.built(codes, _identities(codes), anew=True)
             folder.mkdir(parents=True, exist_ok=True)
             done.touch()
+        except TracingFailed:
+            pass
+        finally:
+            timer.cancel()
     return True
 
 
@@ -163,7 +166,7 @@ class Reader:
     ) -> dict[CaseKey, CaseCode]:
         """Return ``codes`` with machine code for the kernels ``identities``: from the cache, else compiled.
 
-        With ``anew`` all of these kernels are compiled.
+        With ``anew`` all of these kernels are compiled, so that Triton's own cache has them for a later launch.
         """
         requested = sorted(set(identities))
         known = {} if anew else self._cached_kernels(requested)
@@ -188,38 +191,6 @@ class Reader:
 
     def _cached_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
         return {identity: kernel_code_from(row) for identity, row in self._cache.get(identities).items()}
-
-
-@contextlib.contextmanager
-def time_limit(limit_s: float | None, *readers: Reader) -> Iterator[None]:
-    """Stop the readers ``limit_s`` seconds after the block began, and whenever an error leaves the block.
-
-    Raises:
-        TooSlow: the readers took longer than ``limit_s``.
-    """
-    ended = threading.Event()
-
-    def end() -> None:
-        ended.set()
-        stop()
-
-    def stop() -> None:
-        for reader in readers:
-            reader.stop()
-
-    timer = threading.Timer(limit_s or 0.0, end)
-    timer.daemon = True
-    try:
-        if limit_s is not None:
-            timer.start()
-        yield
-    except BaseException as error:
-        stop()  # the threads of other readers wait for processes that may compile for another minute
-        if ended.is_set() and isinstance(error, TracingFailed):
-            raise TooSlow(f"tracing and compiling took more than {limit_s:.0f} s") from error
-        raise
-    finally:
-        timer.cancel()
 
 
 def _named_variables(texts: Iterable[bytes]) -> str:

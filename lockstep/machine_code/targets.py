@@ -30,49 +30,44 @@ TENSOR_COLUMNS = 512
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The warps, blocks and bytes of shared memory that fit on a multiprocessor, and the maximum bytes of one block."""
+class Architecture:
+    """A common GPU of an architecture, and what fits on one of its multiprocessors.
 
+    Attributes:
+        name: name of the GPU as the driver reports it.
+        processors: its number of multiprocessors.
+        warps, blocks, shared: warps, blocks and bytes of shared memory that fit on a multiprocessor.
+    """
+
+    name: str
+    processors: int
     warps: int
     blocks: int
     shared: int
-    shared_block: int
+
+    @property
+    def shared_block(self) -> int:
+        """Return the maximum bytes of shared memory of one block."""
+        return self.shared - SHARED_RESERVED
 
 
-#: Limits by compute capability, for the architectures that ``Target.parse`` accepts. A machine's GPU may be newer: the
-#: limits of the nearest older architecture are then used.
-LIMITS = {
-    80: Limits(64, 32, 164 << 10, 163 << 10),
-    86: Limits(48, 16, 100 << 10, 99 << 10),
-    87: Limits(48, 16, 164 << 10, 163 << 10),
-    89: Limits(48, 24, 100 << 10, 99 << 10),
-    90: Limits(64, 32, 228 << 10, 227 << 10),
-    100: Limits(64, 32, 228 << 10, 227 << 10),
-    103: Limits(64, 32, 228 << 10, 227 << 10),
-    120: Limits(48, 24, 100 << 10, 99 << 10),
-    121: Limits(48, 24, 100 << 10, 99 << 10),
+#: Architectures that ``Target.parse`` accepts, by compute capability. A machine's GPU may be newer: the values of the
+#: nearest older architecture are then used.
+ARCHITECTURES = {
+    80: Architecture("NVIDIA A100-SXM4-80GB", 108, 64, 32, 164 << 10),
+    86: Architecture("NVIDIA GeForce RTX 3090", 82, 48, 16, 100 << 10),
+    87: Architecture("Orin", 16, 48, 16, 164 << 10),
+    89: Architecture("NVIDIA L40S", 142, 48, 24, 100 << 10),
+    90: Architecture("NVIDIA H200", 132, 64, 32, 228 << 10),
+    100: Architecture("NVIDIA B200", 148, 64, 32, 228 << 10),
+    103: Architecture("NVIDIA B300", 148, 64, 32, 228 << 10),
+    120: Architecture("NVIDIA RTX PRO 6000 Blackwell Server Edition", 188, 48, 24, 100 << 10),
+    121: Architecture("NVIDIA GB10", 48, 48, 24, 100 << 10),
 }
-
-#: Number of multiprocessors of a common GPU of each architecture; ``NAMES`` has its name.
-PROCESSORS = {80: 108, 86: 82, 87: 16, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188, 121: 48}
 
 
 class TargetError(ValueError):
     """The text is not a target that kernels can be compiled for; the message lists the targets."""
-
-
-#: Names of these GPUs as the driver reports them.
-NAMES = {
-    80: "NVIDIA A100-SXM4-80GB",
-    86: "NVIDIA GeForce RTX 3090",
-    87: "Orin",
-    89: "NVIDIA L40S",
-    90: "NVIDIA H200",
-    100: "NVIDIA B200",
-    103: "NVIDIA B300",
-    120: "NVIDIA RTX PRO 6000 Blackwell Server Edition",
-    121: "NVIDIA GB10",
-}
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ class Target:
         limits = self.limits
         major, minor = self.capability
         return {
-            "name": self.gpu or NAMES[max(arch for arch in NAMES if arch <= self.arch)],
+            "name": self.gpu or limits.name,
             "major": major,
             "minor": minor,
             "multi_processor_count": self.processors,
@@ -132,9 +127,9 @@ class Target:
         }
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> Architecture:
         """Return how many warps, blocks and bytes of shared memory fit on one multiprocessor of this GPU."""
-        return LIMITS[max(arch for arch in LIMITS if arch <= self.arch)]
+        return ARCHITECTURES[max(arch for arch in ARCHITECTURES if arch <= self.arch)]
 
     @classmethod
     def of_host(cls, facts: Mapping[str, str]) -> Target:
@@ -158,16 +153,16 @@ class Target:
         """Return a target from "sm_90", or from "sm_90:114", where 114 is the number of multiprocessors.
 
         Raises:
-            TargetError: the text has another form, or ``LIMITS`` lacks the architecture.
+            TargetError: the text has another form, or ``ARCHITECTURES`` lacks the architecture.
         """
         match = re.fullmatch(r"sm_([1-9]\d+)(?::([1-9]\d*))?", text.strip())
         arch = int(match[1]) if match else 0
-        if match is None or arch not in LIMITS:
+        if match is None or arch not in ARCHITECTURES:
             raise TargetError(
-                f"{text!r} is not a target; give one of {', '.join(f'sm_{known}' for known in LIMITS)}; "
+                f"{text!r} is not a target; give one of {', '.join(f'sm_{known}' for known in ARCHITECTURES)}; "
                 "for another number of multiprocessors, append it: sm_90:114"
             )
-        return cls(arch, int(match[2]) if match[2] else PROCESSORS[arch])
+        return cls(arch, int(match[2]) if match[2] else ARCHITECTURES[arch].processors)
 
 
 def occupancy(

@@ -23,10 +23,6 @@ class TracingFailed(RuntimeError):
     """The worker process that traces a tree does not start or dies; the message ends with the last line it printed."""
 
 
-class TooSlow(RuntimeError):
-    """Tracing and compiling the trees took longer than the limit that the caller gave."""
-
-
 @dataclass(frozen=True)
 class Tree:
     """The sources of the packages under test.

@@ -43,15 +43,15 @@ def test_a_spilling_kernel_is_told_with_figures_and_its_cases():
     assert (change.before, change.after) == (KERNEL, SPILLED)
 
 
-def test_only_kernels_that_may_differ_are_compiled():
+def test_all_kernels_of_a_case_with_a_difference_are_compiled():
     bare = replace(KERNEL, machine=None)
     other = replace(bare, identity="i1")
     base = {KEY: replace(CODE, kernels=(bare,)), OTHER: replace(CODE, kernels=(bare,))}
     assert differing(base, {KEY: replace(CODE, kernels=(other,)), OTHER: base[OTHER]}) == ({"i0"}, {"i1"})
     assert differing(base, base) == (set(), set())
     more = {KEY: replace(CODE, kernels=(bare, replace(other, name="another")))}
-    assert differing(base, more) == (set(), {"i1"})
-    assert differing(more, base) == ({"i1"}, set())
+    assert differing(base, more) == ({"i0"}, {"i0", "i1"})
+    assert differing(more, base) == ({"i0", "i1"}, {"i0"})
 
 
 def test_kernels_come_first_then_what_touches_most_cases():

@@ -166,7 +166,7 @@ def numbers(room):
     """The numbers of each variant and quantity, of base and of head; and the comparison of their code."""
     suite = load_suites(room / "planted_suites")["toys"]
     base, head = (Tree(name, room / name, ("planted",)) for name in ("base", "head"))
-    comparison = compare(base, head, [suite], Target.parse("sm_90"), whole=True)
+    comparison = compare(base, head, [suite], Target.parse("sm_90"))
     found = defaultdict(list)
     for side, codes in (("base", comparison.base), ("head", comparison.head)):
         for key, code in codes.items():

@@ -52,21 +52,3 @@ import lockstep.commands.gate, lockstep.commands.measure, lockstep.commands.nois
 print(*sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "numpy", "scipy"}))
 """
     assert run(program) == "\n"
-
-
-def test_tracing_does_without_torchs_compiler():
-    """Its import takes as long as torch's; torch imports it where a mode or a reference is kept from it."""
-    program = """
-import sys
-import torch
-from lockstep.machine_code.tracing.simulated_target import answer_as
-from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.device_memory import Allocations
-from lockstep.machine_code.tracing.trace import Operators, Trace
-answer_as(Target.parse("sm_90"))
-x = torch.empty(4, 4, device="meta")
-with Operators(Trace(), Allocations()):
-    torch.nn.functional.gelu(torch.mm(x, x, out=torch.empty_like(x)) * x.exp())
-print("torch._dynamo" in sys.modules)
-"""
-    assert run(program) == "False\n"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from lockstep.machine_code.cache import Cache
-from lockstep.machine_code.compiled_tree import Reader, Say, time_limit
+from lockstep.machine_code.compiled_tree import Reader, Say
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
 from lockstep.machine_code.differences.quantity_changes import QuantityChange, quantity_changes
@@ -92,10 +92,8 @@ def compare(
     *,
     cache: Cache | None = None,
     say: Say = lambda line: None,
-    limit_s: float | None = None,
-    whole: bool = False,
 ) -> Comparison:
-    """Compare the code that each case runs in two trees: trace both, and compile kernels whose compiler input differs.
+    """Compare the code that each case runs in two trees: trace both, and compile each case in which a kernel differs.
 
     Args:
         base: sources before the change.
@@ -103,11 +101,8 @@ def compare(
         suites: current suites, with which both trees are traced.
         cache: results of earlier calls; by default the user's cache.
         say: receives a line of progress before each long step.
-        limit_s: seconds for tracing and compiling; ``None`` for no limit.
-        whole: compile all kernels of a case in which one differs, for ``Comparison.quantities``.
 
     Raises:
-        TooSlow: tracing and compiling took longer than ``limit_s``.
         TracingFailed: the process that traces a tree does not start, or dies.
     """
     chosen = list(suites)
@@ -121,15 +116,20 @@ def compare(
         Reader(base, to_compare, target, cache, say) as base_reader,
         Reader(head, to_compare, target, cache, say) as head_reader,
         ThreadPoolExecutor(2) as pool,
-        time_limit(limit_s, base_reader, head_reader),
     ):
         readers = base_reader, head_reader
-        if not same_toolchain:
-            base_compiler, head_compiler = pool.map(lambda reader: reader.described(), readers)
-            compilers = base_compiler, head_compiler
-        before, after = pool.map(lambda reader: reader.traced(), readers)
-        to_compile = differing(before, after, whole=whole)
-        before, after = pool.map(lambda reader, *work: reader.built(*work), readers, (before, after), to_compile)
+        try:
+            if not same_toolchain:
+                base_compiler, head_compiler = pool.map(lambda reader: reader.described(), readers)
+                compilers = base_compiler, head_compiler
+            before, after = pool.map(lambda reader: reader.traced(), readers)
+            to_compile = differing(before, after)
+            before, after = pool.map(lambda reader, *work: reader.built(*work), readers, (before, after), to_compile)
+        except BaseException:
+            # Leaving the pool waits for its threads, and they wait for processes that may compile for another minute.
+            for reader in readers:
+                reader.stop()
+            raise
     lacking = {
         key: code.unknown
         for key, code in {**before, **after}.items()

@@ -85,24 +85,18 @@ def differences(
     return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
 
 
-def differing(
-    base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], *, whole: bool = False
-) -> tuple[set[str], set[str]]:
-    """Return identities of the kernels of base and of head that must be compiled, because their identities differ.
+def differing(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[set[str], set[str]]:
+    """Return identities of the kernels of base and of head that must be compiled.
 
-    With ``whole``, return all kernels of each case that has such a kernel.
+    These are all kernels of each case in which a kernel has another identity, because quantities of a call need all.
     """
-    base_identities: set[str] = set()
-    head_identities: set[str] = set()
+    found: tuple[set[str], set[str]] = (set(), set())
     for key in base.keys() & head.keys():
-        pairs = list(matched(base[key].kernels, head[key].kernels))
-        unlike = [
-            (before, after) for before, after in pairs if before is None or after is None or not before.same_as(after)
-        ]
-        for before, after in pairs if unlike and whole else unlike:
-            base_identities |= {before.identity} if before else set()
-            head_identities |= {after.identity} if after else set()
-    return base_identities, head_identities
+        sides = base[key].kernels, head[key].kernels
+        if [kernel.identity for kernel in sides[0]] != [kernel.identity for kernel in sides[1]]:
+            for identities, kernels in zip(found, sides, strict=True):
+                identities.update(kernel.identity for kernel in kernels)
+    return found
 
 
 def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChange]:

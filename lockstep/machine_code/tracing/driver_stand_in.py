@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -20,11 +19,9 @@ def untraceable_triton() -> str:
         installed = version("triton")
     except PackageNotFoundError:
         return ""  # only kernels of torch can run
-    first = ".".join(map(str, FIRST_TRITON))
-    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
-    return (
-        f"Triton {installed} cannot be traced: tracing needs Triton {first} or later" if numbers < FIRST_TRITON else ""
-    )
+    if tuple(map(int, installed.split(".")[:2])) >= FIRST_TRITON:
+        return ""
+    return f"Triton {installed} cannot be traced: tracing needs Triton {'.'.join(map(str, FIRST_TRITON))} or later"
 
 
 class StandIn:
@@ -80,12 +77,6 @@ class _Properties(dict[str, int]):
     def __missing__(self, name: str) -> int:
         Listener.distrust(f"asks Triton's driver for the device property {name}")
         raise KeyError(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an item as ``dict.get`` does; make the trace untrusted if the item is known only with a GPU."""
-        if name in ("sm_clock_rate", "mem_clock_rate", "mem_bus_width"):
-            Listener.distrust(f"asks Triton's driver for the device property {name}")
-        return super().get(name, default)
 
 
 def stand_in(target: Target) -> None:

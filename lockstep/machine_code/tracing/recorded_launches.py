@@ -7,7 +7,6 @@ importing it changes nothing.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,6 @@ from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.driver_stand_in import stand_in
 from lockstep.machine_code.tracing.trace_listener import Listener
 
-#: Attributes of an autotuner that are set by measuring.
-FOUND_BY_TUNING = ("best_config", "bench_time", "cache", "configs_timings")
 #: Attributes that decide when and how an autotuner measures.
 _DECIDING = ("keys", "reset_to_zero", "restore_value", "num_warmups", "num_reps", "use_cuda_graph", "configs_top_k")
 
@@ -88,38 +85,14 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
         return request
 
     JITFunction.run, JITFunction._do_compile, Autotuner.run = note_launch, note_request, launch_all
-    for name in FOUND_BY_TUNING:
-        setattr(Autotuner, name, _distrusted(name))
     stand_in(target)
     try:
         yield
     finally:
         JITFunction.run, JITFunction._do_compile, Autotuner.run = run, do_compile, tune
-        for name in FOUND_BY_TUNING:
-            delattr(Autotuner, name)
 
 
 def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
     yield "kernel", getattr(tuner.base_fn, "__name__", "")
     for name in _DECIDING:
         yield name, getattr(tuner, name, None)
-
-
-def _distrusted(name: str) -> property:
-    """Return a property for an autotuner's attribute that only measuring on a GPU finds.
-
-    The trace becomes untrusted if code outside Triton reads the attribute.
-    """
-
-    def read(self: Any) -> Any:
-        if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "triton":
-            Listener.distrust(f"asks an autotuner for {name}, which only measuring finds")
-        try:
-            return vars(self)[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def write(self: Any, value: Any) -> None:
-        vars(self)[name] = value
-
-    return property(read, write)

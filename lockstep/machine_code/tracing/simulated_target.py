@@ -7,9 +7,8 @@ with the question as the reason. Tensors answer for themselves (``lockstep.machi
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -29,16 +28,11 @@ class Properties:
         Listener.distrust(f"asks for the device property {name}, which the target's table lacks")
         raise AttributeError(name)
 
-    def __repr__(self) -> str:
-        Listener.distrust("prints the device's properties, which the target's table has only in part")
-        return "_CudaDeviceProperties()"
-
 
 def answer_as(target: Target) -> None:
     """Make torch report ``target`` as its GPU, for the life of the process; call this function once."""
     _answer_questions(target)
     answer_for_tensors()
-    _spare_compiler()
 
 
 def _answer_questions(target: Target) -> None:
@@ -95,29 +89,6 @@ def _unanswered(function: FunctionType) -> Callable[..., Any]:
         return function(*arguments, **options)
 
     return ask
-
-
-def _spare_compiler() -> None:
-    """Run torch's operators on meta tensors without torch's compiler, whose import takes as long as torch's.
-
-    A wrapper (``torch/_compile.py``) excludes these operators from the compiler, and imports it when first called.
-    Nothing is compiled in this process, so each wrapper is replaced by the function that it wraps.
-    """
-    tables: list[Any] = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("torch._refs")]
-    tables += torch._decomp.global_decomposition_table.values()
-    pending = [function for table in tables for function in table.values()]
-    seen: set[int] = set()
-    while pending:
-        function = pending.pop()
-        if isinstance(function, FunctionType) and id(function) not in seen:
-            seen.add(id(function))
-            # Decorators hold the function that they wrap in a closure; not all of them set __wrapped__.
-            enclosed = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
-            if function.__code__.co_filename == torch._compile.__file__:
-                for value in enclosed:
-                    if isinstance(value, FunctionType):
-                        value.__dict__["__dynamo_disable"] = value
-            pending += enclosed
 
 
 def _uncompiled(model: Any = None, **options: Any) -> Any:

@@ -275,11 +275,6 @@ class Operators(TorchDispatchMode):
         self._trace = trace
         self._allocations = allocations
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False, so that torch does not import its compiler, which takes as long as the import of torch."""
-        return False
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             result = func(*args, **(kwargs or {}))
@@ -289,7 +284,7 @@ class Operators(TorchDispatchMode):
             raise
         if torch.Tag.nondeterministic_seeded in func.tags and "cpu" in _device_types(result):
             self._trace.distrust(f"draws random numbers on the CPU ({func})")
-        if func.namespace not in ("aten", "prims") or func.__name__.partition(".")[0] not in operators():
+        if func.namespace not in ("aten", "prims"):
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
         if any(tensor_type.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for tensor_type in types):
             self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
@@ -297,13 +292,6 @@ class Operators(TorchDispatchMode):
         if str(func) not in ALLOCATIONS and not func.is_view:
             self._trace.operator(str(func), args, kwargs or {}, result)
         return result
-
-
-@functools.cache
-def operators() -> frozenset[str]:
-    """Return the names of torch's own operators that exist after its import: "add", "_softmax"."""
-    names = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
-    return frozenset(name.partition(".")[0] for space, _, name in names if space in ("aten", "prims"))
 
 
 def _device_types(result: Any) -> set[str]:
