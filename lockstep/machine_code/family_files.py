@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from lockstep.suite.definition import Suite
 from lockstep.suite.syntax import without_docstrings
@@ -63,16 +64,6 @@ class FamilyFiles:
     lacking: tuple[str, ...] = ()
     reads_text: bool = False
 
-    def same_as(self, other: FamilyFiles) -> bool:
-        """Return whether the files differ at most in comments, layout and docstrings that no module reads."""
-        if self.lacking or other.lacking or self.files.keys() != other.files.keys():
-            return False
-        return all(
-            content == other.files[name]
-            or (not self.reads_text and name.endswith(".py") and _code(content) == _code(other.files[name]) != "")
-            for name, content in self.files.items()
-        )
-
 
 def family_files(root: Path, packages: Sequence[str], suite: Suite) -> FamilyFiles:
     """Return the files of a tree that the variants of a suite depend on.
@@ -100,7 +91,14 @@ def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) ->
     Args:
         base, head: folders that hold the packages under test.
     """
-    return family_files(base, packages, suite).same_as(family_files(head, packages, suite))
+    before, after = family_files(base, packages, suite), family_files(head, packages, suite)
+    if before.lacking or after.lacking or before.files.keys() != after.files.keys():
+        return False
+    return all(
+        text == after.files[name]
+        or (not before.reads_text and name.endswith(".py") and _code(text) == _code(after.files[name]) != "")
+        for name, text in before.files.items()
+    )
 
 
 def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...]:
@@ -229,14 +227,13 @@ class _Closure:
         return found
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What the text of a module shows; the attributes are those of ``_Closure``."""
+class _Facts(NamedTuple):
+    """What the text of a module shows; the fields are attributes of ``_Closure``."""
 
-    names: frozenset[str] = frozenset()
-    imports: frozenset[tuple[str, str]] = frozenset()
-    any_import: bool = False
-    reads_text: bool = False
+    names: set[str]
+    imports: set[tuple[str, str]]
+    any_import: bool
+    reads_text: bool
 
 
 @functools.lru_cache(maxsize=8192)
@@ -245,7 +242,7 @@ def _facts(file: str, text: bytes) -> _Facts:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return _Facts()
+        return _Facts(set(), set(), any_import=False, reads_text=False)
     module, is_package = _module(file)
     names: set[str] = set()
     imports: set[tuple[str, str]] = set()
@@ -292,7 +289,7 @@ def _facts(file: str, text: bytes) -> _Facts:
                 names |= {dotted, f"{module}.{dotted}"} if is_package else {dotted}
                 any_import |= name == _IMPORTER
     any_import |= not mentioned.isdisjoint(_DYNAMIC)
-    return _Facts(frozenset(names), frozenset(imports), any_import, not mentioned.isdisjoint(_READS_TEXT))
+    return _Facts(names, imports, any_import, not mentioned.isdisjoint(_READS_TEXT))
 
 
 @functools.lru_cache(maxsize=8192)

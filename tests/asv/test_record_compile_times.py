@@ -36,7 +36,6 @@ def test_a_variant_costs_what_its_kernels_take_with_an_empty_cache(costs, monkey
         # A kernel from a cache takes some milliseconds.
         assert gemv.costs["compile"].value > 0.05
         assert gemv.note == ""
-    assert not list((tmp_path / "cache").rglob("*.cubin"))
 
 
 def test_what_was_measured_before_stays(costs):

@@ -5,14 +5,11 @@ A request to compile holds Triton's own objects, which cannot be sent between pr
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import hashlib
 import inspect
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +25,6 @@ from lockstep.processes.end_with_parent import pool
 
 #: Maximum number of kernels in one task.
 BATCH = 12
-
-#: Variable that names the folder of Triton's disk cache.
-_CACHE = "TRITON_CACHE_DIR"
 
 #: Compile options of a kernel that reports show.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -103,8 +97,8 @@ def fill_cache(requests: Sequence[Request], processes: int) -> None:
 def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[float] | None]:
     """Return the seconds that each kernel takes to compile.
 
-    The kernels are compiled one after another in one process, each time with an empty cache. Imports and the start of
-    the compiler are not included.
+    The kernels are compiled one after another in one process, and never taken from Triton's cache. Neither imports nor
+    the start of the compiler are included.
 
     Args:
         requests: distinct requests, all for one target.
@@ -118,35 +112,22 @@ def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[floa
 
 
 def _clock(repeats: int, request: Request) -> list[float]:
+    # Imported here: Triton is slow to import.
+    import triton
+
+    triton.knobs.compilation.always_compile = True  # this process was forked to measure
     _start_compiler()
     seconds = []
     for _ in range(repeats):
-        with _empty_cache():
-            began = perf_counter()
-            _compile(request)
-            seconds.append(perf_counter() - began)
+        began = perf_counter()
+        _compile(request)
+        seconds.append(perf_counter() - began)
     return seconds
 
 
 @functools.cache
 def _start_compiler() -> None:
-    with _empty_cache():
-        _attempt(_compile, _shared[0])
-
-
-@contextlib.contextmanager
-def _empty_cache() -> Iterator[None]:
-    """Give Triton an empty disk cache within the block, so that Triton compiles every kernel."""
-    before = os.environ.get(_CACHE)
-    with tempfile.TemporaryDirectory(prefix="lockstep-cold-") as folder:
-        os.environ[_CACHE] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[_CACHE]
-            else:
-                os.environ[_CACHE] = before
+    _attempt(_compile, _shared[0])
 
 
 def _compile(request: Request) -> None:

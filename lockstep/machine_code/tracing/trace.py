@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_iter
 
 from lockstep.machine_code.model import Memory
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.device_memory import Allocations
 from lockstep.machine_code.tracing.recorded_launches import Launch, Request, noted
 from lockstep.machine_code.tracing.trace_listener import capturing, heard_by
 from lockstep.suite.case import Case
@@ -61,7 +61,7 @@ class Trace:
     Attributes:
         steps: the steps so far.
         unknown: why the trace cannot be trusted, or "".
-        memory: device memory of the call; ``None`` until the call has ended, and for a case without a trace.
+        memory: device memory of the last call; ``None`` until a call has ended, and for a case without a trace.
     """
 
     def __init__(self) -> None:
@@ -74,6 +74,8 @@ class Trace:
         self._seen: dict[int, tuple[StorageWeakRef, int]] = {}
         self._given: frozenset[int] = frozenset()
         self._used: set[int] = set()
+        self._made: set[int] = set()
+        self._peak = 0
 
     def distrust(self, reason: str) -> None:
         """Record why this trace cannot be trusted; only the first reason is stored."""
@@ -89,36 +91,43 @@ class Trace:
         """Add a step that is not a launch."""
         self.steps.append(Step(text))
 
-    def operator(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Add a call of a torch operator to the steps, with the call's arguments and result."""
+    def operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Record what a torch operator allocated; add a step unless the operator is a view or only allocates."""
+        for tensor in _tensors((args, kwargs)):
+            self._storage(tensor)
+        for tensor in _tensors(result):
+            if tensor.untyped_storage()._cdata not in self._seen and self._seen[identity := self._storage(tensor)][1]:
+                self._made.add(identity)
+                self._peak = max(self._peak, self._live(self._made))
+        if str(func) in ALLOCATIONS or func.is_view:
+            return
         arguments = [self.spell(value) for value in args]
         arguments += [f"{key}={self.spell(value)}" for key, value in kwargs.items() if key != "device"]
-        self.step(f"{name}({', '.join(arguments)}) → {self.spell(result)}")
+        self.step(f"{func}({', '.join(arguments)}) → {self.spell(result)}")
 
     def give(self, arguments: Mapping[str, Any]) -> None:
         """Add a step that lists the arguments of the calls that follow."""
         self.step(f"given {', '.join(f'{name}={self.spell(arguments[name])}' for name in sorted(arguments))}")
         self._given = frozenset(self._seen)
 
-    def steps_of(self, call: Callable[[], object], allocations: Allocations) -> list[Step]:
+    def steps_of(self, call: Callable[[], object]) -> list[Step]:
         """Return the steps of a call, and do not add them. Numbers of new tensors follow those of the steps so far."""
         steps, numbers = self.steps, self._numbers
-        self.steps, self._numbers, self._used = [], dict(numbers), set()
+        self.steps, self._numbers, self._used, self._made, self._peak = [], dict(numbers), set(), set(), 0
         try:
-            with Operators(self, allocations):
+            with Operators(self):
                 call()
+            # A tensor that the call used but neither got nor made was stored by the code, perhaps in an earlier case.
+            kept = self._live(self._used - self._given)
+            self.memory = None if self.unknown else Memory(len(self._made), self._peak, kept)
             return self.steps
         finally:
             self.steps, self._numbers = steps, numbers
 
-    def kept(self, allocations: Allocations) -> int:
-        """Return the live bytes that the last call allocated, or used without being given them."""
-        stored = {
-            identity: size
-            for identity, (reference, size) in self._seen.items()
-            if identity in self._used - self._given and not reference.expired()
-        }
-        return sum((stored | allocations.live).values())
+    def _live(self, identities: set[int]) -> int:
+        """Return the bytes of these storages that are still alive."""
+        seen = (self._seen[identity] for identity in identities)
+        return sum(size for reference, size in seen if not reference.expired())
 
     def spell(self, value: Any) -> str:
         """Return a value as text without addresses: ``t0 bf16[8,4096]``, with unusual strides or offset."""
@@ -200,19 +209,16 @@ def trace_case(
     try:
         inputs = inputs_of(suite, case, new)
         with noted(target, trace.launch), heard_by(trace.distrust, trace.step, trace.place):
-            with Operators(trace, Allocations()):
+            with Operators(trace):
                 arguments = family.arguments(variant, inputs)
             out = buffers_of(suite, case, new)
             if out is not None and takes_out(call):
                 arguments["out"] = out
             trace.give(arguments)
             # The first call fills what the code stores between calls; the second is like every later call.
-            first = trace.steps_of(lambda: call(**arguments), Allocations())
-            allocations = Allocations()
+            first = trace.steps_of(lambda: call(**arguments))
             with capturing():
-                later = trace.steps_of(lambda: call(**arguments), allocations)
-            if not trace.unknown:
-                trace.memory = Memory(allocations.count, allocations.peak, trace.kept(allocations))
+                later = trace.steps_of(lambda: call(**arguments))
             # A launch that only the first call makes may fill a tensor that later calls read. Operators are left out,
             # because an earlier case may have made the same tensor.
             repeated = {_unnumbered(step) for step in later}
@@ -268,12 +274,11 @@ def _first_line(error: BaseException) -> str:
 
 
 class Operators(TorchDispatchMode):
-    """Records each operator that runs on a device, and what it allocates there."""
+    """Passes each call of a torch operator to a trace."""
 
-    def __init__(self, trace: Trace, allocations: Allocations) -> None:
+    def __init__(self, trace: Trace) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._trace = trace
-        self._allocations = allocations
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -282,23 +287,16 @@ class Operators(TorchDispatchMode):
             # Recorded at once, because the caller may treat the error as a refusal and take another branch.
             self._trace.distrust(f"cannot be followed without a GPU ({_first_line(error)})")
             raise
-        if torch.Tag.nondeterministic_seeded in func.tags and "cpu" in _device_types(result):
+        on_cpu = any(part.device.type == "cpu" for part in _tensors(result))
+        if on_cpu and torch.Tag.nondeterministic_seeded in func.tags:
             self._trace.distrust(f"draws random numbers on the CPU ({func})")
         if func.namespace not in ("aten", "prims"):
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
         if any(tensor_type.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for tensor_type in types):
             self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
-        self._allocations.note((args, kwargs), result)
-        if str(func) not in ALLOCATIONS and not func.is_view:
-            self._trace.operator(str(func), args, kwargs or {}, result)
+        self._trace.operator(func, args, kwargs or {}, result)
         return result
 
 
-def _device_types(result: Any) -> set[str]:
-    """Return the types of the devices that the tensors of a result are on."""
-    return {part.device.type for part in _tensors(result)}
-
-
-def _tensors(result: Any) -> list[torch.Tensor]:
-    parts = result if isinstance(result, list | tuple) else [result]
-    return [part for part in parts if isinstance(part, torch.Tensor)]
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [part for part in tree_iter(value) if isinstance(part, torch.Tensor)]
