@@ -10,7 +10,7 @@ from history import DAY_MS, START_MS
 from lockstep.asv.exact_results import write_exact
 from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode, Target
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
-from lockstep.machine_code.model import Memory
+from lockstep.machine_code.model import Call
 from lockstep.processes.toolchain import INSTALLED
 from lockstep.suite.discovery import load_suites
 
@@ -22,7 +22,9 @@ KEY = CaseKey("linear", "stream", "M=8,K=4096,N=2048")
 def code(registers: int = 128, spills: int = 0, launches: int = 1, kept: int = 0) -> CaseCode:
     """A case that launches one kernel so many times."""
     kernel = KernelCode("k", "identity", "k.py:1", machine=MachineCode("aa", registers, spills, 0, {"all": 500}))
-    return CaseCode((kernel,) * launches, ("given x=t0", *("launch [1] ()",) * launches), memory=Memory(0, 0, kept))
+    return CaseCode(
+        (kernel,) * launches, ("given x=t0", *("launch [1] ()",) * launches), call=Call(0, launches, 0, 0, 0, kept)
+    )
 
 
 def write_exact_history(results: Path, commits: Sequence[str], plan: Callable[[int], CaseCode | None]) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 — the sources of generated modules stand here a line each
-"""Small packages with a change planted in one place, to look for changes that a proof overlooks.
+"""Small packages with a change planted in one place, to look for changes that a comparison of files overlooks.
 
 A package is put together from features: ways in which code can come to a number from another file. Each variant adds up the numbers of a
 few features, so that any change of a feature shows in what its variants answer. What really changed is found by

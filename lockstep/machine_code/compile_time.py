@@ -58,7 +58,7 @@ class CompileClock:
         """Return the kernels of each variant at a case, or why its trace may lack kernels."""
         return {
             key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
-            if code.memory is not None
+            if code.call is not None
             else code.unknown or "its trace may lack kernels"
             for key, code in self._session.trace_case(suite, case).items()
         }

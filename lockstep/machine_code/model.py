@@ -79,12 +79,22 @@ class KernelCode:
         return self.machine.fingerprint if self.machine else ""
 
 
-class Memory(NamedTuple):
-    """Device memory of a call: number of allocations, peak bytes held during the call, and bytes still held after it.
+class Call(NamedTuple):
+    """What one call of a variant does, without preparation and without what only the first call does.
 
     torch's allocator rounds up, and operators may allocate workspaces of their own; neither is counted.
+
+    Attributes:
+        first, last: the kernels that the call launches are ``CaseCode.kernels[first:last]``.
+        operators: number of calls of torch operators.
+        allocations: number of allocations on the device.
+        peak: maximum bytes of these allocations at once.
+        kept: bytes on the device that the call uses without being given them, and that remain after it.
     """
 
+    first: int
+    last: int
+    operators: int
     allocations: int
     peak: int
     kept: int
@@ -101,14 +111,14 @@ class CaseCode:
             written without its kernel's name, which is in ``kernels``.
         unknown: the question because of which the case is not traced; "" if it is. Such a case equals no other.
         absent: whether the tree lacks a name that the variant imports; ``unknown`` gives the name.
-        memory: device memory of the call; ``None`` if the trace ended before the call did, or may lack steps.
+        call: what a call does; ``None`` if the trace ended before the call did, or may lack steps.
     """
 
     kernels: tuple[KernelCode, ...] = ()
     host: tuple[str, ...] = ()
     unknown: str = ""
     absent: bool = False
-    memory: Memory | None = None
+    call: Call | None = None
 
     @property
     def host_fingerprint(self) -> str:
@@ -138,12 +148,12 @@ class CaseCode:
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:
     """Return a case's code from a mapping that ``dataclasses.asdict`` made."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
-    return CaseCode(kernels, tuple(row["host"]), row["unknown"], row["absent"], memory_from(row["memory"]))
+    return CaseCode(kernels, tuple(row["host"]), row["unknown"], row["absent"], call_from(row["call"]))
 
 
-def memory_from(row: Sequence[int] | None) -> Memory | None:
-    """Return the device memory of a call from a JSON list."""
-    return Memory(*row) if row is not None else None
+def call_from(row: Sequence[int] | None) -> Call | None:
+    """Return what a call does from a JSON list."""
+    return Call(*row) if row is not None else None
 
 
 def kernel_code_from(row: Mapping[str, Any]) -> KernelCode:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
-from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, kernel_code_from, memory_from
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, call_from, kernel_code_from
 from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.processes.watched_worker import Watched, WorkerDied
@@ -96,9 +96,9 @@ class Session:
         kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
         return {
             CaseKey(*key): CaseCode(
-                tuple(kernels[identity] for identity in identities), tuple(host), unknown, absent, memory_from(memory)
+                tuple(kernels[identity] for identity in identities), tuple(host), unknown, absent, call_from(call)
             )
-            for *key, identities, host, unknown, absent, memory in event["cases"]
+            for *key, identities, host, unknown, absent, call in event["cases"]
         }
 
     def trace_case(self, suite: str, case: str) -> dict[CaseKey, CaseCode]:

@@ -25,7 +25,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_iter
 
-from lockstep.machine_code.model import Memory
+from lockstep.machine_code.model import Call
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.recorded_launches import Launch, Request, noted
 from lockstep.machine_code.tracing.trace_listener import capturing, heard_by
@@ -61,13 +61,13 @@ class Trace:
     Attributes:
         steps: the steps so far.
         unknown: why the trace cannot be trusted, or "".
-        memory: device memory of the last call; ``None`` until a call has ended, and for a case without a trace.
+        call: what the last call did; ``None`` until a call has ended, and for a case without a trace.
     """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.unknown = ""
-        self.memory: Memory | None = None
+        self.call: Call | None = None
         self._numbers: dict[int, int] = {}
         self._places: dict[int, int] = {}
         # A weak reference prevents reuse of a freed storage's identity by another storage.
@@ -75,7 +75,7 @@ class Trace:
         self._given: frozenset[int] = frozenset()
         self._used: set[int] = set()
         self._made: set[int] = set()
-        self._peak = 0
+        self._peak = self._operators = 0
 
     def distrust(self, reason: str) -> None:
         """Record why this trace cannot be trusted; only the first reason is stored."""
@@ -101,6 +101,7 @@ class Trace:
                 self._peak = max(self._peak, self._live(self._made))
         if str(func) in ALLOCATIONS or func.is_view:
             return
+        self._operators += 1
         arguments = [self.spell(value) for value in args]
         arguments += [f"{key}={self.spell(value)}" for key, value in kwargs.items() if key != "device"]
         self.step(f"{func}({', '.join(arguments)}) → {self.spell(result)}")
@@ -110,16 +111,22 @@ class Trace:
         self.step(f"given {', '.join(f'{name}={self.spell(arguments[name])}' for name in sorted(arguments))}")
         self._given = frozenset(self._seen)
 
-    def steps_of(self, call: Callable[[], object]) -> list[Step]:
-        """Return the steps of a call, and do not add them. Numbers of new tensors follow those of the steps so far."""
+    def steps_of(self, function: Callable[[], object]) -> list[Step]:
+        """Return the steps of a call, and do not add them; store what the call did.
+
+        Numbers of new tensors follow those of the steps so far.
+        """
         steps, numbers = self.steps, self._numbers
-        self.steps, self._numbers, self._used, self._made, self._peak = [], dict(numbers), set(), set(), 0
+        self.steps, self._numbers, self._used, self._made = [], dict(numbers), set(), set()
+        self._peak = self._operators = 0
         try:
             with Operators(self):
-                call()
+                function()
             # A tensor that the call used but neither got nor made was stored by the code, perhaps in an earlier case.
             kept = self._live(self._used - self._given)
-            self.memory = None if self.unknown else Memory(len(self._made), self._peak, kept)
+            first, count = (sum(step.request is not None for step in part) for part in (steps, self.steps))
+            call = Call(first, first + count, self._operators, len(self._made), self._peak, kept)
+            self.call = None if self.unknown else call
             return self.steps
         finally:
             self.steps, self._numbers = steps, numbers

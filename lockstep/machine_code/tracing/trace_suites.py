@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lockstep.machine_code.family_files import definition_packages, family_files
-from lockstep.machine_code.model import Memory
+from lockstep.machine_code.model import Call
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.driver_stand_in import stand_in
 from lockstep.machine_code.tracing.recorded_launches import Request
@@ -31,7 +31,7 @@ class Row(NamedTuple):
         steps: the steps of the host side.
         unknown: the question because of which the case is not traced, or "".
         absent: whether the tree lacks a name that the variant imports.
-        memory: device memory of the call.
+        call: what a call does.
     """
 
     suite: str
@@ -41,7 +41,7 @@ class Row(NamedTuple):
     steps: Sequence[str] = ()
     unknown: str = ""
     absent: bool = False
-    memory: Memory | None = None
+    call: Call | None = None
 
 
 class Tracer:
@@ -121,7 +121,7 @@ class Tracer:
                     [step.request for step in trace.steps if step.request is not None],
                     [step.text for step in trace.steps],
                     at_import or trace.unknown,
-                    memory=None if at_import else trace.memory,
+                    call=None if at_import else trace.call,
                 )
 
     def _note_import(self, reason: str) -> None:

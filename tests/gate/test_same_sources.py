@@ -1,4 +1,4 @@
-"""The gate proves a family by equal files, a case by its traces, and no variant of a changed family by its text."""
+"""Equal files leave a family unchanged, and no variant of a family with a changed file is unchanged by its text."""
 
 import sys
 import textwrap
@@ -87,17 +87,17 @@ def suite(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def proved(base, head, suite):
+def same_sources(base, head, suite):
     return compare_sources(base, head, [suite]).same_sources
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
-def test_a_variant_is_not_proved_by_text_if_another_changes_what_it_reads(suite, tmp_path, order):
+def test_a_variant_is_not_the_same_by_its_text_if_another_changes_what_it_reads(suite, tmp_path, order):
     base = tree(tmp_path / "base", family(BEFORE, order))
-    assert proved(base, tree(tmp_path / "copy", family(BEFORE, order)), suite) == {"work"}
+    assert same_sources(base, tree(tmp_path / "copy", family(BEFORE, order)), suite) == {"work"}
     for i, mutation in enumerate(MUTATIONS):
         numbers = [*BEFORE[:i], 2, *BEFORE[i + 1 :]]
-        assert proved(base, tree(tmp_path / f"head{i}", family(numbers, order)), suite) == frozenset(), mutation
+        assert same_sources(base, tree(tmp_path / f"head{i}", family(numbers, order)), suite) == frozenset(), mutation
 
 
 def test_a_trace_shows_what_an_earlier_variant_left(suite, tmp_path):
@@ -108,10 +108,10 @@ def test_a_trace_shows_what_an_earlier_variant_left(suite, tmp_path):
         assert (status[f"a{i}"], status[f"b{i}"]) == ("same", "changed"), mutation
 
 
-def test_a_family_is_proved_until_a_file_that_it_imports_differs(suite, tmp_path):
+def test_a_family_is_the_same_until_a_file_that_it_imports_differs(suite, tmp_path):
     base, head = tree(tmp_path / "base", family(BEFORE)), tree(tmp_path / "head", "# Words.\n" + family(BEFORE))
-    assert proved(base, head, suite) == {"work"}
+    assert same_sources(base, head, suite) == {"work"}
     (head.root / "toy/apart.py").write_text("N = 1\n")
-    assert proved(base, head, suite) == {"work"}
+    assert same_sources(base, head, suite) == {"work"}
     (head.root / "toy/shapes3.py").write_text(textwrap.dedent(SHAPES) + "N = 1\n")
-    assert proved(base, head, suite) == frozenset()
+    assert same_sources(base, head, suite) == frozenset()
