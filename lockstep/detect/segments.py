@@ -55,15 +55,20 @@ class Segments:
 def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
     """Return the levels between the listed changes of the series ``rows``, by series, oldest first.
 
-    A reported change is listed if the interval of its size, from the points on both sides, does not contain zero.
+    A reported change is listed if the interval of its size, from the points on both sides, does not contain zero. A
+    plain step is always listed: where a slope explains it, the series has no slope.
     """
     listed = {row: list(detector.shifts[row]) for row in rows.tolist()}
-    segments = checked = _segments(detector, rows, listed)
-    while unclear := _least_clear(checked):
+    slope = detector.slope.copy()
+    segments = checked = _segments(detector, rows, listed, slope)
+    while unclear := _least_clear(checked, slope):
         for row, shift in unclear.items():
-            listed[row].remove(shift)
-        checked = _segments(detector, np.array(list(unclear)), listed)
-    return segments if checked is segments else _segments(detector, rows, listed)
+            if shift.plain:
+                slope[row] = 0.0
+            else:
+                listed[row].remove(shift)
+        checked = _segments(detector, np.array(list(unclear)), listed, slope)
+    return segments if checked is segments else _segments(detector, rows, listed, slope)
 
 
 def sizes(segments: Segments) -> tuple[Ints, Floats, Floats]:
@@ -73,17 +78,24 @@ def sizes(segments: Segments) -> tuple[Ints, Floats, Floats]:
     return right, size, np.hypot(segments.error[right - 1], segments.error[right])
 
 
-def _least_clear(segments: Segments) -> dict[int, Shift]:
-    """Return the least clear change of each series in which the interval of a size contains zero."""
+def _least_clear(segments: Segments, slope: Floats) -> dict[int, Shift]:
+    """Return the least clear change of each series in which the interval of a size contains zero.
+
+    Plain steps of a series without a ``slope`` are left out.
+    """
     right, size, error = sizes(segments)
     with np.errstate(invalid="ignore", divide="ignore"):
         clarity = np.abs(size) / error
-    # Written last, so that it stays, is the least clear change of a series.
-    unclear = sorted(np.flatnonzero(clarity < WIDE).tolist(), key=lambda at: -clarity[at])
-    return {int(segments.row[right[at]]): segments.shifts[right[at]] for at in unclear}
+    least: dict[int, Shift] = {}
+    # The least clear change of a series comes last and stays.
+    for at in sorted(np.flatnonzero(clarity < WIDE).tolist(), key=lambda at: -clarity[at]):
+        row, shift = int(segments.row[right[at]]), segments.shifts[right[at]]
+        if slope[row] or not shift.plain:
+            least[row] = shift
+    return least
 
 
-def _segments(detector: Detector, rows: Ints, listed: Mapping[int, Sequence[Shift]]) -> Segments:
+def _segments(detector: Detector, rows: Ints, listed: Mapping[int, Sequence[Shift]], slopes: Floats) -> Segments:
     shifts: list[Shift] = []
     for of_row in rows.tolist():
         shifts += [FIRST, *listed[of_row]]
@@ -93,7 +105,7 @@ def _segments(detector: Detector, rows: Ints, listed: Mapping[int, Sequence[Shif
     stop[np.cumsum(edge_counts) - 1] = detector.count[rows]
     row = np.repeat(rows, edge_counts)
     # The slope is that of the newest points.
-    slope = np.where(stop > detector.count[row] - WINDOW, detector.slope[row], 0.0)
+    slope = np.where(stop > detector.count[row] - WINDOW, slopes[row], 0.0)
     own = _for_each(
         stop - start, lambda part, wide: _own_variance(_points(detector, row, start, stop, slope, part, wide))
     )
