@@ -106,7 +106,7 @@ def judge(tmp_path, monkeypatch):
         comparer = Comparer(sides, device, Pace(1e-3, 4, 0.25, 0.0), 1, lambda *_: None)
         comparer._controls = steady_controls(device)
         for side in ("base", "head"):
-            assert not comparer.load(SUITE, side).error
+            assert not comparer.families.load(SUITE, side).error
         one = dict.fromkeys(["plain"], 0.01)
         group = Group("work", CASE.label, "warm", ("plain",))
         [verdict] = comparer.judge([(SUITE, GroupRequest(group, one, {"plain": 0.1}, {"plain": 0.05}, 1, 60.0))])

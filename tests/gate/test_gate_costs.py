@@ -110,7 +110,7 @@ def judge(gpu, tmp_path, monkeypatch, head, pairs=None):
     comparer = Comparer(sides, gpu, pace, 1, lambda *_: None, pairs)
     comparer._controls = steady_controls(gpu)
     for side in ("base", "head"):
-        assert not comparer.load(SUITE, side).error
+        assert not comparer.families.load(SUITE, side).error
     found = {}
     for quantity in MEASURED:
         # The host's time is that of a machine with other work; unchanged code differs by some percent.

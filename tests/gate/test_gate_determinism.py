@@ -71,7 +71,7 @@ def judge(tmp_path, monkeypatch, base, head, keys=(KEY, TWIN), deadline_s=60.0):
     sides = Sides(["sums"], base=tmp_path / "base", head=tmp_path / "head")
     comparer = Comparer(sides, FakeDevice(), QUICK, 1, lambda *_: None)
     for side in ("base", "head"):
-        assert not comparer.load(SUITE, side).error
+        assert not comparer.families.load(SUITE, side).error
     found = {}
     for group in groups(keys):
         none = dict.fromkeys(group.variants, 0.01)

@@ -154,7 +154,7 @@ def test_the_place_of_a_variant_is_that_of_its_function(sides):
         "from functools import cache, partial\n\n\n@cache\ndef work(x, n):\n    return x\n\n\n"
         "VARIANTS = {'plain': work, 'partial': partial(work, n=1), 'foreign': len}\n"
     )
-    found = Comparer(sides, FakeDevice(), QUICK, 1, print).load(suite("extra"), "head").variants
+    found = Comparer(sides, FakeDevice(), QUICK, 1, print).families.load(suite("extra"), "head").variants
     assert found == {"plain": ("parcel/extra.py", 4), "partial": ("parcel/extra.py", 4), "foreign": ("", 0)}
 
 

@@ -201,7 +201,7 @@ def observed(kind: str, folder: Path, package: str) -> tuple[dict[str, str], flo
         comparer = Comparer(sides, open_device(), QUICK, 1, lambda *_: None)
         suite = suite_of(package)
         for side in ("base", "head"):
-            facts = comparer.load(suite, side)
+            facts = comparer.families.load(suite, side)
             assert not facts.error, facts.error
         variants = list(facts.variants)
         label = suite.cases[0].label
@@ -262,7 +262,9 @@ def of_repository(families: list[str], seconds: float, folder: Path) -> dict[str
     sides = Sides(("kernels",), **roots)
     comparer = Comparer(sides, open_device(), QUICK, 1, lambda *_: None)
     reasons, took, first, refused, count = Counter(), [], [], 0, 0
-    loads = {name: [comparer.load(suite, side) for side in ("base", "head")][1] for name, suite in suites.items()}
+    loads = {
+        name: [comparer.families.load(suite, side) for side in ("base", "head")][1] for name, suite in suites.items()
+    }
     deadline = time.monotonic() + seconds
     pairs = [(name, case) for name, suite in suites.items() for case in suite.cases]
     # Spread over families and shapes, whatever the deadline leaves out.

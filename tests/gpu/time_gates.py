@@ -133,7 +133,7 @@ def profile_of_observing(folder: Path) -> str:
     sides = Sides(("kernels",), **roots)
     comparer = Comparer(sides, open_device(), QUICK, 1, lambda *_: None)
     suite = load_suites(HOME / "benchmarks")["linear"]
-    variants = list([comparer.load(suite, side) for side in ("base", "head")][1].variants)
+    variants = list([comparer.families.load(suite, side) for side in ("base", "head")][1].variants)
     cases = [case.label for case in suite.cases[:6]]
     for label in cases:
         list(comparer.observe(suite, label, variants))

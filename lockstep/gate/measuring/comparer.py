@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import inspect
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 
-from lockstep.gate.case_verdict import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.gate.case_verdict import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.call_checks import CallChecks
+from lockstep.gate.measuring.families import Families
 from lockstep.gate.measuring.observe import Observed, observe
 from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
 from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
@@ -24,7 +22,7 @@ from lockstep.gate.trial import Measured, Trial
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
-from lockstep.suite.variants import Family, NotInCommit
+from lockstep.suite.variants import NotInCommit
 from lockstep.timing.arms.argument_sets import draw_sets
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
@@ -36,7 +34,6 @@ from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device, DeviceLost, Timing
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 
 #: Draws of the inputs on which base and head are captured to compare their work.
 DRAWS = 2
@@ -86,28 +83,14 @@ class Comparer:
         self._scatter = Scatter()
         self._controls: Controls | None = None
         self._before: dict[str, Timing] | None = None
-        self._families: dict[tuple[str, str], Family] = {}
+        self.families = Families(sides)
         self._checks = Checks(
             device,
             lambda: self._chance.getrandbits(32),
             lambda stage, contender: listener(stage, contender.variant, contender.tree),
         )
         self._call_checks = CallChecks(self._checks)
-        self._trusted = Trusted()
         self._codes = TritonCode.listening() if device.kind == "cuda" else TritonCode()
-
-    def load(self, suite: Suite, side: str) -> SideFacts:
-        """Import a suite's variants from base or head (``side``); return them, or why the import fails."""
-        try:
-            family = self.sides.load_family(suite, side)
-        except NotInCommit:
-            return SideFacts(missing=True)
-        except Exception as error:
-            return SideFacts(error=brief(error))
-        self._families[suite.name, side] = family
-        self._trusted.accept_settings()
-        self._trusted = self._trusted.with_variants(family.variants)
-        return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 
     def judge(self, asked: Sequence[tuple[Suite, GroupRequest]]) -> Iterator[Verdict]:
         """Yield the verdict of each case of some groups as soon as the case is decided.
@@ -142,10 +125,10 @@ class Comparer:
             self.device.release()
             yield from ((name, Observed("the device has too little memory to capture it")) for name in variants)
             return
-        pairs = [self._pair(suite, name) for name in variants]
+        pairs = [self.families.pair(suite, name) for name in variants]
         try:
             # Once for all variants: the check compares thousands of functions.
-            found = self._trusted.guarded(lambda: [self._observed(pair, draws) for pair in pairs])
+            found = self.families.trusted.guarded(lambda: [self._observed(pair, draws) for pair in pairs])
         except Disqualified as error:
             found = [Observed(brief(error))] * len(pairs)
         yield from zip(variants, found, strict=True)
@@ -171,14 +154,6 @@ class Comparer:
         except (GraphError, Disqualified) as error:
             return Observed(brief(error))
 
-    def _pair(self, suite: Suite, variant: str, *, twins: bool = False) -> tuple[Contender, Contender]:
-        """Return base and head of a variant; with ``twins``, base takes the place of head."""
-        base, head = (
-            Contender(side, variant, self._families[suite.name, tree], tree, functools.partial(self.sides.active, tree))
-            for side, tree in ((BASE, BASE), (HEAD, BASE if twins else HEAD))
-        )
-        return base, head
-
     def _judge_calls(self, suite: Suite, request: GroupRequest, deadline: float) -> Iterator[Verdict]:
         self._begin(request.group)
         case = suite.case(request.group.case)
@@ -186,8 +161,8 @@ class Comparer:
             if refused := self._refuse(suite, case, key, twins=False):
                 yield refused
                 continue
-            pair, least = self._pair(suite, key.variant), request.min_effect[key.variant]
-            yield self._call_checks.judge(suite, case, key, pair, self._trusted, least, deadline)
+            pair, least = self.families.pair(suite, key.variant), request.min_effect[key.variant]
+            yield self._call_checks.judge(suite, case, key, pair, self.families.trusted, least, deadline)
 
     def _bench(self, suite: Suite, request: GroupRequest) -> Iterator[Verdict | Bench]:
         """Check base and head in the cases of a group. Yield the refused ones' verdicts, then a bench of the others."""
@@ -202,7 +177,7 @@ class Comparer:
             if refused is not None:
                 yield refused
             else:
-                timers[key] = self._timer(key, self._pair(suite, key.variant, twins=request.twins))
+                timers[key] = self._timer(key, self.families.pair(suite, key.variant, twins=request.twins))
         if not timers:
             return
         try:
@@ -220,12 +195,12 @@ class Comparer:
     def _timer(self, key: SeriesKey, pair: Sequence[Contender]) -> PairTimer:
         meter = None
         if key.quantity != LATENCY:
-            meter = self._ready_meters().new(key.quantity, self.pace, self._trusted, alike=True)
+            meter = self._ready_meters().new(key.quantity, self.pace, self.families.trusted, alike=True)
 
         def listener(stage: str, side: str) -> None:
             self._listener(stage, key.variant, side)
 
-        return PairTimer(pair, self.device, self.pace, self._trusted, listener, meter)
+        return PairTimer(pair, self.device, self.pace, self.families.trusted, listener, meter)
 
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
         """Return a verdict if the case cannot be timed or needs no timing, else ``None``.
@@ -254,12 +229,11 @@ class Comparer:
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
         """Return the error of checking base or head (``side``) against the reference, or ``None``."""
-        family = self._families.get((suite.name, side))
-        if family is None or variant not in family.variants:
+        contender = self.families.contender(suite, variant, side, side)
+        if contender is None:
             return NotImplementedError(f"{side} has no such variant")
-        contender = Contender(side, variant, family, side, functools.partial(self.sides.active, side))
         try:
-            self._checks.of(suite, case, contender, self._trusted, twice=False)
+            self._checks.of(suite, case, contender, self.families.trusted, twice=False)
         except DeviceLost:
             raise
         except Exception as error:
@@ -323,7 +297,7 @@ class Comparer:
         verify = functools.partial(self._verify, bench, key, buffers.seed)
         try:
             epoch = bench.timers[key].epoch(buffers, verify if trial.count == trial.verified else None)
-            self._require_code()
+            self.families.require_code()
             return epoch
         except ArmFailed as failure:
             if failure.arm == BASE:
@@ -350,21 +324,3 @@ class Comparer:
             verified = verifier.verify(timed, seed)
             verifier.restore(timed, seed)  # other variants are timed on these buffers
         return verified.failures
-
-    def _require_code(self) -> None:
-        """Raise ``ArmFailed`` for head if code was replaced at run time: base is trusted, so head replaced it."""
-        try:
-            self._trusted.require()
-        except Disqualified as changed:
-            raise ArmFailed(HEAD, brief(changed)) from changed
-
-    def _where(self, function: Any, side: str) -> tuple[str, int]:
-        """Return a variant's file, relative to the tree, and line; ("", 0) if no Python code of the tree defines it."""
-        function = inspect.unwrap(function)
-        while isinstance(function, functools.partial):
-            function = inspect.unwrap(function.func)
-        code = getattr(function, "__code__", None)
-        with contextlib.suppress(ValueError):
-            if code is not None:
-                return str(self.sides.relative(side, code.co_filename)), int(code.co_firstlineno)
-        return "", 0

@@ -73,7 +73,7 @@ def main() -> int:
         for side in [options.alone] if options.alone else ["base", "head"]:
             if f"{name}@{side}" not in options.skip:
                 stage("load", name, side)
-                imported.setdefault(name, {})[side] = asdict(comparer.load(suites[name], side))
+                imported.setdefault(name, {})[side] = asdict(comparer.families.load(suites[name], side))
     facts = host_facts()
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
     process.emit("ready", host=facts, clock_state=clocks, found=imported)
