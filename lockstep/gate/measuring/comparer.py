@@ -34,6 +34,7 @@ from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device, DeviceLost, Timing
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.rule import Disqualified
+from lockstep.timing.stage_times import Stages, summary
 
 #: Draws of the inputs on which base and head are captured to compare their work.
 DRAWS = 2
@@ -81,6 +82,7 @@ class Comparer:
         self._begin = begin
         self._tell = tell
         self._scatter = Scatter()
+        self._stages = Stages()
         self._controls: Controls | None = None
         self._before: dict[str, Timing] | None = None
         self.families = Families(sides)
@@ -108,7 +110,7 @@ class Comparer:
                 yield from self._judge_calls(suite, request, started + request.deadline_s)
         if timed:
             deadline = started + min(request.deadline_s for _, request in timed)
-            yield from Schedule(self._bench, self._epoch, self._scatter, self._tell).run(timed, deadline)
+            yield from Schedule(self._bench, self._epoch, self._scatter, self._progress).run(timed, deadline)
 
     def observe(self, suite: Suite, label: str, variants: Sequence[str]) -> Iterator[tuple[str, Observed]]:
         """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.gate.same_work``.
@@ -136,6 +138,9 @@ class Comparer:
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
         """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
         return self._controls.summary() if self._controls else {}
+
+    def _progress(self, line: str) -> None:
+        self._tell(f"{line} ({summary(self._stages.take())})")
 
     def _observed(self, pair: Sequence[Contender], draws: Sequence[Buffers]) -> Observed:
         def begin(side: str) -> None:
@@ -173,7 +178,8 @@ class Comparer:
             return
         timers: dict[SeriesKey, PairTimer] = {}
         for key in group.cases():
-            refused = self._refuse(suite, case, key, request.twins)
+            with self._stages.stage("check"):
+                refused = self._refuse(suite, case, key, request.twins)
             if refused is not None:
                 yield refused
             else:
@@ -274,8 +280,9 @@ class Comparer:
         self._checks.forget()
         seed = self._chance.getrandbits(48)
         try:
-            with self.sides.active(HEAD):
+            with self.sides.active(HEAD), self._stages.stage("draw"):
                 sets = draw_sets(bench.suite, bench.case, self.device, bench.sets, seed, bench.used)
+                self.device.synchronize()
             buffers = Buffers(sets, seed, bench.suite.inout)
         except torch.cuda.OutOfMemoryError:
             self.device.release()
@@ -283,7 +290,8 @@ class Comparer:
             return
         controls = self._ready_controls()
         before = self._before or controls.take(self.device)
-        epochs = {key: self._timed(bench, key, buffers) for key in keys}
+        with self._stages.stage("time"):
+            epochs = {key: self._timed(bench, key, buffers) for key in keys}
         # A control that follows other costs may differ from one that follows replays.
         self._before = controls.take(self.device) if bench.group.quantity in GUARDED else None
         moved = controls.moved(before, self._before) if self._before else ""
@@ -320,7 +328,7 @@ class Comparer:
         verifier = Verifier(
             bench.suite, bench.case, self.device, listener=lambda stage, side: self._listener(stage, key.variant, side)
         )
-        with self.sides.active(HEAD):
+        with self.sides.active(HEAD), self._stages.stage("verify"):
             verified = verifier.verify(timed, seed)
             verifier.restore(timed, seed)  # other variants are timed on these buffers
         return verified.failures
