@@ -77,7 +77,7 @@ class Judge:
         costs = [key for key in cost_keys if key.quantity not in (*CHECKS, COMPILE)]
         self._cases = len(todo) + len(compiled) + len(costs)  # a check has no noise, and no share of the error rate
         self._measure_aa(todo, costs, chance, deadline)
-        kinds = [kind for kind in (todo, checks, compiled, costs) if kind]
+        kinds = [kind for kind in (todo, checks, costs, compiled) if kind]
         for number, kind in enumerate(kinds):
             ordered = groups(kind)
             chance.shuffle(ordered)
