@@ -28,9 +28,8 @@ HARNESS = "lockstep"
 _IMPORTER = "import_module"
 #: Modules that give access to what imports by composed names, as in ``getattr(sys, name)``.
 _HOLDERS = frozenset({"sys", "importlib"})
-#: Builtins that run a text, which may import, unless the text gets no builtins.
+#: Builtins that run a text, which may import. As attributes these names are common: ``model.eval()``.
 _RUN_TEXT = frozenset({"exec", "eval", "__builtins__"})
-_NO_BUILTINS = b'"__builtins__": {}'
 #: Other names by which a module may import what its text does not name, or change where imports are found.
 _DYNAMIC = frozenset(
     {
@@ -280,7 +279,7 @@ def _facts(file: str, text: bytes) -> _Facts:
             case ast.Name(id=name):
                 mentioned.add(name)
                 any_import |= name == _IMPORTER and id(node) not in plain
-                any_import |= name in _RUN_TEXT and _NO_BUILTINS not in text
+                any_import |= name in _RUN_TEXT
                 any_import |= name in _HOLDERS and id(node) not in plain
             case ast.Constant(value=str(name)) if _DOTTED.fullmatch(name):
                 # A string may name a module, as lazy imports do; in a package's __init__ without the package's name.
