@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -60,6 +61,7 @@ class Judge:
     notes: list[str] = field(default_factory=list)
     _aa: AAControl = field(default_factory=AAControl)
     _cases: int = 0
+    _alike: dict[SeriesKey, list[SeriesKey]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def on_cpu(self) -> bool:
@@ -84,6 +86,10 @@ class Judge:
             until = deadline_of(map(len, kinds[number:]), time.monotonic(), deadline)
             for verdict in self._measure([group for one in ordered if (group := self._with_latency(one))], until):
                 self.verdicts[verdict.key] = self._dressed(verdict)
+                for key in self._alike.get(verdict.key, ()):
+                    same_work = f"the same work as {verdict.key.variant}"
+                    reason = f"{same_work}; {verdict.reason}" if verdict.reason else same_work
+                    self.verdicts[key] = self._dressed(replace(verdict, key=key, reason=reason))
                 if verdict.outcome != "na":
                     self.say(line(self.verdicts[verdict.key]))
         if any(verdict.reason == UNREACHED for verdict in self.verdicts.values()):
@@ -96,12 +102,22 @@ class Judge:
         return moved_controls([*self.verdicts.values(), *self.aa_verdicts])
 
     def _to_measure(self, keys: Iterable[SeriesKey]) -> Iterator[SeriesKey]:
-        """Record a first verdict on every case, and yield the cases to measure."""
+        """Record a first verdict on every case, and yield the cases to measure.
+
+        Of variants that give the GPU the same work at a case, only the first is measured.
+        """
+        first: dict[tuple[str, ...], SeriesKey] = {}
         for key in keys:
             verdict = self.imports.verdict(key, self.unchanged)
             self.verdicts[key] = verdict or Verdict(key, "unsure", UNREACHED, code=self.unchanged.reasons(key))
-            if verdict is None:
+            if verdict is not None:
+                continue
+            work = self.unchanged.work(key)
+            measured = first.setdefault((key.suite, key.case, key.l2, work or key.variant), key)
+            if measured is key:
                 yield key
+            else:
+                self._alike[measured].append(key)
 
     def _costs(self, keys: Iterable[SeriesKey]) -> Iterator[SeriesKey]:
         """Record a first verdict on every cost, and yield the costs to measure."""

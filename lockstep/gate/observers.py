@@ -29,10 +29,12 @@ class Observed:
     Attributes:
         differences: the first difference of each observed case, or "" for the same work.
         refused: the message with which both sides refuse a case.
+        works: digests of the work of changed cases (``lockstep.gate.measuring.observe.Observed``).
     """
 
     differences: dict[CaseKey, str] = field(default_factory=dict)
     refused: dict[CaseKey, str] = field(default_factory=dict)
+    works: dict[CaseKey, str] = field(default_factory=dict)
 
     def look(self, worker: GateWorker, group: Group, remaining: list[str]) -> None:
         """Let a worker observe variants of a group, and take them out of ``remaining`` one by one.
@@ -41,9 +43,10 @@ class Observed:
             WorkerDied: as ``GateWorker.judge``; the culprit is taken out of ``remaining`` too.
         """
         try:
-            for variant, difference, refusal in worker.observe(replace(group, variants=tuple(remaining))):
+            for variant, difference, refusal, work in worker.observe(replace(group, variants=tuple(remaining))):
                 key = CaseKey(group.suite, variant, group.case)
                 self.differences[key] = difference
+                self.works |= {key: work} if work else {}
                 self.refused |= {key: refusal} if refusal and not difference else {}
                 remaining.remove(variant)
         except WorkerDied as died:

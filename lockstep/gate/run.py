@@ -169,7 +169,7 @@ class _Run:
             told = f"observed on this GPU: {same} of {len(observed.differences)} cases give it the same work"
             self._notes.append(told)
             self._say(f"{told} ({time.monotonic() - started:.0f} s)")
-        return replace(unchanged, observed=observed.differences, refused=observed.refused)
+        return replace(unchanged, observed=observed.differences, refused=observed.refused, works=observed.works)
 
 
 def _interrupted(verdict: Verdict) -> Verdict:

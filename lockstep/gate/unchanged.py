@@ -23,12 +23,14 @@ class Unchanged:
         same_sources: suites whose variants depend on files that differ at most in comments, layout and docstrings.
         observed: what captured graphs say of the observed cases: the first difference, or "" for the same work.
         refused: the message with which both sides refuse a case.
+        works: digests of the work of changed cases; variants with equal digests at a case are the same comparison.
         measure_all: whether no case counts as unchanged, but differences are still reported.
     """
 
     same_sources: frozenset[str] = frozenset()
     observed: Mapping[CaseKey, str] = field(default_factory=dict)
     refused: Mapping[CaseKey, str] = field(default_factory=dict)
+    works: Mapping[CaseKey, str] = field(default_factory=dict)
     measure_all: bool = False
 
     def why(self, key: SeriesKey) -> str:
@@ -49,6 +51,10 @@ class Unchanged:
         """Return what differs in the work of a case, as one sentence; () if nothing was seen."""
         difference = self.observed.get(_case(key), "")
         return (difference,) if difference else ()
+
+    def work(self, key: SeriesKey) -> str:
+        """Return the digest of a case's work; "" if it is not known."""
+        return self.works.get(_case(key), "")
 
     def refusal(self, key: SeriesKey) -> str:
         """Return the message with which both sides refuse a case; "" if one of them accepts it."""

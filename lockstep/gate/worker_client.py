@@ -95,8 +95,8 @@ class GateWorker(Watched):
                 case "judged":
                     self.controls = event["controls"]
 
-    def observe(self, group: Group) -> Iterator[tuple[str, str, str]]:
-        """Yield each variant of a group with the difference of its work, and the refusal, as in ``Observed``.
+    def observe(self, group: Group) -> Iterator[tuple[str, str, str, str]]:
+        """Yield each variant of a group with difference, refusal and digest of its work, as in ``Observed``.
 
         Raises:
             WorkerDied: as ``judge``.
@@ -104,7 +104,7 @@ class GateWorker(Watched):
         self.ask({"observe": asdict(group)})
         for event in self.until("observed"):
             if event["event"] == "work":
-                yield event["variant"], event["difference"], event["refusal"]
+                yield event["variant"], event["difference"], event["refusal"], event["work"]
 
 
 def _facts(row: Mapping[str, Any]) -> SideFacts:

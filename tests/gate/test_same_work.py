@@ -16,7 +16,18 @@ from planted import lay_out
 from planted_launches import CHANGES, WORDS, planted
 
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.same_work.work import Buffer, Captured, Edge, Memory, Node, Place, compare, difference, placed
+from lockstep.gate.same_work.work import (
+    Buffer,
+    Captured,
+    Edge,
+    Memory,
+    Node,
+    Place,
+    compare,
+    difference,
+    digest,
+    placed,
+)
 
 EXAMPLES = int(os.environ.get("LOCKSTEP_WORK_EXAMPLES", "120"))
 
@@ -134,6 +145,21 @@ def test_memory_that_the_allocator_places_elsewhere_on_another_draw_is_no_depend
     assert compare([draw(1000), draw(2000)]) == ""
     assert compare([draw(1000), draw(2000, grid=5)]) == "the graph depends on the values of the inputs"
     assert compare([draw(10), draw(20)]) == "the graph depends on the values of the inputs", "these are no addresses"
+
+
+def test_variants_with_the_same_work_on_both_sides_have_the_same_digest():
+    def draw(start, grids=(4, 8), code="a1"):
+        sides = (
+            (Node("kernel", (("machine code", code), ("grid", (grid,)), ("parameter 0", start.to_bytes(8, "little")))),)
+            for grid in grids
+        )
+        return Captured(*sides, [Buffer("out", start, start + 64, start)], lambda: lambda _: None, lambda _: True)
+
+    assert digest(draw(4096)) == digest(draw(8192)) != ""
+    assert len({digest(draw(4096, grids)) for grids in ((4, 8), (8, 4), (4, 9))}) == 3
+    assert digest(draw(4096, code="function 0x1, whose code is not known")) == ""
+    unknown = (Node("a function of the host", unknown="its work is not known"),)
+    assert digest(Captured(unknown, unknown, [], lambda: lambda _: None, lambda _: True)) == ""
 
 
 def test_nodes_that_wait_for_others_differ():

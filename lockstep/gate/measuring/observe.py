@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from lockstep.gate.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
-from lockstep.gate.same_work.work import Buffer, Captured, compare
+from lockstep.gate.same_work.work import Buffer, Captured, compare, digest
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm
@@ -36,10 +36,13 @@ class Observed:
     Attributes:
         difference: the first difference, or why it is unknown whether they differ; "" for the same work.
         refusal: the message with which both sides refuse the case; "" if one of them accepts it.
+        work: a digest of both sides' work where it differs. Variants with equal digests at a case are the same
+            comparison. "" if it is not known, or depends on values.
     """
 
     difference: str = ""
     refusal: str = ""
+    work: str = ""
 
 
 def observe(
@@ -61,6 +64,8 @@ def observe(
     pool = device.new_pool()
     graphs: list[torch.cuda.CUDAGraph] = []  # a pool whose last graph is gone cannot be captured into again
 
+    seen: list[Captured] = []
+
     def captured() -> Iterator[Captured]:
         for buffers in draws:
             arms, _ = buffers.arms(pair)
@@ -76,10 +81,12 @@ def observe(
                 graphs.append(_capture(arms[0], pool))
             graphs.extend(_capture(arm, pool) for arm in arms)
             base, head = (read_graph(graph.raw_cuda_graph(), codes) for graph in graphs[-2:])
-            yield Captured(base, head, [*_buffers(arms, pair[0].family)], _OwnMemory, _is_memory)
+            seen.append(Captured(base, head, [*_buffers(arms, pair[0].family)], _OwnMemory, _is_memory))
+            yield seen[-1]
 
     try:
-        return Observed(compare(captured()))
+        difference = compare(captured())
+        return Observed(difference, work=digest(seen[0]) if difference and len(seen) == 1 else "")
     except _Apart as apart:
         return Observed(str(apart))
     except _Refused as refused:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from lockstep.gate.same_work.work import Edge, Fact, Node, Work
+from lockstep.gate.same_work.work import UNKNOWN_CODE, Edge, Fact, Node, Work
 from lockstep.machine_code.compiling.cubin import fingerprint
 
 #: ``CUgraphNodeType``: the kinds of nodes whose work is known. Others run code of the host, allocate memory, wait for
@@ -198,7 +198,7 @@ def _kernel(node: int, after: tuple[Edge, ...], codes: TritonCode) -> Node:
     _call("cuFuncGetName", byref(name), function)
     handle = function.value or 0
     facts: list[tuple[str, Fact]] = [
-        ("machine code", codes.of(handle) or f"function {handle:#x}, whose code is not known"),
+        ("machine code", codes.of(handle) or f"function {handle:#x}, {UNKNOWN_CODE}"),
         ("grid", tuple(launch.grid)),
         ("block", tuple(launch.block)),
         ("shared memory", launch.shared),

@@ -8,9 +8,13 @@ Whatever cannot be known makes a graph unequal to every other one, itself includ
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+
+#: Part of the fact "machine code" of a function that is known by its handle only, which holds in one process.
+UNKNOWN_CODE = "whose code is not known"
 
 #: Bytes of an address. Addresses lie at multiples of this number in a parameter, and first in a TMA descriptor.
 _ADDRESS = 8
@@ -168,6 +172,15 @@ def compare(draws: Iterable[Captured]) -> str:
             return "the graph depends on the values of the inputs"
         first = first or draw
     return "" if first is not None else "nothing was captured"
+
+
+def digest(draw: Captured) -> str:
+    """Return a digest of what base and head give the GPU to do; "" if some of it is not known."""
+    nodes = (*draw.base, *draw.head)
+    if any(node.unknown or UNKNOWN_CODE in str(dict(node.facts).get("machine code", "")) for node in nodes):
+        return ""
+    both = [placed(side, Memory(draw.buffers)) for side in (draw.base, draw.head)]
+    return hashlib.sha256(repr(both).encode()).hexdigest()[:16]
 
 
 def _anonymous(draw: Captured) -> Work:
