@@ -243,7 +243,8 @@ def figures(count: int, folder: Path) -> dict[str, object]:
 
 def of_repository(families: list[str], seconds: float, folder: Path) -> dict[str, object]:
     """Observe families of this repository against a copy of themselves with comments, for some seconds."""
-    from lockstep.machine_code import Target, Tree, codes_of
+    from lockstep.machine_code import Target, Tree
+    from lockstep.machine_code.compiled_tree import compile_ahead
     from lockstep.record.provenance import host_facts
     from lockstep.suite.discovery import load_suites
 
@@ -253,11 +254,10 @@ def of_repository(families: list[str], seconds: float, folder: Path) -> dict[str
         shutil.copytree(home / "kernels", root / "kernels")
     for path in roots["head"].rglob("*.py"):
         path.write_text("# Words.\n" + path.read_text().replace("\n\n\n", "\n\n\n\n"))
-    host = host_facts()
-    os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
+    target = Target.of_host(host_facts())
     suites = {name: suite for name, suite in load_suites(home / "benchmarks").items() if suite.family in families}
     started = time.monotonic()
-    codes_of(Tree("head", roots["head"], ("kernels",)), suites.values(), Target.of_host(host), anew=True)
+    compile_ahead(Tree("head", roots["head"], ("kernels",)), suites.values(), target, 600.0)
     compiled = time.monotonic() - started
     sides = Sides(("kernels",), **roots)
     comparer = Comparer(sides, open_device(), QUICK, 1, lambda *_: None)
