@@ -162,6 +162,17 @@ def test_variants_with_the_same_work_on_both_sides_have_the_same_digest():
     assert digest(Captured(unknown, unknown, [], lambda: lambda _: None, lambda _: True)) == ""
 
 
+def test_a_kernel_with_other_code_is_told_by_what_it_needs():
+    def kernel(**facts):
+        return (Node("kernel", tuple((name.replace("_", " "), fact) for name, fact in facts.items()), name="scale"),)
+
+    base = kernel(machine_code="a1", registers=128, local_memory=0, grid=(4,))
+    head = kernel(machine_code="b2", registers=255, local_memory=16, grid=(8,))
+    assert difference(base, head) == "scale: grid 4 → 8, registers 128 → 255, local memory 0 → 16"
+    other = kernel(machine_code="b2", registers=128, local_memory=0, grid=(4,))
+    assert difference(base, other) == "scale: machine code a1 → b2"
+
+
 def test_nodes_that_wait_for_others_differ():
     one, waits = Node("set"), Node("set", after=(Edge(0),))
     early = Node("set", after=(Edge(0, bytes([0, 0, 1, 0, 0, 0, 0, 0])),))

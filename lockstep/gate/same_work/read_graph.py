@@ -36,6 +36,7 @@ _ACCESS_POLICY = 1
 
 #: ``CUfunction_attribute``: registers, local and shared memory, cache mode, cluster sizes and so on.
 _FUNCTION_ATTRIBUTES = range(16)
+_NAMED = {1: "static shared memory", 3: "local memory", 4: "registers"}
 
 #: ``CUmemorytype`` and ``CUpointer_attribute``.
 _DEVICE_MEMORY, _UNIFIED_MEMORY, _MEMORY_TYPE = 2, 4, 2
@@ -221,7 +222,7 @@ def _attributes(node: int, function: c_void_p) -> Iterator[tuple[str, Fact]]:
     for number in _FUNCTION_ATTRIBUTES:
         setting = c_int()
         if not driver.cuFuncGetAttribute(byref(setting), c_int(number), function):
-            yield f"function attribute {number}", setting.value
+            yield _NAMED.get(number, f"function attribute {number}"), setting.value
 
 
 def _parameters(launch: _Kernel, function: c_void_p) -> Iterator[bytes | None]:

@@ -13,6 +13,9 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+#: Facts that say most about a kernel: they are told in this order, before all others.
+_TELLING = ("grid", "block", "registers", "local memory", "shared memory")
+
 #: Part of the fact "machine code" of a function that is known by its handle only, which holds in one process.
 UNKNOWN_CODE = "whose code is not known"
 
@@ -201,26 +204,28 @@ def difference(base: Work, head: Work) -> str:
         if node.unknown:
             return f"{node.label}: {node.unknown}"
     for before, after in zip(base, head, strict=False):
-        if found := next(_differences(before, after), ""):
-            return found
+        if before.kind != after.kind:
+            return f"{before.label} → {after.label}"
+        if found := dict(_differences(before, after)):
+            told = [found[name] for name in _TELLING if name in found] or list(found.values())[:1]
+            return f"{after.label}: {', '.join(told)}"
     if len(base) != len(head):
         return f"{_count(base)} → {_count(head)}"
     return "" if base == head else "the graphs differ"
 
 
-def _differences(before: Node, after: Node) -> Iterator[str]:
-    if before.kind != after.kind:
-        yield f"{before.label} → {after.label}"
+def _differences(before: Node, after: Node) -> Iterator[tuple[str, str]]:
+    """Yield the name of each fact that differs, and a text that says how."""
     facts = dict(after.facts)
     for name, fact in before.facts:
         if name not in facts:
-            yield f"{after.label}: no {name}"
+            yield name, f"no {name}"
         elif fact != facts[name]:
-            yield f"{after.label}: {name} {_spell(fact, facts[name])}"
+            yield name, f"{name} {_spell(fact, facts[name])}"
     if len(before.facts) != len(after.facts):
-        yield f"{after.label}: other parameters"
+        yield "", "other parameters"
     if before.after != after.after:
-        yield f"{after.label}: waits for other work, or in another way"
+        yield "", "waits for other work, or in another way"
 
 
 def _spell(before: Fact, after: Fact) -> str:
