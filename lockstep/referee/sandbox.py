@@ -27,7 +27,7 @@ HOME = Path(__file__).parents[2]
 NOBODY = "65534"
 
 #: What programs, libraries and drivers are read from.
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/opt/nvidia")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/opt")
 _SETTINGS = (
     "ld.so.cache",
     "ld.so.conf",
@@ -112,7 +112,7 @@ def filter_fd() -> int:
 def variables() -> dict[str, str]:
     """Return the environment of a sandbox, without secrets. bubblewrap itself gets no other: its memory is readable."""
     kept = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-    return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}
+    return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp", "PYTHONPATH": os.pathsep.join(_packages())}
 
 
 def command(readable: Iterable[Path], filter_fd: int) -> list[str]:
@@ -143,8 +143,11 @@ def command(readable: Iterable[Path], filter_fd: int) -> list[str]:
 
 def _python() -> Sequence[str]:
     """Return the folders of Python, its packages and Lockstep; not the working folder, which Python may search too."""
-    packages = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    return [*dict.fromkeys([sys.prefix, sys.base_prefix, *packages]), str(HOME / "lockstep")]
+    return [*dict.fromkeys([sys.prefix, sys.base_prefix, *_packages()]), str(HOME / "lockstep")]
+
+
+def _packages() -> list[str]:
+    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
 
 
 def limit_resources() -> None:
