@@ -168,7 +168,7 @@ class _Block:
         squares = detector.squares[rows, max(self.first, _FIRST_BLOCKS[0]) : start]
         noise = noise_of(values, errors, squares, resolution, FLOOR * size, levels, self.known)
         self.y = values - noise.slope[:, None] * np.arange(values.shape[1])
-        self.variance = noise.variance
+        self.variance, self.outlier = noise.variance, noise.outlier
         detector.variance[rows], detector.slope[rows] = noise.usual, noise.slope
         self.begin = np.array([max(0, self._last(row) - self.first) for row in rows.tolist()])
         #: For each point, where the level begins that the cheapest hypothesis sees there.
@@ -190,7 +190,7 @@ class _Block:
     def report(self) -> None:
         """Report the changes at each new point, in order."""
         done, count = self.detector.done[self.rows] - self.first, self.detector.count[self.rows] - self.first
-        for point, now in enumerate(forward_costs(self.y, self.variance, self.begin)):
+        for point, now in enumerate(forward_costs(self.y, self.variance, self.begin, self.outlier)):
             self.begins[:, point] = now.best
             if point < self.known:
                 continue

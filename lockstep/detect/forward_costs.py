@@ -40,13 +40,16 @@ class Hypotheses(NamedTuple):
     squares: Floats
 
 
-def forward_costs(y: Floats, variance: Floats, keep: Ints | None = None) -> Iterator[Hypotheses]:
+def forward_costs(
+    y: Floats, variance: Floats, keep: Ints | None = None, outlier: Floats | None = None
+) -> Iterator[Hypotheses]:
     """Yield the hypotheses after each point. The arrays are overwritten by the next step.
 
     Args:
         y: the points [series, points]; NaN behind the last point of a series.
         variance: variance of each point [series, points].
         keep: beginning of the hypothesis that stays although others are cheaper [series]; may change between steps.
+        outlier: largest cost of a point [series]; by default the square of ``GATE``.
     """
     rows, width = np.arange(len(y)), min(WIDTH, y.shape[1])
     level, wandering, var_level, covariance, var_wandering = np.zeros((5, len(y), width))
@@ -54,6 +57,7 @@ def forward_costs(y: Floats, variance: Floats, keep: Ints | None = None) -> Iter
     wander, decay = WANDER**2, MEMORY
     best = np.zeros(len(y), dtype=np.int64)
     cheapest, squares = np.zeros(len(y)), np.zeros(len(y))
+    most = np.full((len(y), 1), GATE**2) if outlier is None else outlier[:, None]
     for point in range(y.shape[1]):
         own = variance[:, point]
         used = slice(0, min(point, width))
@@ -67,7 +71,8 @@ def forward_costs(y: Floats, variance: Floats, keep: Ints | None = None) -> Iter
             distance = error * error / total
             inside = distance < GATE**2
             squares = distance[rows, best] * own
-            cost[:, used] += np.where(inside, distance + np.log(total / own[:, None]), GATE**2)
+            likely = np.minimum(distance + np.log(total / own[:, None]), most)
+            cost[:, used] += np.where(inside, likely, most)
             inverse = inside / total
             gain = to_level * inverse
             level[:, used] += gain * error

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.forward_costs import final_costs
-from lockstep.detect.settings import BURN_IN, GATE, NOVELTY
+from lockstep.detect.settings import BURN_IN, GATE, NOVELTY, RUN
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -30,6 +30,8 @@ MEDIAN_SQUARE, _THIRD_SQUARE = 0.4549, 1.3233
 _NEARBY, _CLEARLY, _OWN = 20, 3.0, 6.0
 #: Number of points from which a slope is estimated.
 _SLOPING = 12
+#: Number of outliers that a series may have before others cost less.
+_FEW_OUTLIERS = 3.0
 #: A slope is tried if it exceeds this many standard deviations from the first to the last point.
 _STEEP = 4.0
 #: Range of the first guess of the scatter between runs, in standard errors of one run. The 50 unchanged series recorded
@@ -43,11 +45,13 @@ class NoiseOfPoints(NamedTuple):
     Attributes:
         variance: variance of each point [series, points], with caution for few points.
         usual: variance of a usual point [series].
+        outlier: what a point costs at most [series], see ``forward_costs``: less where outliers are frequent.
         slope: change of the level from one point to the next [series]; 0 where a level explains the points as well.
     """
 
     variance: Floats
     usual: Floats
+    outlier: Floats
     slope: Floats
 
 
@@ -75,8 +79,10 @@ def noise_of(
     usual = np.maximum(spread(np.diff(past) ** 2 / 2), least)
     slope = _slopes(past, level, usual * (1 + CAUTION / known)) if known >= _SLOPING else np.zeros(len(y))
     has_errors = np.isfinite(errors[:, :known]).all(axis=1)
+    outlier = np.full(len(y), GATE**2)
     if known >= BURN_IN:
         usual = np.maximum(spread(squares), least)
+        outlier = _outlier_costs(squares / usual[:, None], level[:, :known])
     elif has_errors.any():
         error_variance = np.exp(2 * np.log(errors[has_errors, :known]).mean(axis=1))
         usual[has_errors] = np.clip(
@@ -87,7 +93,7 @@ def noise_of(
     variance = np.repeat((usual * (1 + CAUTION / caution))[:, None], y.shape[1], axis=1)
     if known >= _NEARBY:
         variance = np.maximum(variance, _nearby(y - slope[:, None] * np.arange(y.shape[1]), usual, known))
-    return NoiseOfPoints(variance * _weights(errors, known), usual, slope)
+    return NoiseOfPoints(variance * _weights(errors, known), usual, outlier, slope)
 
 
 def spread(squares: Floats) -> Floats:
@@ -118,6 +124,20 @@ def resolution_of(values: Floats) -> Floats:
     return unit
 
 
+def _outlier_costs(squares: Floats, level: Ints) -> Floats:
+    """Return what a point costs at most: less where points beyond ``GATE`` are frequent.
+
+    Points at the beginning of a level that was reported do not count.
+    """
+    count = squares.shape[1]
+    old = level[:, -count:] == np.pad(level, ((0, 0), (RUN, 0)), mode="edge")[:, level.shape[1] - count : -RUN]
+    beyond = ((squares > GATE**2) & old).sum(axis=1)
+    rate = np.maximum(beyond - _FEW_OUTLIERS, 0.0) / count
+    with np.errstate(divide="ignore"):
+        cost: Floats = np.minimum(GATE**2, -2 * np.log(rate))
+    return cost
+
+
 def _slopes(y: Floats, level: Ints, variance: Floats) -> Floats:
     """Return the slope of each series if levels about a slope explain it better than levels alone; otherwise 0.
 
@@ -142,7 +162,8 @@ def _of_newest_level(y: Floats, level: Ints, usual: Floats, least: Floats) -> Fl
     """Return the variance of the newest level where it has its own clearly, otherwise ``usual`` [series]."""
     newest = (level[:, 1:] == level[:, -1:]) & _same_level(level, 1)
     count = np.where(level[:, -1] > 0, newest.sum(axis=1), 0)
-    own = np.maximum(medians(np.diff(y) ** 2 / 2, newest) / MEDIAN_SQUARE, least)
+    # Up to a quarter of the points may lie elsewhere, as in ``spread``.
+    own = np.maximum(_third_quartiles(np.diff(y) ** 2 / 2, newest) / _THIRD_SQUARE, least)
     clear = np.abs(np.log(own / usual)) > _OWN * np.sqrt(5 / np.maximum(count, 1))
     return np.where(clear & (count >= BURN_IN), own, usual)
 
@@ -161,6 +182,13 @@ def medians(y: Floats, among: NDArray[np.bool_]) -> Floats:
         ordered[row, np.maximum(count - 1, 0) // 2] + ordered[row, np.minimum(count // 2, y.shape[1] - 1)]
     ) / 2
     return np.where(count > 0, middle, 0.0)
+
+
+def _third_quartiles(y: Floats, among: NDArray[np.bool_]) -> Floats:
+    """Return the third quartile of the chosen points of each row; infinite for a row without any."""
+    ordered = np.sort(np.where(among, y, np.inf), axis=1)
+    quartiles: Floats = ordered[np.arange(len(y)), np.maximum(3 * (among.sum(axis=1) - 1) // 4, 0)]
+    return quartiles
 
 
 def _nearby(y: Floats, usual: Floats, known: int) -> Floats:
