@@ -1,7 +1,7 @@
 """Start a worker process, send it requests, and notice when it hangs or dies.
 
 This module runs in the parent process; ``lockstep.processes.worker`` runs in the worker. Workers measure a commit,
-serve the gate, run one variant in isolation, or trace and compile.
+serve the gate, run one candidate for the referee, or trace and compile.
 """
 
 from __future__ import annotations

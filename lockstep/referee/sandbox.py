@@ -112,7 +112,8 @@ def filter_fd() -> int:
 def variables() -> dict[str, str]:
     """Return the environment of a sandbox, without secrets. bubblewrap itself gets no other: its memory is readable."""
     kept = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-    return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp", "PYTHONPATH": os.pathsep.join(_packages())}
+    own = {"HOME": "/tmp", "TMPDIR": "/tmp", "TRITON_CACHE_DIR": "/tmp/triton"}
+    return {**kept, **own, "PYTHONPATH": os.pathsep.join(_packages())}
 
 
 def command(readable: Iterable[Path], filter_fd: int) -> list[str]:
