@@ -66,13 +66,13 @@ class Judge:
 
     def __init__(self, source: ProblemDefinition, silence_s: float) -> None:
         self._source, self._silence_s = source, silence_s
-        # Imports of the code under test fail here, because a suite whose reference calls that code cannot judge it.
-        import_from(Path(os.devnull), source.packages)
         self._device = open_device()
         try:
             self._problem = open_problem(source, self._device)
         except OSError as error:
             raise SuiteError(str(error)) from error
+        # Imports of the code under test fail here, because a suite whose reference calls that code cannot judge it.
+        import_from(Path(os.devnull), source.packages)
         self.incumbent = self._problem.name
         self.unconfirmed = sandbox.missing()
         self._chance = random.SystemRandom()

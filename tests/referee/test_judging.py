@@ -48,6 +48,13 @@ def test_exploits_of_suites(suite, tmp_path):
     assert bad(judging.judge_exploits(tmp_path, [suite])) == []
 
 
+@pytest.mark.timeout(600)
+def test_a_variant_of_a_named_suite_is_a_candidate(tmp_path):
+    [product, nothing] = judging.judge_exploits(tmp_path, ["on_import"])
+    assert bad([product, nothing]) == []
+    assert nothing[2]["outcome"] == "wrong"
+
+
 def test_every_exploit_is_found():
     assert sum(map(len, judging.variants().values())) > 90
     assert len(PROGRAMS) >= 15
