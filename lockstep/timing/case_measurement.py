@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from lockstep.machine_code.model import CaseKey
 from lockstep.record.model import TWIN, Record
@@ -22,13 +21,11 @@ from lockstep.timing.arms.verify_replays import Timed, Verified, Verifier
 from lockstep.timing.checks.check import Checked, brief
 from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
 from lockstep.timing.device import DeviceLost
+from lockstep.timing.instruments import Instruments
 from lockstep.timing.interleave import Compared, Comparison
 from lockstep.timing.plausible import Limits, plausible
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
-
-if TYPE_CHECKING:
-    from lockstep.timing.measure import Measurer
 
 
 class CaseMeasurement:
@@ -40,9 +37,9 @@ class CaseMeasurement:
     """
 
     def __init__(
-        self, measurer: Measurer, suite: Suite, case: Case, l2: str, names: Sequence[str], *, thorough: bool
+        self, instruments: Instruments, suite: Suite, case: Case, l2: str, names: Sequence[str], *, thorough: bool
     ) -> None:
-        self._measurer = measurer
+        self._instruments = instruments
         self._suite = suite
         self._case = case
         self._l2 = l2
@@ -86,14 +83,14 @@ class CaseMeasurement:
 
     def check(self, family: Family, trusted: Trusted) -> None:
         """Check each variant. Record those that fail or refuse the case."""
-        measurer = self._measurer
+        instruments = self._instruments
         for name in [name for name, record in self.records.items() if record.state != "failed"]:
             try:
-                self._checked[name] = measurer.check(self._suite, self._case, self._l2, family, name, trusted)
+                self._checked[name] = instruments.check(self._suite, self._case, self._l2, family, name, trusted)
             except DeviceLost:
                 raise
             except NotImplementedError as error:
-                if isinstance(error, NotInCommit) and not measurer.history:
+                if isinstance(error, NotInCommit) and not instruments.history:
                     self.fail(name, misspelt(error))
                 else:
                     self.records[name] = replace(self.records[name], reason=str(error) or "not supported")
@@ -106,11 +103,11 @@ class CaseMeasurement:
         Raises:
             NotImplementedError: the case is too small for a cold series.
         """
-        device = self._measurer.device
+        device = self._instruments.device
         if not self._checked:
             return False
         contenders = [Contender(name, name, family) for name in self._checked]
-        self._sizes = self._measurer.checks.sizes(self._suite, self._case, contenders)
+        self._sizes = self._instruments.checks.sizes(self._suite, self._case, contenders)
         touched = dict(self._sizes.touched)
         for name, size in self._sizes.touched.items() if self._l2 == "warm" else ():
             if size > device.cache_bytes:
@@ -121,30 +118,30 @@ class CaseMeasurement:
             return False
         again = [Contender(name + TWIN, name, family) for name in twins if name in touched]
         self._contenders = {one.arm: one for one in (*contenders, *again) if one.variant in touched}
-        floor_s = self._measurer.floor_s(cost_of(self._suite, self._case)) or 0.0
+        floor_s = self._instruments.floor_s(cost_of(self._suite, self._case)) or 0.0
         self._set_count = replace(self._sizes, touched=touched).count(floor_s, device, self._l2)
         return True
 
     def time(self, trusted: Trusted, reference_mhz: Mapping[str, float], costs: Sequence[str], note: str) -> None:
         """Time the arms against each other, and record the results. ``note`` is for readers of every record."""
-        measurer, suite = self._measurer, self._suite
+        instruments, suite = self._instruments, self._suite
         # Free the check's tensors before the sets are drawn, because both together may not fit.
-        measurer.checks.forget()
-        with measurer.stages.stage("draw"):
-            measurer.device.release()
+        instruments.checks.forget()
+        with instruments.stages.stage("draw"):
+            instruments.device.release()
         arms = list(self._contenders)
-        meters, missing = measurer.meters(costs, suite.baseline, reference_mhz, trusted)
+        meters, missing = instruments.meters(costs, suite.baseline, reference_mhz, trusted)
         result = Comparison(
             self,
             arms,
             suite.baseline,
-            measurer.device,
-            measurer.controls,
-            measurer.plan,
+            instruments.device,
+            instruments.controls,
+            instruments.plan,
             # Placement moves some ratios by percents (kda's eight products: 3.5 % from one epoch to the next), so every
             # run and commit gets the same sequence of placements.
-            seed=zlib.crc32(f"{suite.name} {self._case.label}".encode()) ^ measurer.places,
-            stages=measurer.stages,
+            seed=zlib.crc32(f"{suite.name} {self._case.label}".encode()) ^ instruments.places,
+            stages=instruments.stages,
             reference_mhz=reference_mhz,
             trusted=trusted,
             early=self._thorough,
@@ -155,25 +152,25 @@ class CaseMeasurement:
     def listen(self, stage: str, arm: str) -> None:
         """Report to the listener that an arm reaches a stage, by the name of the arm's variant."""
         contender = self._contenders.get(arm)
-        self._measurer.listener(stage, contender.variant if contender else "")
+        self._instruments.listener(stage, contender.variant if contender else "")
 
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
         """Bind the named arms to fresh buffers, which are drawn from ``seed``."""
-        measurer, suite = self._measurer, self._suite
+        instruments, suite = self._instruments, self._suite
         self.listen("draw", "")  # drawing also runs the variants' preparation
-        with measurer.stages.stage("draw"):
+        with instruments.stages.stage("draw"):
             # Freed before the next draw: the buffers of two draws together may not fit.
             self._drawn, self.restore = {}, None
-            sets = draw_sets(suite, self._case, measurer.device, self._set_count, seed)
+            sets = draw_sets(suite, self._case, instruments.device, self._set_count, seed)
             buffers = Buffers(sets, seed, suite.inout)
             arms, _ = buffers.arms([self._contenders[name] for name in names])
-            measurer.device.synchronize()
+            instruments.device.synchronize()
         self._drawn, self.restore = {arm.name: arm for arm in arms}, buffers.restore
         return arms
 
     def verify(self, seed: int, replays: Mapping[str, Mapping[str, ArmReplay]]) -> Verified:
         """Verify the outputs of an epoch's replays, by cost and arm; the cost "" stands for the latency."""
-        verifier = Verifier(self._suite, self._case, self._measurer.device, self._thorough, self.listen)
+        verifier = Verifier(self._suite, self._case, self._instruments.device, self._thorough, self.listen)
         timed = [
             Timed(self._drawn[arm], replay, self._contenders[arm].family, self._contenders[arm].variant, cost)
             for cost, by_arm in replays.items()
@@ -184,9 +181,9 @@ class CaseMeasurement:
     def _record(
         self, result: Compared, meters: Sequence[CostMeter], notes: Sequence[str], missing: Sequence[str]
     ) -> None:
-        measurer, cost = self._measurer, cost_of(self._suite, self._case)
-        copy_rate = measurer.controls.best_rate("copy") if measurer.device.kind == "cuda" else None
-        limits, narrowest = Limits.of(measurer.device), self._sizes.narrowest
+        instruments, cost = self._instruments, cost_of(self._suite, self._case)
+        copy_rate = instruments.controls.best_rate("copy") if instruments.device.kind == "cuda" else None
+        limits, narrowest = Limits.of(instruments.device), self._sizes.narrowest
         outcomes, impossible = plausible(
             result.outcomes, self._suite.baseline, cost, self._l2, limits, narrowest, copy_rate
         )
@@ -194,7 +191,7 @@ class CaseMeasurement:
             self.records[arm] = replace(self._blank, variant=arm)
             self.fail(arm, str(failure), failure.rule if isinstance(failure, Disqualified) else "")
         wall_s = (monotonic() - self._started) / max(1, len(outcomes))
-        floor_s = measurer.floor_s(cost)
+        floor_s = instruments.floor_s(cost)
         for arm, outcome in outcomes.items():
             variant = self._contenders[arm].variant
             passed = self._checked[variant]
@@ -222,7 +219,7 @@ class CaseMeasurement:
                 costs=estimates_of(meters, arm, outcome.ratio is not None),
                 note="; ".join(filter(None, (*notes, *reasons_of(meters, arm), *missing))),
                 wall_s=wall_s,
-                code=measurer.observer.code(CaseKey(self._suite.name, variant, self._case.label)),
+                code=instruments.observer.code(CaseKey(self._suite.name, variant, self._case.label)),
             )
 
 

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 
-from lockstep.machine_code.model import CaseKey
-from lockstep.machine_code.observed import Observer
 from lockstep.record.model import Record
 from lockstep.suite.case import Case
-from lockstep.suite.definition import Cost, Suite
-from lockstep.suite.evaluate import in_history, skip_reason
+from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family, NotInCommit, load_family
-from lockstep.timing.arms.buffers import Contender
 from lockstep.timing.case_measurement import CaseMeasurement, misspelt
-from lockstep.timing.checks.check import Checked, brief
-from lockstep.timing.checks.checks import Checks
-from lockstep.timing.controls import Controls
-from lockstep.timing.cost_meters import CostMeter
-from lockstep.timing.costs.meters import Meters
-from lockstep.timing.device import Device, DeviceLost
-from lockstep.timing.interleave import Plan
+from lockstep.timing.checks.check import brief
+from lockstep.timing.device import DeviceLost
+from lockstep.timing.instruments import Instruments
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
-from lockstep.timing.stage_times import Stages
-
-#: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
-#: and the variant ("" for a step that concerns all variants).
-Listener = Callable[[str, str], None]
 
 #: Share of a history's cases, chosen at random, that are verified more thoroughly: also after an early epoch, and by
 #: rotations on unseen values. ``lockstep measure`` verifies every case this way, because its run time matters less.
@@ -39,56 +25,16 @@ THOROUGH = 0.1
 
 
 @dataclass
-class Measurer:
-    """Measures cases on one device. Controls and checks are kept for the life of the process.
+class Measurer(Instruments):
+    """Measures cases on one device.
 
     Attributes:
-        plan: duration and precision.
-        seed: seed of the inputs on which results are checked; random unless given.
-        places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
-            has the same placement and order.
-        listener: called before each stage.
         load: returns a suite's variants; by default those that the module of its family defines.
-        observer: records the machine code of the kernels that run.
-        history: whether to leave out cases that a history does not measure. If false, the working tree is measured: a
-            missing module that a suite imports is a failure, while in an older commit of a history it is "na".
-        stages: seconds spent in each stage.
         trusted: the original functions that measuring relies on; they must be taken before a variant is imported.
     """
 
-    device: Device
-    plan: Plan
-    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
-    places: int = 0
-    listener: Listener = lambda stage, variant: None
     load: Callable[[Suite], Family] = load_family
-    observer: Observer = field(default_factory=Observer)
-    history: bool = False
-    stages: Stages = field(default_factory=Stages)
     trusted: Trusted = field(default_factory=Trusted)
-    _controls: Controls | None = None
-    _meters: Meters | None = None
-
-    def __post_init__(self) -> None:
-        def listener(stage: str, contender: Contender) -> None:
-            self.listener(stage, contender.variant)
-
-        self.checks = Checks(self.device, lambda: self.seed, listener, self._watched)
-
-    @property
-    def controls(self) -> Controls:
-        """Return the device's controls, fixed work whose time shows whether the machine changed.
-
-        The controls are created at first use.
-        """
-        if self._controls is None:
-            with self.stages.stage("controls"):
-                self._controls = Controls.of(self.device)
-        return self._controls
-
-    def controls_summary(self) -> dict[str, dict[str, float | str]]:
-        """Return median, spread and rate of each control so far; empty before the first timing."""
-        return self._controls.summary() if self._controls else {}
 
     def measure(
         self,
@@ -153,43 +99,6 @@ class Measurer:
             raise DeviceLost("", error.evidence, error.rule) from error
         return measurement.result()
 
-    def floor_s(self, cost: Cost) -> float | None:
-        """Return the seconds that a task takes at the rates of the fastest controls.
-
-        ``None`` on a CPU: its caches hold what its copy control moves, so its rates are not limits.
-        """
-        return self.controls.floor(*cost) if self.device.kind == "cuda" else None
-
-    def check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> Checked:
-        """Check the variant, or return its earlier result. Raise its error if it cannot be measured."""
-        if name not in family.variants:
-            raise NotImplementedError("the variant is not in this commit")
-        if reason := skip_reason(suite, name, case):
-            raise NotImplementedError(reason)
-        if self.history and not in_history(suite, name, case, l2):
-            raise NotImplementedError("a history measures this variant at other cases only (full_history of its suite)")
-        return self.checks.of(suite, case, Contender(name, name, family), trusted, twice=True)
-
-    def meters(
-        self,
-        costs: Sequence[str],
-        baseline: str,
-        reference_mhz: Mapping[str, float],
-        trusted: Trusted,
-    ) -> tuple[list[CostMeter], list[str]]:
-        """Create the meters of the requested costs, always in the same order. Return why others have no meter here."""
-        made: list[CostMeter] = []
-        missing = []
-        for cost in [cost for cost in ("behind", "host", "energy") if cost in costs]:
-            self._meters = self._meters or Meters.on(self.device)
-            if refusal := self._meters.refusal(cost):
-                missing.append(f"no {cost}: {refusal}")
-            else:
-                meter = self._meters.new(cost, self.plan.pace, trusted)
-                meter.baseline, meter.reference_mhz = baseline, reference_mhz
-                made.append(meter)
-        return made, missing
-
     def _cannot_time(self, suite: Suite, case: Case, l2: str) -> str:
         """Return why this device times nothing of a case; "" if it does."""
         if self.device.kind == "cpu" and (case not in suite.quick or l2 == "cold"):
@@ -199,9 +108,3 @@ class Measurer:
         if self.device.kind == "cuda" and case not in suite.cases:
             return "a quick case, which only machines without a GPU measure"
         return ""
-
-    def _watched(self, suite: Suite, case: Case, contender: Contender) -> AbstractContextManager[None]:
-        """Return a context that records the kernels which a contender launches."""
-        # A CPU loads no kernel, and watching imports Triton, which takes 0.1 s.
-        key = CaseKey(suite.name, contender.variant, case.label)
-        return self.observer.watch(key) if self.device.kind == "cuda" else nullcontext()

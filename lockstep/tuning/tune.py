@@ -19,8 +19,9 @@ from lockstep.record.model import Estimate, Record
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.timing.device import Device
+from lockstep.timing.instruments import Listener
 from lockstep.timing.interleave import Plan
-from lockstep.timing.measure import Listener, Measurer
+from lockstep.timing.measure import Measurer
 from lockstep.tuning.search_space import INCUMBENT, contest, name_of, search_space_of
 
 #: The plan of the brief measurement that ranks the candidates; its numbers are not stored.

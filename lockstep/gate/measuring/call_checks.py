@@ -15,8 +15,8 @@ from lockstep.gate.measuring.error import compare_errors
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.timing.arms.buffers import ArmFailed, Contender
+from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import brief
-from lockstep.timing.checks.checks import Checks
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.rules.trusted import Trusted
 

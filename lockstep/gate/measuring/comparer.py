@@ -27,8 +27,8 @@ from lockstep.timing.arms.argument_sets import draw_sets
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verifier
+from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import brief
-from lockstep.timing.checks.checks import Checks
 from lockstep.timing.controls import Controls
 from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device, DeviceLost, Timing
