@@ -123,6 +123,13 @@ class Service:
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"json://127.0.0.1:{self.server.server_port}/hook"
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
     @property
     def titles(self):
         return [message["title"] for message in self.got]

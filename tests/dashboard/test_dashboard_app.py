@@ -402,13 +402,15 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
             f"{address}_dash-update-component", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         # At once: it listens before it says where, and who comes early waits.
-        answer = json.load(urllib.request.urlopen(request, timeout=120))
+        with urllib.request.urlopen(request, timeout=120) as response:
+            answer = json.load(response)
         [row] = answer["response"]["overview-grid"]["rowData"]
         assert row["latency"] == pytest.approx(5.0)
         assert COMMIT[:8] in json.dumps(answer)
     finally:
         server.send_signal(signal.SIGINT)
         assert server.wait(60) == 0
+        server.stdout.close()
     # gunicorn reports a worker that takes too long to end, and DuckDB what was not freed.
     assert "SIGKILL" not in errors.read_text()
     assert "leaked" not in errors.read_text()

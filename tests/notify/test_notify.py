@@ -27,10 +27,8 @@ DAY_MS = 86_400_000
 
 @pytest.fixture
 def service():
-    service = Service()
-    yield service
-    service.server.shutdown()
-    service.server.server_close()
+    with Service() as service:
+        yield service
 
 
 @pytest.fixture
