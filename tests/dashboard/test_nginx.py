@@ -1,12 +1,12 @@
 """Behind a real nginx nobody writes under a name that the proxy did not state."""
 
 import contextlib
+import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,9 @@ def dashboard(folder, *options):
 @contextlib.contextmanager
 def nginx(folder, upstream):
     """Start nginx with the site of ``deploy`` and with ``BARE``; gives the addresses of both."""
-    ports = [free_port(), free_port()]
+    # nginx takes over sockets that listen already: a free port could be taken before it listens there.
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    ports = [one.getsockname()[1] for one in sockets]
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
     subprocess.run([*request, *names], check=True, capture_output=True)
@@ -86,29 +88,19 @@ def nginx(folder, upstream):
         f"daemon off; pid {folder}/pid; worker_processes 1; {user}\nevents {{}}\n"
         f"http {{ access_log off;\n{temporary}{site}{bare} }}\n"
     )
-    process = subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-e", folder / "error.log"])
+    inherited = [one.fileno() for one in sockets]
+    process = subprocess.Popen(
+        [NGINX, "-c", folder / "nginx.conf", "-e", folder / "error.log"],
+        env=os.environ | {"NGINX": "".join(f"{one};" for one in inherited)},
+        pass_fds=inherited,
+    )
+    for one in sockets:
+        one.close()
     try:
-        for port in ports:
-            wait_for(port, process)
         yield [f"https://127.0.0.1:{port}" for port in ports]
     finally:
         process.terminate()
         process.wait(30)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
-def wait_for(port, process):
-    until = time.monotonic() + 30
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"nginx does not listen at port {port}")
 
 
 class Browser:
