@@ -82,7 +82,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def gone(pids, seconds=5.0) -> bool:
+def gone(pids, seconds=60.0) -> bool:
     until = time.monotonic() + seconds
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.02)
