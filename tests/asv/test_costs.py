@@ -1,6 +1,7 @@
 """Costs from a suite's statement through asv to the store and the pages, on a CPU."""
 
 import json
+import shutil
 
 import pytest
 from project import KERNELS, SUITE, make_project
@@ -16,47 +17,45 @@ CASE = "M=2,K=1024,N=512"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    root = tmp_path_factory.mktemp("costs") / "project"
-    project = make_project(root)
-    before = project.lockstep("run", "HEAD^!", "--bench", rf"(latency|speedup)\(.*'{CASE}', 'warm'")
-    assert before.returncode == 0, before.stdout
-    project.write("benchmarks/product.py", STATED)
-    project.commit("State costs")
-    done = project.lockstep("run", "HEAD^!", "--bench", rf"\(.*'{CASE}', 'warm'")
-    assert done.returncode == 0, done.stdout
-    return project
+    """Three commits: the first asks for one cost and then for another, the second for none, the suite of the third
+    states two.
+    """
+    project = make_project(tmp_path_factory.mktemp("costs") / "project")
 
+    def run(*options):
+        done = project.lockstep("run", "HEAD^!", "--bench", rf"\(.*'{CASE}', 'warm'", *options)
+        assert done.returncode == 0, done.stdout
 
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory):
-    """A project whose suite states no cost: recorded with one, continued for another, and recorded without."""
-    root = tmp_path_factory.mktemp("asked") / "project"
-    project = make_project(root)
-    chosen = ("--bench", rf"\(.*'{CASE}', 'warm'")
-    assert project.lockstep("run", "HEAD^!", *chosen, "--costs", "host").returncode == 0
-    again = project.lockstep("run", "HEAD^!", *chosen, "--skip-existing", "--costs", "behind")
-    assert again.returncode == 0, again.stdout
+    run("--costs", "host")
+    run("--skip-existing", "--costs", "behind")
     project.write("toy/product.py", KERNELS + "\n    # changed\n")
     project.commit("Change a comment")
-    assert project.lockstep("run", "HEAD^!", *chosen).returncode == 0
+    run()
+    shutil.copy(project.root / "results" / "benchmarks.json", project.root.parent / "unstated.json")
+    project.write("benchmarks/product.py", STATED)
+    project.commit("State costs")
+    run()
     return project
 
 
-def test_a_run_measures_the_costs_that_it_is_asked_for(asked):
-    paths = sorted((asked.root / "results").glob("*-cpu/*.provenance.jsonl"))
-    told = {provenance.commit: records for provenance, records in map(read_records, paths)}
-    later, first = asked.git("rev-parse", "HEAD", "HEAD^").split()
-    costs = {commit: {name for one in records for name in one.costs} for commit, records in told.items()}
-    assert costs == {first: {"behind", "behind_speedup"}, later: set()}
+def measured(project):
+    """Provenance and records of the three commits."""
+    paths = (project.root / "results").glob("*-cpu/*.provenance.jsonl")
+    told = {told.commit: (told, records) for told, records in map(read_records, paths)}
+    return [told[commit] for commit in project.git("rev-parse", "HEAD~2", "HEAD~1", "HEAD").split()]
 
 
-def test_costs_that_were_asked_for_once_stay_series(asked):
-    table = json.loads((asked.root / "results" / "benchmarks.json").read_text())
+def test_a_commit_has_the_costs_that_its_run_asked_for_or_its_suite_states(project):
+    costs = [{name for one in records for name in one.costs} for _, records in measured(project)]
+    # A CPU has no host time beside it.
+    assert costs == [{"behind", "behind_speedup"}, set(), {"behind", "behind_speedup"}]
+
+
+def test_costs_that_were_asked_for_once_stay_series(project):
+    table = json.loads((project.root.parent / "unstated.json").read_text())
     assert {name for name in table if name.startswith("product.")} >= {"product.behind", "product.host"}
     assert table["product.behind"]["version"] == table["product.latency"]["version"]
     assert table["product.behind"]["unit"] == "seconds"
-    results = Store.open(asked.root / "results", cache=asked.root.parent / "cache").current()
-    assert list(related_suites(results, "product").values()) == ["time", "behind", "behind speedup"]
 
 
 def test_each_cost_is_a_benchmark_of_asvs_own(project):
@@ -74,17 +73,12 @@ def test_each_cost_is_a_benchmark_of_asvs_own(project):
     assert "product.behind" in shown.stdout, shown.stdout
 
 
-def test_the_records_hold_them_and_an_earlier_commit_has_none(project):
-    paths = sorted((project.root / "results").glob("*-cpu/*.provenance.jsonl"))
-    told = {provenance.commit: (provenance, records) for provenance, records in map(read_records, paths)}
-    head = project.git("rev-parse", "HEAD")
-    provenance, records = told.pop(head)
+def test_every_record_holds_them_and_starts_no_new_series(project):
+    *_, (_, before), (provenance, records) = measured(project)
     ok = [record for record in records if record.state == "ok"]
-    assert {tuple(record.costs) for record in ok} == {("behind", "behind_speedup")}, "a CPU has no host beside it"
+    assert {tuple(record.costs) for record in ok} == {("behind", "behind_speedup")}
     assert provenance.spent_s["behind"] > 0
-    [(_, earlier)] = told.values()
-    assert {tuple(record.costs) for record in earlier} == {()}
-    assert {record.version for record in earlier} == {record.version for record in records}, "no new series"
+    assert {record.version for record in before} == {record.version for record in records}
 
 
 def test_the_store_has_a_series_of_each(project):

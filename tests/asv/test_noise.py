@@ -22,9 +22,10 @@ def root(tmp_path):
     return tmp_path / "project"
 
 
-def test_noise_tells_how_fresh_runs_agree(root):
+def test_noise_tells_how_fresh_runs_and_their_costs_agree(root):
     project = make_project(root)
-    done = project.lockstep("noise", "product", "--runs", "2", "--quick", "--series", "1", "--json", "noise.json")
+    arguments = ("--runs", "2", "--quick", "--series", "1", "--costs", "behind", "host", "--json", "noise.json")
+    done = project.lockstep("noise", "product", *arguments)
     assert done.returncode == 0, done.stdout
     rows = {row["variant"]: row for row in json.loads((root / "noise.json").read_text())}
     assert set(rows) == {"plain", "twice"}
@@ -35,6 +36,13 @@ def test_noise_tells_how_fresh_runs_agree(root):
     assert again > 0
     assert "A/A: " in done.stdout
     assert re.search(r"run 1 of 2: 1 cases, 3 arms\n.*run 2 of 2: 1 cases, 3 arms\n", done.stdout)
+    assert set(rows["twice"]["costs_sd"]) == {"behind", "behind_speedup"}  # a CPU has no host time
+    assert rows["twice"]["costs_sd"]["behind"] > 0
+    assert rows["plain"]["costs_sd"]["behind_speedup"] == 0  # its ratio to itself
+    assert re.search(r"twice +│ \S+ +│ warm │ +[\d.]+% │ +[\d.]+%", done.stdout), done.stdout
+    assert re.search(r"behind: 2 series; standard deviation: median [\d.]+%, worst [\d.]+%", done.stdout), done.stdout
+    assert "behind_speedup: 1 series" in done.stdout
+    assert re.search(r"no host: .* \(product plain \S+ and 1 more series\)", done.stdout), done.stdout
 
 
 def test_interrupted_noise_shows_the_complete_runs(root):
@@ -51,22 +59,6 @@ def test_interrupted_noise_shows_the_complete_runs(root):
     assert re.search(r"interrupted: the table shows the \d+ complete runs", text), text
     assert re.search(r"twice +│ \S+ +│ warm │", text), text
     assert {row["variant"] for row in json.loads((root / "noise.json").read_text())} == {"plain", "twice"}
-
-
-def test_noise_shows_how_costs_of_chosen_variants_scatter(root):
-    project = make_project(root)
-    arguments = ("--runs", "2", "--quick", "--series", "1", "--variants", "twice", "--costs", "behind", "host")
-    done = project.lockstep("noise", "product", *arguments, "--json", "noise.json")
-    assert done.returncode == 0, done.stdout
-    rows = {row["variant"]: row for row in json.loads((root / "noise.json").read_text())}
-    assert set(rows) == {"plain", "twice"}
-    assert set(rows["twice"]["costs_sd"]) == {"behind", "behind_speedup"}  # a CPU has no host time
-    assert rows["twice"]["costs_sd"]["behind"] > 0
-    assert rows["plain"]["costs_sd"]["behind_speedup"] == 0  # its ratio to itself
-    assert re.search(r"twice +│ \S+ +│ warm │ +[\d.]+% │ +[\d.]+%", done.stdout), done.stdout
-    assert re.search(r"behind: 2 series; standard deviation: median [\d.]+%, worst [\d.]+%", done.stdout)
-    assert "behind_speedup: 1 series" in done.stdout
-    assert re.search(r"no host: .* \(product plain \S+ and 1 more series\)", done.stdout), done.stdout
 
 
 def test_the_scatter_of_a_cost_is_its_standard_deviation_in_the_mean():
