@@ -38,6 +38,10 @@ PLANTED = {
 }
 
 
+#: One machine of ours and one of another project, for tests that many machines would only make slower.
+TWO = ("slowdown", "foreign")
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A repository, and a tree with a machine for each planted event and one of another project."""
@@ -61,10 +65,13 @@ class Growing:
         self.store = Store.open(self.root, self.repo, folder / "cache", patience=0.0)
         self.kept = AnalysisCache(self.store.cache)
 
-    def add(self, commits):
-        for path in (self.source / "results").rglob("*.json"):
-            if path.name in ("machine.json", "benchmarks.json") or path.name[:8] in {one[:8] for one in commits}:
-                to = self.root / path.relative_to(self.source / "results")
+    def add(self, commits, machines=("*",)):
+        results = self.source / "results"
+        named = {"machine.json", *(one[:8] for one in commits)}
+        paths = [path for machine in machines for path in results.glob(f"{machine}/*.json")]
+        for path in (results / "benchmarks.json", *paths):
+            if path.parent == results or path.name[:8] in named or path.name in named:
+                to = self.root / path.relative_to(results)
                 to.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, to)
 
@@ -116,10 +123,10 @@ def test_commit_after_commit_finds_the_same_as_all_at_once(growing, seldom):
 
 @pytest.mark.parametrize("files", [0, 1, 3])
 def test_killed_between_two_files_it_finds_the_same(growing, monkeypatch, seldom, files):
-    growing.add(growing.commits[:20])
+    growing.add(growing.commits[:20], TWO)
     growing.looked(growing.kept)
     for commit in growing.commits[20:22]:
-        growing.add([commit])
+        growing.add([commit], TWO)
         written = itertools.count()
 
         def write(path, what, written=written):
@@ -145,9 +152,9 @@ def test_commits_measured_later_in_between_give_the_same_findings(growing):
 
 
 def test_only_new_points_are_read(growing, monkeypatch):
-    growing.add(growing.commits[:-1])
+    growing.add(growing.commits[:-1], TWO)
     growing.looked(growing.kept)
-    growing.add(growing.commits[-1:])
+    growing.add(growing.commits[-1:], TWO)
     results, asked = growing.store.current(), []
     read = type(results).newest
     monkeypatch.setattr(type(results), "newest", lambda self, *a: asked.append(a) or read(self, *a))
@@ -160,7 +167,7 @@ def test_only_new_points_are_read(growing, monkeypatch):
 
 
 def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
-    growing.add(growing.commits)
+    growing.add(growing.commits, TWO)
     analyse_store(growing.store, Thresholds(), growing.repo)
     results = growing.store.current()
     made = []
@@ -178,7 +185,7 @@ def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
 
 def test_a_damaged_file_is_made_anew(growing, seldom):
     for first, after in ((0, 19), (19, 20)):
-        growing.add(growing.commits[first:after])
+        growing.add(growing.commits[first:after], TWO)
         analyse_store(growing.store, Thresholds(), growing.repo)
     findings = Findings(growing.store.cache, growing.repo)
     before = findings.of_machine(growing.store.current(), "slowdown").changes
@@ -196,7 +203,7 @@ def test_a_damaged_file_is_made_anew(growing, seldom):
 
 
 def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growing, tmp_path):
-    growing.add(growing.commits[:20])
+    growing.add(growing.commits[:20], TWO)
     file = tmp_path / "thresholds.toml"
     findings = Findings(growing.store.cache, growing.repo, thresholds=file)
     results = growing.store.current()
@@ -211,7 +218,7 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     assert [level.stop for level in behaviour.levels] == [AT, 20]
     file.write_text("[default]\nmin_effect = 0.5\n")
     assert findings.of_machine(results, "slowdown") is None
-    growing.add(growing.commits[20:21])
+    growing.add(growing.commits[20:21], TWO)
     file.unlink()
     assert findings.of_machine(growing.store.current(), "slowdown") is None
 
@@ -239,7 +246,7 @@ def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
 
 
 def test_several_at_once_leave_what_one_leaves(growing):
-    growing.add(growing.commits[:20])
+    growing.add(growing.commits[:20], TWO)
     stores = [Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
         done = list(pool.map(lambda store: analyse_store(store, Thresholds(), growing.repo)[1], stores))
@@ -250,9 +257,9 @@ def test_several_at_once_leave_what_one_leaves(growing):
 
 
 def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
-    growing.add(growing.commits[:20])
+    growing.add(growing.commits[:20], TWO)
     analyse_store(growing.store, Thresholds(), growing.repo)
-    growing.add(growing.commits[20:21])
+    growing.add(growing.commits[20:21], TWO)
     monkeypatch.setattr("lockstep.alerts.analysis.cache_files._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
