@@ -34,9 +34,15 @@ def started(folder, workers, *more, cases=1):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def log(tmp_path_factory):
+    """Path of the server's access log."""
+    return tmp_path_factory.mktemp("log") / "access.log"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, log):
     """Port of ``lockstep dashboard`` with one worker."""
-    process, port = started(tmp_path_factory.mktemp("server"), workers=1)
+    process, port = started(tmp_path_factory.mktemp("server"), 1, "--access-log", str(log))
     try:
         yield port
     finally:
@@ -255,15 +261,13 @@ def answer_to(port, request, client=""):
     return content
 
 
-def test_the_access_log_has_a_line_a_request_with_the_id_of_its_answer(tmp_path):
-    log = tmp_path / "access.log"
-    process, port = started(tmp_path, 1, "--access-log", str(log))
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/machines?limit=5", timeout=30) as answer:
-            number, size = answer.headers["X-Request-Id"], len(answer.read())
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        process.stdout.close()
-    [line] = [line for line in log.read_text().splitlines() if number in line]
+def test_the_access_log_has_a_line_a_request_with_the_id_of_its_answer(server, log):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server}/api/v1/machines?limit=5", timeout=30) as answer:
+        number, size = answer.headers["X-Request-Id"], len(answer.read())
+    until = time.monotonic() + 60
+    # The line is written after the answer is sent.
+    while not (lines := [line for line in log.read_text().splitlines() if number in line]):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    [line] = lines
     assert f'{number} 127.0.0.1 (-) "GET /api/v1/machines?limit=5 HTTP/1.1" 200 {size} ' in line

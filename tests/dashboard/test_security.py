@@ -118,13 +118,14 @@ def test_behind_a_proxy_each_address_has_its_own_attempts(tmp_path):
     assert [tried(f"192.0.2.{n}", "198.51.100.1") for n in range(most + 1)] == [403] * most + [429]
 
 
-def test_too_many_requests_get_a_retry_after(tmp_path):
+def test_too_many_requests_get_a_retry_after(tmp_path, monkeypatch):
+    most = 20
+    monkeypatch.setitem(RATES, "api", f"{most} per hour")
     client = app_of(tmp_path).server.test_client()
-    most = int(RATES["api"].split()[0])
     answers = [client.get("/api/v1/machines") for _ in range(most + 1)]
     assert {one.status_code for one in answers[:most]} == {200}
     assert answers[most].status_code == 429
-    assert 1 <= int(answers[most].headers["Retry-After"]) <= 61
+    assert 1 <= int(answers[most].headers["Retry-After"]) <= 3601
     assert "Too many requests" in answers[most].json["error"]
     assert client.get("/healthz").status_code == 200
 
@@ -243,7 +244,10 @@ def test_writes_are_limited(tmp_path):
     sign_in(client)
     header = {"X-CSRFToken": csrf_of(client)}
     most = int(RATES["write"].split()[0])
+    began = time.monotonic()
     said = [act(client, number, "comment", "again", headers=header) for _ in range(most + 1)]
+    if time.monotonic() - began > 50:
+        pytest.skip("too busy to tell: so many writes took as long as the limit counts")
     assert set(said[:most]) == {"Comment added."}
     assert said[most] == "Too many requests: wait a minute."
 

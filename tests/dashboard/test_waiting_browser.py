@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from served import place, serving
-from showcase import write_showcase
 from trees import analysed, open_store
 
 from dashboard import pages
@@ -27,14 +26,11 @@ def here(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sites(here, tmp_path_factory):
-    """Three trees: kernels on three machines, every kind of series, and ten rates of another project."""
-    show, rates = tmp_path_factory.mktemp("show"), tmp_path_factory.mktemp("rates")
-    results, repo = write_showcase(show)
-    store = open_store(results, repo=repo)
+    """Two trees: kernels on three machines, and ten rates of another project."""
+    rates = tmp_path_factory.mktemp("rates")
     ten = open_store(write_rates(rates / "results"))
     apps = {
         "kernels": here.app,
-        "showcase": create_app(store, findings=analysed(store, repo)),
         "rates": create_app(ten, findings=analysed(ten, rates)),
     }
     with ExitStack() as served:
@@ -141,7 +137,7 @@ def slow_computer(held):
     held.poll("v1")
 
 
-@pytest.mark.parametrize("tree", ["kernels", "showcase", "rates"])
+@pytest.mark.parametrize("tree", ["kernels", "rates"])
 @pytest.mark.parametrize("course", [slow_polls, restless_polls, other_colours, slow_computer])
 def test_every_first_visit_fills_the_overview(window, sites, tree, course):
     held = Held(window.open(1400, 900))
