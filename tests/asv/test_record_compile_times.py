@@ -18,16 +18,17 @@ def records(*variants, suite=SUITE, case=CASE, state="ok"):
     return [Record(suite, one, case, "cold", state, "v1", latency=Estimate(1e-5, 1e-5, 1e-5)) for one in variants]
 
 
-@pytest.fixture
-def costs():
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory):
     made = CompileCosts(WorkerSpec(ROOT, ("kernels",), ROOT / "benchmarks"))
-    yield made
+    with pytest.MonkeyPatch.context() as patch:
+        # Whatever a user's cache holds.
+        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield made
     made.close()
 
 
-def test_a_variant_costs_what_its_kernels_take_with_an_empty_cache(costs, monkeypatch, tmp_path):
-    # Whatever a user's cache holds.
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+def test_a_variant_costs_what_its_kernels_take_with_an_empty_cache(costs):
     measured = [*records("torch", "gemv"), *records("stream", state="failed")]
     first, again = (costs.added(HOST, SUITE, CASE, measured) for _ in range(2))
     for torch, gemv, failed in (first, again):

@@ -13,7 +13,8 @@ from lockstep.suite.discovery import load_suites
 
 ROOT = Path(__file__).parents[2]
 
-#: Traces a family's variants at one case, as lockstep code does with all cases, and prints why each is not traced.
+#: Traces the variants of families at one case each, as lockstep code does with all cases, and prints why each variant
+#: is not traced.
 PROGRAM = """
 import json
 import sys
@@ -24,30 +25,29 @@ from lockstep.machine_code.tracing.trace_suites import Tracer
 from lockstep.suite.discovery import load_suites
 
 
-family, case = sys.argv[1:]
 suites = load_suites(Path("benchmarks"))
-own = [one for one in suites.values() if one.family == family and case in {shape.label for shape in one.cases}]
-for suite in own:
-    suite.cases = (suite.case(case),)
-tracer = Tracer(suites, Path.cwd(), ("kernels",), Target.parse("sm_90"), lambda *_: None)
-print(json.dumps([[row.variant, row.unknown] for row in tracer.trace([suite.name for suite in own], {})]))
+for family, case in json.loads(sys.argv[1]):
+    own = [one for one in suites.values() if one.family == family and case in {shape.label for shape in one.cases}]
+    for suite in own:
+        suite.cases = (suite.case(case),)
+    tracer = Tracer(suites, Path.cwd(), ("kernels",), Target.parse("sm_90"), lambda *_: None)
+    print(json.dumps([[row.variant, row.unknown] for row in tracer.trace([suite.name for suite in own], {})]))
 """
 
+TRACED = [
+    ("norm_linear", "overlapped", "M=1,K=4096,N=2048"),
+    ("w4a16", "best", "M=16,K=8192,N=8192,group=128"),
+    ("grouped", "best", "B=256,G=12,K=1024,N=3072"),
+]
 
-@pytest.mark.parametrize(
-    ("family", "variant", "case"),
-    [
-        ("norm_linear", "overlapped", "M=1,K=4096,N=2048"),
-        ("w4a16", "best", "M=16,K=8192,N=8192,group=128"),
-        ("grouped", "best", "B=256,G=12,K=1024,N=3072"),
-    ],
-)
-def test_a_case_is_traced(family, variant, case):
+
+def test_a_case_of_each_of_three_families_is_traced():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-c", PROGRAM, family, case]
+    command = [sys.executable, "-c", PROGRAM, json.dumps([(family, case) for family, _, case in TRACED])]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert {unknown for name, unknown in json.loads(done.stdout) if name == variant} == {""}
+    for (family, variant, _), line in zip(TRACED, done.stdout.splitlines(), strict=True):
+        assert {unknown for name, unknown in json.loads(line) if name == variant} == {""}, family
 
 
 @pytest.mark.parametrize("suite", load_suites(ROOT / "benchmarks").values(), ids=lambda suite: suite.name)
