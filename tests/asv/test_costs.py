@@ -14,6 +14,9 @@ from lockstep.record.file import read_records
 STATED = SUITE.replace('baseline = "plain"', 'baseline = "plain"\n        quantities = ("behind", "host")')
 CASE = "M=2,K=1024,N=512"
 
+#: Why a case has no time behind the fixed kernel on a busy machine.
+DISTURBED = "the fixed kernel took as long alone as with a call behind it"
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
@@ -39,9 +42,11 @@ def project(tmp_path_factory):
 
 
 def measured(project):
-    """Provenance and records of the three commits."""
+    """Provenance and records of the three commits. Skips where the machine was too busy for a cost."""
     paths = (project.root / "results").glob("*-cpu/*.provenance.jsonl")
     told = {told.commit: (told, records) for told, records in map(read_records, paths)}
+    if any(DISTURBED in one.note for _, records in told.values() for one in records):
+        pytest.skip("too busy to tell what a call costs behind another kernel")
     return [told[commit] for commit in project.git("rev-parse", "HEAD~2", "HEAD~1", "HEAD").split()]
 
 
@@ -87,14 +92,22 @@ def test_the_store_has_a_series_of_each(project):
     assert list(related_suites(results, "product").values()) == ["time", "behind", "behind speedup"], (
         "nothing has a host time"
     )
+    *_, (_, records) = measured(project)
     rows = {row.key[1:]: row for row in newest_rows(results, machine)}
     twice = rows["product.behind_speedup", "twice", CASE, "warm"]
     assert (twice.unit, twice.better, twice.baseline) == ("x", "higher", "plain")
     # How fast either is depends on what else the machine does: the page shows what the record says.
-    [path] = (project.root / "results").glob(f"*-cpu/{project.git('rev-parse', 'HEAD')[:8]}-*.provenance.jsonl")
-    [said] = [one for one in read_records(path)[1] if (one.variant, one.case) == ("twice", CASE)]
+    [said] = [one for one in records if (one.variant, one.case) == ("twice", CASE)]
     assert twice.value.value == pytest.approx(said.costs["behind_speedup"].value, rel=1e-4)
-    assert (twice.value.low < twice.value.value < twice.value.high) == bool(twice.value.error)
+    assert has_interval(twice.value) == bool(twice.value.error)
     behind = rows["product.behind", "twice", CASE, "warm"]
     assert (behind.unit, behind.latency) == ("µs", None)
-    assert behind.value.low < behind.value.value < behind.value.high
+    assert has_interval(behind.value) == bool(behind.value.error)
+
+
+def has_interval(number):
+    """Return whether a number lies within an interval; rounds that scatter beyond it leave a number without one."""
+    if number.low is None:
+        return False
+    assert number.low < number.value < number.high
+    return True

@@ -16,6 +16,9 @@ from lockstep.suite.discovery import load_suites
 
 M2 = "M=2,K=1024,N=512"
 
+#: Why a case has no time behind the fixed kernel on a busy machine.
+DISTURBED = "the fixed kernel took as long alone as with a call behind it"
+
 
 @pytest.fixture
 def root(tmp_path):
@@ -36,7 +39,9 @@ def test_noise_tells_how_fresh_runs_and_their_costs_agree(root):
     assert again > 0
     assert "A/A: " in done.stdout
     assert re.search(r"run 1 of 2: 1 cases, 3 arms\n.*run 2 of 2: 1 cases, 3 arms\n", done.stdout)
-    assert set(rows["twice"]["costs_sd"]) == {"behind", "behind_speedup"}  # a CPU has no host time
+    if DISTURBED in done.stdout:
+        pytest.skip("too busy to tell how costs scatter")
+    assert set(rows["twice"]["costs_sd"]) == {"behind", "behind_speedup"}, done.stdout  # a CPU has no host time
     assert rows["twice"]["costs_sd"]["behind"] > 0
     assert rows["plain"]["costs_sd"]["behind_speedup"] == 0  # its ratio to itself
     assert re.search(r"twice +│ \S+ +│ warm │ +[\d.]+% │ +[\d.]+%", done.stdout), done.stdout
