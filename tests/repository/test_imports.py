@@ -1,7 +1,7 @@
 """Imports between packages and rooms go one way, and imports inside functions say why."""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -163,3 +163,9 @@ def _explained(lines, at):
             return False
         at -= 1
     return True
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """Pytest imports them by name alone, and collects nothing if two are the same."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
