@@ -1,0 +1,24 @@
+"""Make the keys of Triton's cache independent of the order in which kernels are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def settle_cache_keys() -> None:
+    """Let each kernel's cache key count the globals of all functions that it calls, from now on in this process.
+
+    Triton 3.6 and 3.7 merge the globals of a called function before they compute that function's key, which finds them.
+    So a kernel has one key if another kernel with the same callee was called before, and another key otherwise, and
+    processes that call kernels in different orders compile them twice (``DependenciesFinder._update_hash``).
+    """
+    # Imported here: Triton is slow to import.
+    from triton.runtime.jit import DependenciesFinder
+
+    merge = DependenciesFinder._update_hash
+
+    def merge_after_key(finder: Any, function: Any) -> None:
+        _ = function.cache_key  # finds the globals that the function uses
+        merge(finder, function)
+
+    DependenciesFinder._update_hash = merge_after_key
