@@ -126,18 +126,18 @@ class Reader:
         self._checks = checks
         self._settings = _SETTINGS | {"temp_directory": str(spill)}
         self._lock = threading.Lock()
-        self._process = 0
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        #: By process, because a fork copies no threads of DuckDB. A forked process never closes its parent's
+        #: connection, which would wait for those threads.
+        self._connections: dict[int, duckdb.DuckDBPyConnection] = {}
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
-            # Make a new connection after a fork of the server, because a fork does not copy DuckDB's threads.
-            if self._connection is None or self._process != os.getpid():
-                self._process = os.getpid()
-                self._connection = duckdb.connect(":memory:", config=self._settings)
+            connection = self._connections.get(os.getpid())
+            if connection is None:
+                connection = self._connections[os.getpid()] = duckdb.connect(":memory:", config=self._settings)
                 # GLOBAL, because a cursor does not take over the connection's own settings.
-                self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
-            return self._connection.cursor()
+                connection.execute("SET GLOBAL parquet_metadata_cache = true")
+            return connection.cursor()
 
     def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Numbers]:
         """Yield the points of these series, given by their stored numbers in ascending order, in portions.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
 import math
 import multiprocessing
 import os
@@ -241,3 +242,6 @@ class _Starter:
 
 
 _starter = _Starter()
+# A forked process must not collect its parent's garbage: a database connection would wait for threads that a fork does
+# not copy.
+os.register_at_fork(after_in_child=gc.freeze)

@@ -6,6 +6,7 @@ import random
 import re
 import resource
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from lockstep.history.part_checks import PartChecks
 from lockstep.history.reader import Reader
 from lockstep.history.scan import scan
 from lockstep.history.store import Store, StoreError, default_cache
+from lockstep.processes.end_with_parent import pool
 from lockstep.record.model import Estimate
 
 ROOT = Path(__file__).parents[2]
@@ -375,3 +377,21 @@ def test_an_error_of_a_reading_process_is_the_stores(tmp_path, monkeypatch):
 def test_queries_share_the_footers_of_parts(tmp_path):
     setting = Reader(tmp_path, PartChecks())._cursor().execute("SELECT current_setting('parquet_metadata_cache')")
     assert setting.fetchone() == (True,)
+
+
+_FORKED: list[Store] = []
+
+
+def _numbers_in_fork(_):
+    signal.alarm(60)  # without an answer, the process is killed and the pool breaks
+    return numbers(_FORKED[0])
+
+
+def test_a_forked_process_reads_what_its_parent_has_read(tmp_path):
+    write_commits(tmp_path / "results", 3)
+    store = open_store(tmp_path / "results")
+    read = numbers(store)
+    assert read
+    _FORKED[:] = [store]
+    with pool(1) as workers:
+        assert list(workers.map(_numbers_in_fork, [0, 1])) == [read, read]

@@ -1,5 +1,6 @@
 """A process ends with its parent by any way of dying, and takes what it started with it."""
 
+import gc
 import os
 import re
 import signal
@@ -235,3 +236,32 @@ def test_everything_starts_processes_in_the_same_way():
         if STARTS.search(path.read_text())
     }
     assert found == MAY_START
+
+
+class Ended:
+    """Removes a file when it is collected, as a connection ends its threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.itself = path, self
+
+    def __del__(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def collected(_: int) -> None:
+    gc.collect()
+
+
+def test_a_forked_process_leaves_its_parents_garbage_alone(tmp_path):
+    path = tmp_path / "connection"
+    path.touch()
+    gc.disable()
+    try:
+        Ended(path)
+        with processes.pool(1) as workers:
+            assert list(workers.map(collected, [0])) == [None]
+        assert path.exists()
+    finally:
+        gc.enable()
+        gc.collect()
+    assert not path.exists()
