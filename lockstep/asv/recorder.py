@@ -56,8 +56,6 @@ class Recorder:
         say: called with each line of progress.
         worker: creates a worker (tests pass their own).
         ahead: whether to compile all kernels of the commit in parallel before the first case.
-        reference_clocks: clocks of each series' first measurement, shared with other recorders; by default read from
-            the folder of the records' file.
     """
 
     def __init__(
@@ -70,7 +68,6 @@ class Recorder:
         say: Callable[[str], None] = print,
         worker: Callable[[WorkerSpec, float], Worker] = Worker,
         ahead: bool = True,
-        reference_clocks: ReferenceClocks | None = None,
     ) -> None:
         self.target = target
         self._spec = spec
@@ -93,7 +90,7 @@ class Recorder:
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
         clocks_file = target.path.with_name(NAME) if target.path is not None else None
-        self._reference_clocks = reference_clocks or ReferenceClocks(clocks_file)
+        self._reference_clocks = ReferenceClocks(clocks_file)
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
