@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 
+@functools.cache
 def settle_cache_keys() -> None:
     """Let each kernel's cache key count the globals of all functions that it calls, from now on in this process.
 

@@ -18,6 +18,7 @@ import torch
 
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.triton_assembler import keep_toolchain
+from lockstep.gpu.triton_cache_keys import settle_cache_keys
 from lockstep.record.model import Clocks
 from lockstep.timing.clocks.clock_agreement import disagreement, host_disagreement, late_work
 from lockstep.timing.clocks.cuda_clock import CudaClock, Stamps
@@ -119,6 +120,7 @@ def open_device() -> Device:
     if not torch.cuda.is_available():
         return CpuDevice()
     keep_toolchain()
+    settle_cache_keys()
     return CudaDevice()
 
 

@@ -50,7 +50,6 @@ def main() -> int:
     from lockstep.gate.case_verdict import group_from, group_request_from
     from lockstep.gate.measuring.comparer import Comparer
     from lockstep.gate.measuring.pairing import QUICK, pace_on
-    from lockstep.gpu.triton_cache_keys import settle_cache_keys
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.timing.device import DeviceLost, open_device
     from lockstep.timing.intervals import t_quantile
@@ -59,9 +58,6 @@ def main() -> int:
         process.stage(doing, f"{variant}@{side}" if side else variant)
 
     device = open_device()
-    if device.kind == "cuda":
-        # The processes that observe compile for the one that measures.
-        settle_cache_keys()
     pace = QUICK if options.quick else pace_on(device)
     comparer = Comparer(
         sides,
