@@ -142,7 +142,7 @@ def test_every_target_of_the_repository_names_a_suite_and_cases_of_it():
             assert not target.against or target.against in suites[name].variants()
 
 
-OF_AN_H100 = "docs/kernels/h100.md"
+OF_AN_H100 = "docs/evidence/kernels/h100.md"
 
 
 @pytest.mark.parametrize(

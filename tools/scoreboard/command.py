@@ -19,7 +19,7 @@ from lockstep.suite.discovery import load_suites, nearest
 from tools.scoreboard.page import TargetError, machines_of, page, read_newest, read_targets
 
 #: Path of the page, relative to the folder of asv.conf.json.
-PAGE = Path("docs/kernels/README.md")
+PAGE = Path("docs/evidence/kernels/h200.md")
 
 
 class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
