@@ -1,24 +1,118 @@
-"""The documentation and the Makefile name files that are there, and the drawing has the imports that are there."""
+"""The pages name files, anchors and commands that are there, and the drawing has the imports that are there."""
 
+import argparse
 import ast
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import asv.commands
 import pytest
 
+import tools.__main__  # noqa: F401 — makes its verbs known
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md")] + sorted(
-    ROOT.glob("docs/**/*.md")
+PAGES = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md", "tests/bench/README.md")
+] + sorted(ROOT.glob("docs/**/*.md"))
+PACKAGES = [ROOT / name for name in ("lockstep", "dashboard", "kernels", "benchmarks", "tools", "tests")]
+FILE = re.compile(
+    r"(?<![\w./>-])(?:lockstep|dashboard|kernels|benchmarks|tools|tests|docs|deploy|constraints|results|\.github|\.ci)"
+    r"/[\w/.-]+\.(?:py|md|toml|css|js|yml|service|conf|txt)\b"
 )
-FILE = re.compile(r"\b(?:lockstep|dashboard|kernels|benchmarks|tools|tests|docs)/[\w/.-]+\.(?:py|md|toml|css|js)\b")
-#: The file that a page names without its folder, which is that of the last file named before it.
-NAME = re.compile(r"`([a-z]\w*\.py)`")
+#: A file without its folder, which only a file of the repository's root may be.
+NAME = re.compile(r"`([A-Za-z]\w*\.(?:py|md|yml))`")
+#: Files that a command or a reader makes.
+EXAMPLES = {"benchmarks/rmsnorm.py", "FILE.py", "gate.md"}
 #: What a docstring, a comment or a page names by its dotted name.
 DOTTED = re.compile(r"`((?:lockstep|dashboard|kernels)(?:\.\w+)+)`")
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+PROGRAMS = r"(?:\.venv/bin/)?lockstep|(?:\.venv/bin/)?python -m tools"
+COMMAND = re.compile(rf"(?:^|`)(?:{PROGRAMS}) ([^`\n#|;>]*)", re.MULTILINE)
 
 
-PACKAGES = [ROOT / name for name in ("lockstep", "dashboard", "kernels", "benchmarks", "tools", "tests")]
+def by_name(page):
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page):
+    """Anchors of a page's headings, as GitHub and the site write them."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    headings = [re.sub(r"\]\([^)]*\)|[`*\[]", "", one) for one in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def links(page):
+    """Relative links of a page, as (file, anchor)."""
+    for link in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
+        if not re.match(r"\w+:", link):
+            path, _, anchor = link.partition("#")
+            yield (page.parent / path).resolve() if path else page, anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_files_that_a_page_names_are_there(page):
+    text = LINK.sub("]", page.read_text(encoding="utf-8"))
+    missing = {name for name in FILE.findall(text) if not (ROOT / name).is_file()}
+    missing |= {name for name in NAME.findall(text) if not (ROOT / name).is_file()}
+    assert missing - EXAMPLES == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_links_of_a_page_lead_to_files_and_headings(page):
+    lost = [(path.name, anchor) for path, anchor in links(page) if not path.exists()]
+    lost += [(path.name, at) for path, at in links(page) if at and path.suffix == ".md" and at not in anchors(path)]
+    assert lost == []
+
+
+def test_pages_that_code_and_settings_name_are_there():
+    texts = [path for package in PACKAGES for path in package.rglob("*.py")]
+    texts += [ROOT / "thresholds.toml", *ROOT.glob("deploy/*"), *ROOT.glob(".github/**/*.yml")]
+    named = re.compile(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?")
+    example = {"docs/toy.md", "docs/news.md"}  # of the tests' own projects
+    lost = {
+        f"{by_name(text)}: {link}"
+        for text in texts
+        for link in set(named.findall(text.read_text(encoding="utf-8"))) - example
+        if not (ROOT / link.partition("#")[0]).is_file()
+        or ("#" in link and link.partition("#")[2] not in anchors(ROOT / link.partition("#")[0]))
+    }
+    assert lost == set()
+
+
+def options_of(parser, words):
+    """The options of the verb that a command line names, or None if there is no such verb or action."""
+    options = {option for action in parser._actions for option in action.option_strings}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and words and words[0][:1] not in "-<…":
+            below = action.choices.get(words[0])
+            return None if below is None else options_of(below, words[1:])
+    return options
+
+
+def test_commands_that_pages_show_exist():
+    for verb in entry_points(group="lockstep.commands"):
+        verb.load()
+    parser, _ = asv.commands.make_argparser()
+    wrong, seen = [], 0
+    for page in PAGES:
+        for line in COMMAND.findall(page.read_text(encoding="utf-8")):
+            seen += 1
+            options = options_of(parser, line.split())
+            asked = set(re.findall(r"(?<!\S)\[?(--[a-z][\w-]*)", line))
+            if options is None or asked - options:
+                wrong.append((by_name(page), line))
+    assert wrong == []
+    assert seen > 100
+
+
+def test_targets_of_make_that_pages_name_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r"^make ([a-z-]+)", "".join(FENCED.findall(text)), re.MULTILINE)
+        assert {*named, *re.findall(r"`make ([a-z-]+)", text)} <= targets, page
 
 
 def imported(package):
@@ -29,20 +123,6 @@ def imported(package):
                 yield node.module
             elif isinstance(node, ast.Import):
                 yield from (name.name for name in node.names)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_a_page_names_are_there(page):
-    text = page.read_text(encoding="utf-8")
-    example = {"benchmarks/rmsnorm.py"}  # docs/adopting.md makes it in another repository
-    missing = {name for name in FILE.findall(text) if not (ROOT / name).is_file()} - example
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    for short in NAME.finditer(text):
-        before = [name for name in FILE.findall(text, 0, short.start()) if name not in example]
-        if not before or not (ROOT / before[-1]).with_name(short[1]).is_file():
-            missing.add(short[1])
-    missing |= {link for link in LINK.findall(prose) if not (page.parent / link).exists()}
-    assert missing == set()
 
 
 def test_what_code_and_pages_name_by_a_dotted_name_is_there():
