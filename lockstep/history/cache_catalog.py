@@ -22,16 +22,6 @@ from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
 from lockstep.history.sqlite_wal import keep_write_ahead_log
 
-#: Modules that decide the content of the cache. The digest of their code is in the name of the cache's folder.
-MADE_BY = (
-    "lockstep.history.benchmarks_file",
-    "lockstep.history.cache_catalog",
-    "lockstep.history.line",
-    "lockstep.history.ingest",
-    "lockstep.history.parquet",
-    "lockstep.history.scan",
-)
-
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0
 

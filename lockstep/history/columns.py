@@ -1,15 +1,13 @@
-"""Define the columns of a stored point, and make a table from the points of several files."""
+"""Define the columns of a stored point, and join the points of several files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from numpy.typing import NDArray
 
 Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
 
@@ -88,37 +86,21 @@ def blank(kind: Kind, length: int) -> Any:
     return np.full(length, BLANKS[kind], dtype=DTYPES[kind])
 
 
-def as_table(files: Sequence[FilePoints]) -> pa.Table:
-    """Return the points of several files as one table, sorted by series because queries select series."""
-    # Imported here, because only writers need pyarrow, which takes 25 MB of memory.
-    import pyarrow as pa
-
-    types: Mapping[Kind, pa.DataType] = {
-        "key": pa.int64(),
-        "code": pa.uint8(),
-        "count": pa.int32(),
-        "time": pa.int64(),
-        "number": pa.float64(),
-        "text": pa.string(),
-        "samples": pa.list_(pa.float64()),
-    }
+def joined(files: Sequence[FilePoints]) -> dict[str, NDArray[Any]]:
+    """Return the points of several files as one, sorted by series, with the columns that any of the files has."""
+    present = {name: kind for name, kind in COLUMNS.items() if any(name in file.columns for file in files)}
     order = np.argsort(_joined("series", "key", files), kind="stable")
-    arrays = []
-    for name, kind in COLUMNS.items():
-        if any(name in file.columns for file in files):
-            values = _joined(name, kind, files)
-            # Do not use Arrow's own ``take``: it imports all of Arrow's functions, which takes longer than to read a
-            # few files.
-            ordered = [values[at] for at in order.tolist()] if kind in ("text", "samples") else values[order]
-            arrays.append(pa.array(ordered, type=types[kind]))
-        else:
-            arrays.append(pa.nulls(len(order), types[kind]))
-    return pa.table(dict(zip(COLUMNS, arrays, strict=True)))
+    return {name: _joined(name, kind, files)[order] for name, kind in present.items()}
 
 
-def _joined(name: str, kind: Kind, files: Sequence[FilePoints]) -> Any:
+def _joined(name: str, kind: Kind, files: Sequence[FilePoints]) -> NDArray[Any]:
     parts = [file.columns.get(name) for file in files]
     columns = [blank(kind, len(file)) if part is None else part for file, part in zip(files, parts, strict=True)]
-    if kind in ("text", "samples"):
-        return [value for part in columns for value in part]
-    return np.concatenate(columns) if columns else blank(kind, 0)
+    if kind not in ("text", "samples"):
+        values: NDArray[Any] = np.concatenate(columns)
+        return values
+    objects = np.empty(sum(map(len, columns)), dtype=object)
+    # Assign one element at a time, because NumPy would spread a point's list of samples over several rows.
+    for place, value in enumerate(value for column in columns for value in column):
+        objects[place] = value
+    return objects

@@ -20,7 +20,7 @@ import numpy as np
 
 from lockstep.history.asv_file import AsvFile, read_asv
 from lockstep.history.cache_catalog import Intake, Part, RunRow
-from lockstep.history.columns import FilePoints, as_table
+from lockstep.history.columns import FilePoints
 from lockstep.history.parquet import MOST_PARTS, write_part
 from lockstep.history.problems import Complaint, Problem
 from lockstep.history.provenance_file import join_provenance, provenance_path
@@ -177,7 +177,7 @@ def read_batch(batch: Batch) -> Intake:
     part: Part | None = None
     known: dict[int, tuple[str, str]] = {}
     if any(map(len, points)):
-        part = write_part(as_table(points), batch.parts, batch.folder)
+        part = write_part(points, batch.parts, batch.folder)
         numbers = np.unique(np.concatenate([points_of_file.columns["series"] for points_of_file in points]))
         known = {number: _IDS.known[number] for number in numbers.tolist()}
     return Intake(part, batch.files, runs, problems, layouts, known, versions)

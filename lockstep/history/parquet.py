@@ -6,29 +6,20 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-import numpy as np
+import duckdb
+from numpy.typing import NDArray
 
 from lockstep.history.cache_catalog import Part
-from lockstep.history.columns import COLUMNS
+from lockstep.history.columns import COLUMNS, FilePoints, Kind, joined
 from lockstep.history.part_checks import DAMAGED, checksum
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-#: Rows in a row group of parquet. So a query for a series of 2000 points reads only one or two groups.
-_GROUP = 32_768
 
 #: Number of parts of a folder above which they are merged. Each part adds about a millisecond to a query.
 MOST_PARTS = 12
-
-#: Maximum number of rows that a merge holds in memory.
-_MERGED_AT_ONCE = 500_000
 
 #: Seconds after which an unused part is deleted. Until then another process may still read the part.
 _GRACE = 600.0
@@ -36,41 +27,43 @@ _GRACE = 600.0
 #: Seconds after which a damaged part is deleted. Until then people may look at it.
 _KEPT = 7 * 86_400.0
 
-# Columns that are stored with a dictionary of their values. Other columns have nearly as many different values as rows.
-_DICTIONARY = [name for name, kind in COLUMNS.items() if kind in ("text", "key", "count", "time", "code")]
+_TYPES: Mapping[Kind, str] = {
+    "key": "BIGINT",
+    "code": "UTINYINT",
+    "count": "INTEGER",
+    "time": "BIGINT",
+    "number": "DOUBLE",
+    "text": "VARCHAR",
+    "samples": "DOUBLE[]",
+}
+
+#: Every row counts for the type of a column of lists. Rows that do not fit in memory are sorted on disk.
+_SETTINGS = {"threads": "1", "memory_limit": "160MB", "pandas_analyze_sample": str(2**31)}
+
+#: A query for a series of 2000 points reads only one or two groups of so many rows.
+_FORMAT = "(FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE 32768)"
 
 
-def write_part(table: pa.Table, parts: Path, folder: str) -> Part:
-    """Write the points of a folder, already sorted by series, as a new part: all of them, or no part at all."""
-    with _Writer(parts, folder) as writer:
-        writer.write(table)
-    return writer.part
+def write_part(files: Sequence[FilePoints], parts: Path, folder: str) -> Part:
+    """Write the points of several result files of a folder as a new part: all of them, or no part at all."""
+    points = joined(files)
+    columns = (f"{name if name in points else 'NULL'}::{_TYPES[kind]} AS {name}" for name, kind in COLUMNS.items())
+    return _write(f"SELECT {', '.join(columns)} FROM points", [], parts, folder, points)
 
 
 def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part | None:
     """Merge parts of one folder into one part, without the points of runs that are not ``live``.
 
-    Return ``None`` if no point is left. The points are read in ranges of series, so memory does not grow with the
-    history.
+    Return ``None`` if no point is left.
     """
-    # Imported here, because merges are rare and the imports take 40 ms.
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    runs = np.array(sorted(live), dtype=np.int32)
-    files = [pq.ParquetFile(parts / part.name, memory_map=True) for part in old]
-    edges = _edges(files, max(1, -(-sum(part.rows for part in old) // _MERGED_AT_ONCE)))
-    with _Writer(parts, old[0].folder) as writer:
-        for low, high in pairwise(edges):
-            table = pa.concat_tables(_between(file, low, high) for file in files)
-            table = table.filter(pc.is_in(table["run"], pa.array(runs)))
-            writer.write(table.take(np.argsort(table["series"].to_numpy(), kind="stable")))
-    for file, part in zip(files, old, strict=True):
-        file.close()
+    select = "SELECT * FROM read_parquet(?) WHERE run IN (SELECT unnest(?::INTEGER[])) ORDER BY series, run"
+    merged = _write(select, [[str(parts / part.name) for part in old], list(live)], parts, old[0].folder)
+    for part in old:
         # The part is unused from now on, and ``sweep`` counts its age from this time.
         os.utime(parts / part.name)
-    return writer.part if writer.part.rows else None
+    if not merged.rows:
+        (parts / merged.name).unlink()
+    return merged if merged.rows else None
 
 
 def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]]:
@@ -106,70 +99,32 @@ def sweep(parts: Path, counting: Iterable[Part]) -> None:
             continue
 
 
-def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
-    """Divide the series into ranges with about equal numbers of points, and return the ends of the ranges.
+def _write(
+    select: str, parameters: list[Any], parts: Path, folder: str, points: Mapping[str, NDArray[Any]] | None = None
+) -> Part:
+    """Write the rows of a query as a part. They must be sorted by series, because queries select series.
 
-    The first series number of each row group gives a possible end.
+    Args:
+        points: columns that the query may call ``points``.
+
+    Raises:
+        OSError: the part cannot be written.
     """
-    least = sorted(
-        file.metadata.row_group(group).column(0).statistics.min
-        for file in files
-        for group in range(file.metadata.num_row_groups)
-    )
-    inner = sorted({least[len(least) * piece // pieces] for piece in range(1, pieces)})
-    return [-(2**63), *inner, 2**63 - 1]
-
-
-def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
-    """Return the points of the series with ``low <= number < high``. The last range includes the greatest number."""
-    # Imported here: pyarrow is slow to import.
-    import pyarrow as pa
-
-    groups = []
-    for group in range(file.metadata.num_row_groups):
-        bounds = file.metadata.row_group(group).column(0).statistics
-        if bounds.max >= low and bounds.min <= high:
-            groups.append(group)
-    table = file.read_row_groups(groups, use_threads=False)
-    series = table["series"].to_numpy()
-    below = series <= high if high == 2**63 - 1 else series < high
-    return table.filter(pa.array((series >= low) & below))
-
-
-class _Writer:
-    """Writes a part under a temporary name, and renames it when it is complete."""
-
-    def __init__(self, parts: Path, folder: str) -> None:
-        # The part's name contains a digest of the folder's name, which may contain any character.
-        mark = blake2b(folder.encode(), digest_size=6).hexdigest()
-        self._temporary = parts / f"{mark}-{uuid.uuid4().hex}.tmp"
-        self._folder = folder
-        self._rows = 0
-        self._writer: pq.ParquetWriter | None = None
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def write(self, table: pa.Table) -> None:
-        if self._writer is None:
-            # Imported here: pyarrow is slow to import.
-            import pyarrow.parquet as pq
-
-            self._writer = pq.ParquetWriter(
-                self._temporary, table.schema, compression="lz4", use_dictionary=_DICTIONARY
-            )
-        self._rows += len(table)
-        self._writer.write_table(table, row_group_size=_GROUP)
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.part = Part("", self._folder, 0, 0)
-        if self._writer is None:
-            return
-        self._writer.close()
-        if kind is None and self._rows:
-            size = self._temporary.stat().st_size
-            path = self._temporary.with_name(f"{self._temporary.stem}-{checksum(self._temporary)}.parquet")
-            self._temporary.replace(path)
-            self.part = Part(path.name, self._folder, self._rows, size)
-        else:
-            self._temporary.unlink()
+    # The part's name contains a digest of the folder's name, which may contain any character.
+    mark = blake2b(folder.encode(), digest_size=6).hexdigest()
+    temporary = parts / f"{mark}-{uuid.uuid4().hex}.tmp"
+    settings: dict[str, Any] = {**_SETTINGS, "temp_directory": str(parts.parent / "spill")}
+    try:
+        with closing(duckdb.connect(":memory:", config=settings)) as connection:
+            if points is not None:
+                connection.register("points", points)
+            written = connection.execute(f"COPY ({select}) TO ? {_FORMAT}", [*parameters, str(temporary)])
+            [[rows]] = written.fetchall()
+        path = temporary.with_name(f"{temporary.stem}-{checksum(temporary)}.parquet")
+        size = temporary.stat().st_size
+        temporary.replace(path)
+    except duckdb.Error as error:
+        raise OSError(f"{error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return Part(path.name, folder, rows, size)

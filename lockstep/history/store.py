@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.history.benchmark_tables import TABLE, gather
-from lockstep.history.cache_catalog import MADE_BY, Catalog, Part, is_damage
+from lockstep.history.cache_catalog import Catalog, Part, is_damage
 from lockstep.history.cache_folder import default_cache, only_one, sweep_caches
 from lockstep.history.code_digest import code_digest
 from lockstep.history.ingest import batches, read_all
@@ -107,7 +107,7 @@ class Store:
             StoreError: the cache would lie inside the results, or DuckDB cannot read its path.
         """
         root = results.absolute()
-        chosen = (cache or default_cache(root)).absolute() / f"layout-{code_digest(*MADE_BY)}"
+        chosen = (cache or default_cache(root)).absolute() / f"layout-{code_digest()}"
         if set(str(chosen)) & set("*?["):
             raise StoreError(
                 f"DuckDB would read {chosen.parent} as a pattern: choose a cache folder without *, ? and [ in its path"

@@ -370,7 +370,7 @@ def test_an_error_of_a_reading_process_is_the_stores(tmp_path, monkeypatch):
     monkeypatch.setattr(ingest, "_ALONE", 0)
     write_commits(tmp_path / "results", 1)
     work = ingest.batches(tmp_path / "results", tmp_path / "no folder", scan(tmp_path / "results").files, 1)
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(OSError, match="no folder"):
         list(ingest.read_all(work))
 
 

@@ -27,13 +27,6 @@ _KEEP_S = 600.0
 #: Seconds before folders of other code versions are deleted, because that code may still be running.
 _OTHER_CODE_KEEP_S = 86_400.0
 
-#: Modules that decide the findings and their file format.
-FOUND_BY = (
-    "lockstep.alerts.analysis.analyse_and_publish",
-    "lockstep.alerts.analysis.cache_files",
-    "lockstep.alerts.analysis.findings_files",
-)
-
 
 @dataclass(frozen=True)
 class AnalysisCache:
@@ -48,7 +41,7 @@ class AnalysisCache:
     @property
     def folder(self) -> Path:
         """The folder of the analysis files that this version of the code writes and reads."""
-        return self.cache / f"found-{code_digest(*FOUND_BY)}"
+        return self.cache / f"found-{code_digest()}"
 
     def detector(self, machine: str) -> Path:
         """Return the file with the detector's state for a machine, see ``lockstep.alerts.analysis.detector_state``."""
