@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ class WorkerSpec:
         seed: seed of checked inputs, placement of buffers, and order; ``None`` for the seeds that a history uses.
         check_s: minimum seconds that a check may take; see ``lockstep.processes.watched_worker.Watched``.
         folders: folders of packages that precede the installed ones (``lockstep.processes.toolchain``).
+        tuned: file of the choices of tuners; ``None`` to hold choices for the life of the worker only.
+        retune: whether tuners choose for themselves.
     """
 
     checkout: Path
@@ -37,10 +39,15 @@ class WorkerSpec:
     seed: int | None = None
     check_s: float = 0.0
     folders: tuple[Path, ...] = ()
+    tuned: Path | None = None
+    retune: bool = False
 
 
 class Worker(Watched):
     """A running process that has imported the packages of one commit and measures them."""
+
+    #: Called with each line of progress.
+    say: Callable[[str], None] = staticmethod(lambda line: None)
 
     def __init__(self, spec: WorkerSpec, silence_s: float) -> None:
         """Start the worker and wait until it is ready.
@@ -56,6 +63,8 @@ class Worker(Watched):
         arguments += ["--packages", *spec.packages, *(["--quick"] if spec.quick else [])]
         arguments += [] if spec.history else ["--all-variants"]
         arguments += [] if spec.seed is None else ["--seed", str(spec.seed)]
+        arguments += [] if spec.tuned is None else ["--tuned", str(spec.tuned)]
+        arguments += ["--retune"] if spec.retune else []
         super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s, folders=spec.folders)
         self.host: dict[str, str] = self.started()["host"]
 
@@ -91,7 +100,9 @@ class Worker(Watched):
         request |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
         request |= {"reference_mhz": dict(reference_mhz or {}), "costs": list(costs)}
         self.ask({"measure": request})
-        event = self.wait("records")
+        for event in self.until("records"):
+            if event["event"] == "told":
+                self.say(str(event["text"]))
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:

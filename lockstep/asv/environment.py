@@ -38,6 +38,7 @@ from lockstep.record.provenance import harness_commit
 from lockstep.record.quantity import COSTS, MEASURED_TYPES, cost_of
 from lockstep.suite.discovery import load_suites, packages_under_test
 from lockstep.timing.stage_times import summary
+from lockstep.timing.tuners.choices import NAME as TUNED
 
 
 @dataclass
@@ -51,6 +52,7 @@ class RunOptions:
         resume: whether to use the records of an interrupted run instead of measuring again.
         save: whether to write to the results folder.
         costs: costs to measure beside those that suites state, names of ``lockstep.record.quantity.COSTS``.
+        retune: whether tuners choose for themselves. Otherwise all commits take the choices of ``results/tuned.json``.
         commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
         returns: filled by asv after discovery, with the selected benchmarks among other results.
         environments: the environments created so far, to close them.
@@ -62,6 +64,7 @@ class RunOptions:
     resume: bool = False
     save: bool = True
     costs: Sequence[str] = ()
+    retune: bool = False
     commits: int | None = None
     returns: dict[str, Any] = field(default_factory=dict)
     environments: list[LockstepEnvironment] = field(default_factory=list)
@@ -129,6 +132,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             packages=packages_under_test(conf, load_suites(Path(conf.benchmark_dir))),
             benchmark_dir=Path(conf.benchmark_dir).resolve(),
             quick=self._options.quick,
+            tuned=results / TUNED if self._options.save else None,
+            retune=self._options.retune,
         )
         self._requested.clear()
         self._recorder = Recorder(

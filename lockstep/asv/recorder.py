@@ -224,6 +224,7 @@ class Recorder:
         """
         if self._worker is None:
             self._worker = self._make_worker(self._spec, self._silence_s)
+            self._worker.say = self._say
             self._set_aside_other_host(self._worker.host)
             self._compile_first(self._worker.host)
         return self._worker

@@ -12,14 +12,19 @@ import io
 import os
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.definition import Suite
+
+if TYPE_CHECKING:
+    from lockstep.timing.measure import Measurer
 
 
 def main() -> int:
@@ -32,6 +37,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--all-variants", action="store_true", help="measure cases outside of histories too")
     parser.add_argument("--seed", type=int, help="seed of checked inputs, placement of buffers and order")
+    parser.add_argument("--tuned", type=Path, help="file of the choices of tuners")
+    parser.add_argument("--retune", action="store_true", help="let tuners choose for themselves")
     options = process.parse()
     load_torch()
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
@@ -43,11 +50,12 @@ def main() -> int:
     import_from(options.checkout, options.packages)
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-    from lockstep.machine_code.observed import Observer
     from lockstep.record.provenance import host_facts
-    from lockstep.timing.device import DeviceLost, open_device
+    from lockstep.timing.device import open_device
     from lockstep.timing.interleave import QUICK, Plan
     from lockstep.timing.measure import Measurer
+    from lockstep.timing.tuners.choices import Choices, where_of
+    from lockstep.timing.tuners.hold import Tuners
 
     device = open_device()
     measurer = Measurer(
@@ -59,7 +67,27 @@ def main() -> int:
     if options.seed is not None:
         measurer.seed = measurer.places = options.seed
     host = host_facts()
+    tuners = measurer.tuners = Tuners(
+        Choices(options.tuned),
+        device,
+        where_of(host),
+        options.retune,
+        tell=lambda text: process.emit("told", text=text),
+        apart=lambda: measurer.observer.apart(),
+    )
     process.emit("ready", host=host)
+    with tuners.held():
+        return _serve(process, measurer, suites, host, options)
+
+
+def _serve(
+    process: WorkerProcess, measurer: Measurer, suites: Mapping[str, Suite], host: Mapping[str, str], options: Namespace
+) -> int:
+    """Serve the parent's requests until standard input ends; return the exit status."""
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+    from lockstep.machine_code.observed import Observer
+    from lockstep.timing.device import DeviceLost
+
     informed = False
     for request in process.requests():
         if "run" in request:

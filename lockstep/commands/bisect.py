@@ -16,6 +16,7 @@ from asv.console import log
 
 from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
 from lockstep.commands.results_options import load_config, open_store, repository
+from lockstep.commands.retune_option import tuned_file
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:
@@ -216,7 +217,8 @@ class _Measure:
         series = self._series
         self._checkout.parent.mkdir(parents=True, exist_ok=True)
         self._repo.checkout(str(self._checkout), commit)
-        spec = WorkerSpec(self._checkout, self._packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
+        suites, tuned = Path(self._conf.benchmark_dir).resolve(), tuned_file(self._conf)
+        spec = WorkerSpec(self._checkout, self._packages, suites, self._args.quick, tuned=tuned)
         try:
             with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
                 records, _, _ = worker.measure(

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
+from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.gate.case_verdict import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.report import EXIT, Report
@@ -90,6 +91,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             "--about", action="append", default=[], metavar="#123", help=f"pull request that [[accept]] of {FILE} names"
         )
         parser.add_argument("--seed", type=int, help="seed of buffers, order and the A/A control (default: random)")
+        add_retune_option(parser)
         parser.add_argument("--quick", "-q", action="store_true", help="measure briefly, only to find errors")
         parser.add_argument(
             "--json", type=Path, metavar="FILE", help="write the report to FILE; docs/gate.md describes it"
@@ -140,6 +142,8 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
         need_lock=args.require_locked,
         lock=args.lock,
         quick=args.quick,
+        tuned=tuned_file(conf),
+        retune=args.retune,
         costs={} if args.costs is None else {suite.name: _costs(suite, args.costs) for suite in suites},
     )
 

@@ -19,6 +19,7 @@ from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
+from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.console import wide_console
 from lockstep.record.file import newest_harness
@@ -87,6 +88,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             help="seed of inputs, buffer placement and order (default: random inputs, placement as in a history)",
         )
         add_costs_option(parser)
+        add_retune_option(parser)
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -159,6 +161,8 @@ def _recorder(conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Nam
         history=False,
         seed=args.seed,
         check_s=CHECK_S,
+        tuned=tuned_file(conf),
+        retune=args.retune,
     )
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     target = Target("the working tree", "", "", "", "", None)

@@ -17,6 +17,7 @@ from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.fresh_runs import FreshRuns
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.costs_option import add_costs_option, requested_costs
+from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import wide_console
@@ -66,6 +67,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             help="only these variants and the baselines, names separated by spaces",
         )
         add_costs_option(parser)
+        add_retune_option(parser)
         parser.add_argument("--quick", action="store_true", help="measure as briefly as possible, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write each series' agreement to FILE")
         parser.set_defaults(func=cls.run_from_args)
@@ -98,6 +100,8 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             packages_under_test(conf, suites_by_name),
             Path(conf.benchmark_dir).resolve(),
             quick=args.quick,
+            tuned=tuned_file(conf),
+            retune=args.retune,
         )
         console = Console(stderr=True, highlight=False)
         measurement = FreshRuns(

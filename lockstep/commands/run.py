@@ -23,6 +23,7 @@ from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
+from lockstep.commands.retune_option import add_retune_option
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
@@ -45,6 +46,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             if "--quick" in action.option_strings:
                 action.help = "Measure as briefly as possible, to find errors; store nothing (implies --dry-run)."
         add_costs_option(parser, "beside those that its suite states")
+        add_retune_option(parser)
         return parser
 
     @classmethod
@@ -76,6 +78,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             save=not (args.quick or args.dry_run),
             commits=_count_commits(conf, args),
             costs=requested_costs(args.costs, ()),
+            retune=args.retune,
         )
         conf.lockstep_run = options
         args.machine = options.machine

@@ -21,6 +21,7 @@ from asv.console import log
 from rich.table import Table
 
 from lockstep.commands.cli import UsageError
+from lockstep.commands.retune_option import tuned_file
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.import_torch import load_torch
@@ -49,7 +50,10 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             description="Time a family's candidate configurations (tiles, dispatch), and write those that are faster "
             "by more than their interval to the family's table for this GPU. Measuring never tunes.",
         )
-        parser.add_argument("family", help="a family, or one of its suites (grouped.mlp)")
+        parser.add_argument("family", nargs="?", help="a family, or one of its suites (grouped.mlp)")
+        parser.add_argument(
+            "--forget", action="store_true", help="drop what Triton's tuners chose (results/tuned.json), and end"
+        )
         parser.add_argument(
             "--case",
             action="append",
@@ -81,6 +85,8 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Tune case by case. Each result is written at once, so that an interrupted run does not lose it."""
+        if args.forget or args.family is None:
+            return _forget(tuned_file(conf), args)
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
         if not 0 <= args.budget < math.inf:
@@ -160,6 +166,16 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             log.error(f"nothing was timed: {done[0].problem if done else 'no case has a candidate for this machine'}")
             return BROKEN
         return INTERRUPTED if interrupted else 0
+
+
+def _forget(file: Path, args: argparse.Namespace) -> int:
+    """Drop the choices of Triton's tuners."""
+    if not args.forget or args.family is not None:
+        raise UsageError("name a family to tune, or give --forget alone to drop what Triton's tuners chose")
+    known = file.exists()
+    file.unlink(missing_ok=True)
+    log.info(f"dropped {file}: kernels are tuned again" if known else f"nothing was chosen yet: there is no {file}")
+    return 0
 
 
 def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:

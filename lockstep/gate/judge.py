@@ -214,7 +214,7 @@ class Judge:
             accepted = self.request.thresholds.accepted(*_fields(key), size, self.request.about, key.quantity)
         return replace(
             verdict,
-            code=self.unchanged.reasons(key),
+            code=(*verdict.code, *self.unchanged.reasons(key)),
             file=file,
             line=line,
             accepted=accepted.because if accepted else "",

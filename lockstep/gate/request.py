@@ -35,6 +35,8 @@ class Request:
         need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
         lock: clocks to lock during the run; ``None`` leaves them unchanged.
         quick: whether epochs are short: they find errors, but their times are inaccurate.
+        tuned: file of the choices of tuners; ``None`` to hold choices for the life of each process.
+        retune: whether the tuners of base and head choose for themselves.
     """
 
     repository: Path
@@ -57,4 +59,6 @@ class Request:
     need_lock: bool = False
     lock: Target | None = None
     quick: bool = False
+    tuned: Path | None = None
+    retune: bool = False
     costs: Mapping[str, Sequence[str]] = field(default_factory=dict)

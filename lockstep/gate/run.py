@@ -76,6 +76,8 @@ class _Run:
             suites=tuple(request.suites),
             seed=request.seed,
             quick=request.quick,
+            tuned=request.tuned,
+            retune=request.retune,
         )
         self._coordinator = Coordinator(self._setup, request.silence_s, say)
         self._compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)

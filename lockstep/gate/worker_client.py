@@ -22,6 +22,7 @@ class Setup:
         suites: names of the suites to compare.
         seed: seed of inputs, placement of buffers, and order.
         quick: whether epochs are short: they find errors, but their times are inaccurate.
+        tuned, retune: see ``lockstep.gate.request.Request``.
     """
 
     base: Path
@@ -31,6 +32,8 @@ class Setup:
     suites: tuple[str, ...]
     seed: int
     quick: bool = False
+    tuned: Path | None = None
+    retune: bool = False
 
 
 class GateWorker(Watched):
@@ -57,6 +60,8 @@ class GateWorker(Watched):
         arguments += ["--packages", *setup.packages, "--suites", *setup.suites, "--seed", str(setup.seed)]
         arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if setup.quick else [])]
         arguments += ["--alone", alone] if alone else []
+        arguments += ["--tuned", str(setup.tuned)] if setup.tuned else []
+        arguments += ["--retune"] if setup.retune else []
         super().__init__("lockstep.gate.measuring.worker", arguments, silence_s)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self.group: Group | None = None

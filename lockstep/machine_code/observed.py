@@ -29,6 +29,16 @@ class Observer:
         self._machines = {kernel.machine.loaded: kernel.machine for kernel in kernels if kernel.machine}
         self._launched: dict[CaseKey, list[Any]] = {}
         self._kernels: dict[str, Kernel | None] = {}
+        self._apart = False
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Record no launch within the block, in which a tuner tries configurations."""
+        self._apart = True
+        try:
+            yield
+        finally:
+            self._apart = False
 
     @contextlib.contextmanager
     def watch(self, key: CaseKey) -> Iterator[None]:
@@ -40,11 +50,12 @@ class Observer:
             yield
             return
         launched: list[Any] = []
-        run = JITFunction.run
+        run, observer = JITFunction.run, self
 
         def note(self: Any, *args: Any, **kwargs: Any) -> Any:
             kernel = run(self, *args, **kwargs)
-            launched.append(kernel)
+            if not observer._apart:
+                launched.append(kernel)
             return kernel
 
         JITFunction.run = note

@@ -18,7 +18,7 @@ STATES = ("ok", "na", "failed")
 #: The fields that only a record with state "ok" may have.
 MEASURED = (
     *("latency", "speedup", "floor_s", "mde", "rounds", "epochs", "check_error", "accuracy", "deterministic"),
-    *("latency_samples", "speedup_samples", "costs", "code"),
+    *("latency_samples", "speedup_samples", "costs", "code", "chosen"),
 )
 
 
@@ -149,6 +149,7 @@ class Record:
         costs: measured quantities besides latency and speedup (``lockstep.record.quantity.COSTS``), in their own units.
         latency_samples, speedup_samples: seconds and ratio of at most 20 rounds.
         code: the machine code that ran; ``None`` if unknown (on a CPU, in old files).
+        chosen: the configuration that a tuner chose for each tuned kernel, such as "num_warps 4".
     """
 
     suite: str
@@ -182,6 +183,7 @@ class Record:
     speedup_samples: tuple[float, ...] = ()
     costs: Mapping[str, CostEstimate] = field(default_factory=dict, hash=False)
     code: Code | None = None
+    chosen: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def validated(self) -> Record:
         """Return the record if its state allows the fields that it has. Files of earlier versions are read without it.

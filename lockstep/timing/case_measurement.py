@@ -26,6 +26,7 @@ from lockstep.timing.interleave import Compared, Comparison
 from lockstep.timing.plausible import Limits, plausible
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.tuners.choices import chosen_by_kernel
 
 
 class CaseMeasurement:
@@ -194,7 +195,7 @@ class CaseMeasurement:
         floor_s = instruments.floor_s(cost)
         for arm, outcome in outcomes.items():
             variant = self._contenders[arm].variant
-            passed = self._checked[variant]
+            passed, key = self._checked[variant], CaseKey(self._suite.name, variant, self._case.label)
             self.records[arm] = replace(
                 self._blank,
                 variant=arm,
@@ -219,7 +220,8 @@ class CaseMeasurement:
                 costs=estimates_of(meters, arm, outcome.ratio is not None),
                 note="; ".join(filter(None, (*notes, *reasons_of(meters, arm), *missing))),
                 wall_s=wall_s,
-                code=instruments.observer.code(CaseKey(self._suite.name, variant, self._case.label)),
+                code=instruments.observer.code(key),
+                chosen=chosen_by_kernel(instruments.choices(key)),
             )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from lockstep.machine_code.model import CaseKey
@@ -23,6 +23,8 @@ from lockstep.timing.device import Device
 from lockstep.timing.interleave import Plan
 from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.stage_times import Stages
+from lockstep.timing.tuners.choices import Choice
+from lockstep.timing.tuners.hold import Tuners
 
 #: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
 #: and the variant ("" for a step that concerns all variants).
@@ -43,6 +45,7 @@ class Instruments:
         history: whether to leave out cases that a history does not measure. If false, the working tree is measured: a
             missing module that a suite imports is a failure, while in an older commit of a history it is "na".
         stages: seconds spent in each stage.
+        tuners: notes in which configurations tuned kernels run; ``None`` to note nothing.
     """
 
     device: Device
@@ -53,6 +56,8 @@ class Instruments:
     observer: Observer = field(default_factory=Observer)
     history: bool = False
     stages: Stages = field(default_factory=Stages)
+    tuners: Tuners | None = None
+    _choices: dict[CaseKey, list[Choice]] = field(default_factory=dict)
     _controls: Controls | None = None
     _meters: Meters | None = None
 
@@ -114,8 +119,18 @@ class Instruments:
                 made.append(meter)
         return made, missing
 
-    def _watched(self, suite: Suite, case: Case, contender: Contender) -> AbstractContextManager[None]:
-        """Return a context that records the kernels which a contender launches."""
-        # A CPU loads no kernel, and watching imports Triton, which takes 0.1 s.
+    def choices(self, key: CaseKey) -> list[Choice]:
+        """Return the choices in which the tuned kernels of a checked case run."""
+        return self._choices.get(key, [])
+
+    @contextmanager
+    def _watched(self, suite: Suite, case: Case, contender: Contender) -> Iterator[None]:
+        """Record within the block which kernels a contender launches, and what their tuners choose."""
         key = CaseKey(suite.name, contender.variant, case.label)
-        return self.observer.watch(key) if self.device.kind == "cuda" else nullcontext()
+        # A CPU loads no kernel, and watching imports Triton, which takes 0.1 s.
+        with self.observer.watch(key) if self.device.kind == "cuda" else nullcontext():
+            if self.tuners is None:
+                yield
+                return
+            with self.tuners.noted() as self._choices[key]:
+                yield

@@ -71,6 +71,7 @@ given_fields = {
     "speedup_samples": samples,
     "costs": st.dictionaries(names, st.builds(CostEstimate, numbers, numbers, numbers, counts), max_size=3),
     "code": st.none() | st.builds(Code, st.lists(kernels, max_size=2).map(tuple), texts),
+    "chosen": st.dictionaries(names, texts, max_size=3),
 }
 records = st.builds(Record, **given_fields)
 provenances = st.builds(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -35,6 +37,8 @@ from lockstep.timing.device import Device, DeviceLost, Timing
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.stage_times import Stages, summary
+from lockstep.timing.tuners.choices import Choice, differences
+from lockstep.timing.tuners.hold import Tuners
 
 #: Draws of the inputs on which base and head are captured to compare their work.
 DRAWS = 2
@@ -60,6 +64,7 @@ class Comparer:
         meters: measure quantities other than the latency; by default those that the device can measure.
         begin: called with the group of each case before the case is checked or timed.
         tell: called with lines of progress.
+        tuners: note what the tuners of each side choose; ``None`` to note nothing.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Comparer:
         meters: Meters | None = None,
         begin: Callable[[Group], None] = lambda group: None,
         tell: Callable[[str], None] = lambda text: None,
+        tuners: Tuners | None = None,
     ) -> None:
         self.sides = sides
         self.device = device
@@ -85,11 +91,14 @@ class Comparer:
         self._stages = Stages()
         self._controls: Controls | None = None
         self._before: dict[str, Timing] | None = None
+        self._tuners = tuners
+        self._choices: dict[tuple[str, str, str, str], list[Choice]] = {}
         self.families = Families(sides)
         self._checks = Checks(
             device,
             lambda: self._chance.getrandbits(32),
             lambda stage, contender: listener(stage, contender.variant, contender.tree),
+            self._noted,
         )
         self._call_checks = CallChecks(self._checks)
         self._codes = TritonCode.listening() if device.kind == "cuda" else TritonCode()
@@ -110,7 +119,8 @@ class Comparer:
                 yield from self._judge_calls(suite, request, started + request.deadline_s)
         if timed:
             deadline = started + min(request.deadline_s for _, request in timed)
-            yield from Schedule(self._bench, self._epoch, self._scatter, self._progress).run(timed, deadline)
+            schedule = Schedule(self._bench, self._epoch, self._scatter, self._progress)
+            yield from map(self._with_choices, schedule.run(timed, deadline))
 
     def observe(self, suite: Suite, label: str, variants: Sequence[str]) -> Iterator[tuple[str, Observed]]:
         """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.gate.same_work``.
@@ -138,6 +148,21 @@ class Comparer:
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
         """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
         return self._controls.summary() if self._controls else {}
+
+    @contextlib.contextmanager
+    def _noted(self, suite: Suite, case: Case, contender: Contender) -> Iterator[None]:
+        if self._tuners is None:
+            yield
+            return
+        key = suite.name, case.label, contender.variant, contender.tree
+        with self._tuners.noted() as self._choices[key]:
+            yield
+
+    def _with_choices(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with a sentence for each tuned kernel that base and head run in different ways."""
+        key = verdict.key
+        base, head = (self._choices.get((key.suite, key.case, key.variant, side), ()) for side in (BASE, HEAD))
+        return replace(verdict, code=(*verdict.code, *differences(base, head)))
 
     def _progress(self, line: str) -> None:
         self._tell(f"{line} ({summary(self._stages.take())})")

@@ -10,12 +10,17 @@ variant: whether base and head give the GPU the same work), ``observed``, ``lost
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
+from lockstep.suite.definition import Suite
+
+if TYPE_CHECKING:
+    from lockstep.gate.measuring.comparer import Comparer
 
 
 def main() -> int:
@@ -31,6 +36,8 @@ def main() -> int:
     parser.add_argument("--alone", choices=("base", "head"), help="import only base or only head")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--tuned", type=Path, help="file of the choices of tuners")
+    parser.add_argument("--retune", action="store_true", help="let the tuners of both sides choose for themselves")
     options = process.parse()
 
     load_torch()
@@ -47,17 +54,22 @@ def main() -> int:
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-    from lockstep.gate.case_verdict import group_from, group_request_from
     from lockstep.gate.measuring.comparer import Comparer
     from lockstep.gate.measuring.pairing import QUICK, pace_on
     from lockstep.record.provenance import clocks_of, host_facts
-    from lockstep.timing.device import DeviceLost, open_device
+    from lockstep.timing.device import open_device
     from lockstep.timing.intervals import t_quantile
+    from lockstep.timing.tuners.choices import Choices, where_of
+    from lockstep.timing.tuners.hold import Tuners
 
     def stage(doing: str, variant: str, side: str) -> None:
         process.stage(doing, f"{variant}@{side}" if side else variant)
 
-    device = open_device()
+    def say(text: str) -> None:
+        process.emit("told", text=text)
+
+    device, facts = open_device(), host_facts()
+    tuners = Tuners(Choices(options.tuned), device, where_of(facts), options.retune, say)
     pace = QUICK if options.quick else pace_on(device)
     comparer = Comparer(
         sides,
@@ -66,7 +78,8 @@ def main() -> int:
         options.seed,
         stage,
         begin=lambda group: process.emit("group", group=asdict(group)),
-        tell=lambda text: process.emit("told", text=text),
+        tell=say,
+        tuners=tuners,
     )
     imported: dict[str, dict[str, Any]] = {}
     for name in options.suites:
@@ -74,10 +87,19 @@ def main() -> int:
             if f"{name}@{side}" not in options.skip:
                 stage("load", name, side)
                 imported.setdefault(name, {})[side] = asdict(comparer.families.load(suites[name], side))
-    facts = host_facts()
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
     process.emit("ready", host=facts, clock_state=clocks, found=imported)
     t_quantile(0.99, 3)  # loads scipy while the parent observes
+    with tuners.held():
+        return _serve(process, comparer, suites)
+
+
+def _serve(process: WorkerProcess, comparer: Comparer, suites: Mapping[str, Suite]) -> int:
+    """Serve the parent's requests until standard input ends; return the exit status."""
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+    from lockstep.gate.case_verdict import group_from, group_request_from
+    from lockstep.timing.device import DeviceLost
+
     for request in process.requests():
         try:
             if "observe" in request:
