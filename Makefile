@@ -27,7 +27,7 @@ INSTALLED := $(VENV)/installed-$(KIND)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run check test lint bench system-deps
+.PHONY: help venv run check test lint docs bench system-deps
 
 # What `make check` runs, for the loop of change and try: the tests that say most for their time. They cover measuring, the
 # gate's verdicts, records, results, detection, attribution, the API, exit statuses and a family of kernels. Tests that start
@@ -57,6 +57,9 @@ lint: $(INSTALLED)  ## check style, layout and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(INSTALLED)  ## build the site of docs/ into .asv/docs
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(INSTALLED)  ## measure the last two commits (RANGE=main~5..main BENCH=linear: others) and publish asv's site
 	$(BIN)/lockstep run '$(RANGE)' --bench '$(BENCH)'

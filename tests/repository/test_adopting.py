@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[2]
 def test_the_quick_start_runs_as_it_stands(tmp_path):
     text = (REPOSITORY / "docs/adopting.md").read_text(encoding="utf-8")
     root, programs = tmp_path / "project", tmp_path / "bin"
-    files = re.findall(r"^```\w+ (\S+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    files = re.findall(r"^`([\w./]+)`[^\n]*\n\n```\w+\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert [path for path, _ in files] == ["fused/rmsnorm.py", "benchmarks/rmsnorm.py", "asv.conf.json"]
     for path, content in files:
         (root / path).parent.mkdir(parents=True, exist_ok=True)

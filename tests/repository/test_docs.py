@@ -1,4 +1,4 @@
-"""The pages name files, anchors and commands that are there, and the drawing has the imports that are there."""
+"""The pages name files, anchors and commands that are there, the site loads nothing, and the drawing shows imports."""
 
 import argparse
 import ast
@@ -113,6 +113,21 @@ def test_targets_of_make_that_pages_name_exist():
         text = page.read_text(encoding="utf-8")
         named = re.findall(r"^make ([a-z-]+)", "".join(FENCED.findall(text)), re.MULTILINE)
         assert {*named, *re.findall(r"`make ([a-z-]+)", text)} <= targets, page
+
+
+def test_the_site_holds_every_page_and_loads_nothing_from_another_host(tmp_path):
+    build = pytest.importorskip("mkdocs.commands.build", reason="the extra `docs` is not installed")
+    config = pytest.importorskip("mkdocs.config")
+    settings = config.load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True)
+    build.build(settings)
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) >= len(list(ROOT.glob("docs/**/*.md")))
+    loaded = r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']([^\"']+)|<link\b[^>]*\bhref=[\"']([^\"']+)"
+    for page in pages:
+        for found in re.findall(loaded, page.read_text(encoding="utf-8")):
+            assert not re.match(r"(?:https?:)?//", "".join(found)), (page.name, found)
+    for sheet in tmp_path.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet
 
 
 def imported(package):
