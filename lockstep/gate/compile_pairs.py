@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.gate.case_verdict import GroupRequest, SeriesKey, Verdict
@@ -38,6 +39,15 @@ WITHOUT_GPU = Target.parse("sm_90")
 PAIRS = "pairs of compilations"
 
 
+@dataclass(frozen=True)
+class _Compared:
+    """The kernels of base and head that are compared, and the test that decides. Equal ones share a trial."""
+
+    base: Kernels
+    head: Kernels
+    test: Test
+
+
 class CompilePairs:
     """Judges compile times. The compiling processes start on demand, and ``close`` ends them.
 
@@ -51,7 +61,7 @@ class CompilePairs:
         self._benchmark_dir = benchmark_dir
         self._target = WITHOUT_GPU
         self._clocks: dict[tuple[str, int], CompileClock] = {}
-        self._trials: dict[tuple[Kernels, Kernels, Test], Trial] = {}
+        self._trials: dict[_Compared, Trial] = {}
 
     def judge(self, request: GroupRequest, host: Mapping[str, str]) -> Iterator[Verdict]:
         """Yield the verdict on the compile time of each case of a group; undecided cases are unsure at the deadline.
@@ -61,15 +71,21 @@ class CompilePairs:
         """
         self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU
         deadline, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
-        for key in request.group.cases():
-            least, within = max(LEAST, request.min_effect[key.variant]), request.same_within[key.variant]
-            test = Test(least, request.alpha[key.variant], request.cases, within)
-            try:
-                traced = {side: self._clock(side, 0).kernels(suite, case) for side in self._trees}
-                yield self._verdict(key, traced, test, deadline)
-            except TracingFailed as failed:
-                self.close()
-                yield Verdict(key, "na", str(failed))
+        keys = request.group.cases()
+        try:
+            traced = {side: self._clock(side, 0).kernels(suite, case) for side in self._trees}
+            compared = {key: _compared(key, traced, request) for key in keys}
+            pairs = {one: key for key, one in compared.items() if not isinstance(one, Verdict)}
+            trials = {one: self._trials.setdefault(one, Trial(one.test, PAIRS)) for one in pairs}
+            # In turn, so that kernels that are hard to tell apart leave time for the others.
+            while time.monotonic() < deadline and not all(trial.over for trial in trials.values()):
+                for one, trial in trials.items():
+                    if not trial.over:
+                        self._add_pair(trial, pairs[one], one)
+            yield from (one if isinstance(one, Verdict) else trials[one].verdict(key) for key, one in compared.items())
+        except TracingFailed as failed:
+            self.close()
+            yield from (Verdict(key, "na", str(failed)) for key in keys)
 
     def close(self) -> None:
         """End the compiling processes."""
@@ -77,25 +93,10 @@ class CompilePairs:
             clock.close()
         self._clocks.clear()
 
-    def _verdict(
-        self, key: SeriesKey, traced: Mapping[str, Mapping[str, Kernels | str]], test: Test, deadline: float
-    ) -> Verdict:
-        kernels_of = {side: kernels.get(key.variant, f"{side} has no such variant") for side, kernels in traced.items()}
-        base, head = kernels_of["base"], kernels_of["head"]
-        if isinstance(base, str) or isinstance(head, str):
-            return Verdict(key, "na", f"its kernels are not known: {head if isinstance(head, str) else base}")
-        if not base and not head:
-            return Verdict(key, "same", "no Triton kernel is compiled", unchanged=True)
-        if not base or not head:
-            return Verdict(key, "removed" if base else "new", f"{'head' if base else 'base'} compiles no Triton kernel")
-        trial = self._trials.setdefault((base, head, test), Trial(test, PAIRS))
-        while not trial.over and time.monotonic() < deadline:
-            self._add_pair(trial, key, {"base": base, "head": head})
-        return trial.verdict(key)
-
-    def _add_pair(self, trial: Trial, key: SeriesKey, kernels: Mapping[str, Kernels]) -> None:
+    def _add_pair(self, trial: Trial, key: SeriesKey, compared: _Compared) -> None:
         """Compile the kernels of base and head once more; which of the two comes first alternates from pair to pair."""
         order = ("base", "head") if sum(map(len, trial.rounds)) % 2 else ("head", "base")
+        kernels = {"base": compared.base, "head": compared.head}
         seconds = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
         base, head = seconds["base"], seconds["head"]
         if base is not None and head is not None:
@@ -121,3 +122,19 @@ class CompilePairs:
         if (side, number) not in self._clocks:
             self._clocks[side, number] = CompileClock(self._trees[side], self._benchmark_dir, self._target)
         return self._clocks[side, number]
+
+
+def _compared(
+    key: SeriesKey, traced: Mapping[str, Mapping[str, Kernels | str]], request: GroupRequest
+) -> _Compared | Verdict:
+    """Return what is compared in a case, or the verdict on a case in which nothing can be."""
+    kernels_of = {side: kernels.get(key.variant, f"{side} has no such variant") for side, kernels in traced.items()}
+    base, head = kernels_of["base"], kernels_of["head"]
+    if isinstance(base, str) or isinstance(head, str):
+        return Verdict(key, "na", f"its kernels are not known: {head if isinstance(head, str) else base}")
+    if not base and not head:
+        return Verdict(key, "same", "no Triton kernel is compiled", unchanged=True)
+    if not base or not head:
+        return Verdict(key, "removed" if base else "new", f"{'head' if base else 'base'} compiles no Triton kernel")
+    least, within = max(LEAST, request.min_effect[key.variant]), request.same_within[key.variant]
+    return _Compared(base, head, Test(least, request.alpha[key.variant], request.cases, within))

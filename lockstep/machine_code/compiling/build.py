@@ -9,11 +9,12 @@ import functools
 import gc
 import hashlib
 import inspect
+import math
+import resource
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from lockstep.machine_code.compiling.cubin import fingerprint, mixes, registers_and_stack
@@ -97,8 +98,9 @@ def fill_cache(requests: Sequence[Request], processes: int) -> None:
 def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[float] | None]:
     """Return the seconds that each kernel takes to compile.
 
-    The kernels are compiled one after another in one process, and never taken from Triton's cache. Neither imports nor
-    the start of the compiler are included.
+    The seconds are those of the processor, in this process and in the assembler that it starts, so that other work on
+    the machine adds little to them. The kernels are compiled one after another in one process, and never taken from
+    Triton's cache. Neither imports nor the start of the compiler are included.
 
     Args:
         requests: distinct requests, all for one target.
@@ -119,10 +121,15 @@ def _clock(repeats: int, request: Request) -> list[float]:
     _start_compiler()
     seconds = []
     for _ in range(repeats):
-        began = perf_counter()
+        began = _cpu_seconds()
         _compile(request)
-        seconds.append(perf_counter() - began)
+        seconds.append(_cpu_seconds() - began)
     return seconds
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return math.fsum(one.ru_utime + one.ru_stime for one in used)
 
 
 @functools.cache
