@@ -12,9 +12,8 @@ import pytest
 import tools.__main__  # noqa: F401 — makes its verbs known
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md", "tests/bench/README.md")
-] + sorted(ROOT.glob("docs/**/*.md"))
+BESIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md", "tests/bench/README.md")
+PAGES = [ROOT / name for name in BESIDE] + sorted(ROOT.glob("docs/**/*.md"))
 PACKAGES = [ROOT / name for name in ("lockstep", "dashboard", "kernels", "benchmarks", "tools", "tests")]
 FILE = re.compile(
     r"(?<![\w./>-])(?:lockstep|dashboard|kernels|benchmarks|tools|tests|docs|deploy|constraints|results|\.github|\.ci)"
