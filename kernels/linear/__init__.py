@@ -121,7 +121,9 @@ def stream(
     _require_hopper("stream", x, weight)
     config = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
     if config is None:
-        raise NotImplementedError(f"stream has no tile for {len(x)} rows, only for fewer; call linear")
+        raise NotImplementedError(
+            f"variant 'stream': no tuned configuration for {len(x)} rows, only for fewer; call linear"
+        )
     parts = linear_stream.parts_of(config, x.shape[1], weight.shape[0], x.device)
     linear_stream.launch(x, weight, bias, out, config, parts)
     return out
@@ -143,7 +145,7 @@ def share(
     _require_hopper("share", x, weight)
     config = config or linear_share.SHARE(x.device, *x.shape, len(weight))
     if config is None:
-        raise NotImplementedError(f"share has no tile for {len(x)} rows at K={x.shape[1]}, N={len(weight)}")
+        raise NotImplementedError(_untuned("share", x, weight))
     linear_share.launch(x, weight, bias, out, config)
     return out
 
@@ -164,7 +166,7 @@ def spread(
     out = checked(x, weight, bias, out)
     config = config or linear_spread.SPREAD(x.device, *x.shape, len(weight))
     if config is None or x.element_size() != 2:
-        raise NotImplementedError(f"spread has no tile for {len(x)} rows at K={x.shape[1]}, N={len(weight)}, {x.dtype}")
+        raise NotImplementedError(_untuned("spread", x, weight))
     linear_spread.launch(x, weight, bias, out, config)
     return out
 
@@ -184,7 +186,7 @@ def turns(
     _require_hopper("turns", x, weight)
     config = config or linear_turns.TURNS(x.device, *x.shape, len(weight))
     if config is None:
-        raise NotImplementedError(f"turns has no tile for {len(x)} rows at K={x.shape[1]}, N={len(weight)}")
+        raise NotImplementedError(_untuned("turns", x, weight))
     linear_turns.launch(x, weight, bias, out, config)
     return out
 
@@ -279,9 +281,17 @@ def _split_k(
     out = checked(x, weight, bias, out)
     tile = config or SPLIT(x.device, *x.shape, len(weight))
     if tile is None:
-        raise NotImplementedError(f"split_k has no tile for {len(x)} rows: so many fill the GPU without a split of K")
+        raise NotImplementedError(
+            f"variant 'split_k': no tuned configuration for {len(x)} rows; so many fill the GPU without a split of K"
+        )
     run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
     return out
+
+
+def _untuned(variant: str, x: Tensor, weight: Tensor) -> str:
+    """Return the message for a shape that has no row in the variant's table."""
+    shape = f"{len(x)} rows at K={x.shape[1]}, N={len(weight)}, {x.dtype}"
+    return f"variant '{variant}': no tuned configuration for {shape}; call linear"
 
 
 def _gemv(
@@ -292,7 +302,7 @@ def _gemv(
     tile = config or VECTORS(x.device, *x.shape, len(weight))
     if tile is None:
         raise NotImplementedError(
-            f"gemv has no tile for {len(x)} rows on this GPU, only for one to a few rows; call linear"
+            f"variant 'gemv': no tuned configuration for {len(x)} rows, only for one to a few; call linear"
         )
     run_gemv(tile, x, weight, bias, out, pdl=pdl)
     return out

@@ -187,7 +187,10 @@ class Gpu:
         self._change("unlock the memory clock", ("-rmc",), pynvml.nvmlDeviceResetMemoryLockedClocks)
 
     def persistence(self) -> bool | None:
-        """Return whether the unused driver stays loaded; ``None`` if unknown. Unloading it loses all clock locks."""
+        """Return whether persistence mode is on (the driver stays loaded while nothing uses the GPU); None if unknown.
+
+        Clock locks are lost when the driver is unloaded.
+        """
         mode = _ask(pynvml.nvmlDeviceGetPersistenceMode, self._handle)
         return None if mode is None else bool(mode)
 

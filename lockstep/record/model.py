@@ -127,7 +127,7 @@ class Record:
             hung, killed; ``reason`` says which).
         rule: name of the rule (``lockstep.timing.rules.rule.Rule``) that a failed variant broke. For an "ok" variant,
             the rule because of which it has no speedup. Otherwise "".
-        version: benchmark version, see ``lockstep.suite.definition.Suite``. A new version starts a new series.
+        version: benchmark version, see ``lockstep.suite.definition.Suite``. A new version splits the series.
         latency: seconds per call.
         speedup: the baseline's latency divided by this variant's latency, from paired rounds. ``None`` if the baseline
             failed, or if the speedup was not confirmed (see ``rule``).

@@ -79,9 +79,9 @@ class Suite(ABC):
             before each timed replay, and may be returned. Such a suite has no warm series on a GPU.
         tracked: variants that a history measures, besides the baseline, at cases without ``full_history``.
         quantities: what a history measures besides latency and speedup: names of ``lockstep.record.quantity.COSTS``.
-            Adding one starts no new series of the other quantities.
-        version: raise it if the suite changes so that old and new numbers can no longer be compared: a new version
-            starts new series. The benchmark version of asv and of the records is ``PROTOCOL_VERSION.version``.
+            Adding one does not split other series.
+        version: raise it if the suite changes so that old and new numbers can no longer be compared. A new version
+            splits the series. The benchmark version of asv and of the records is ``PROTOCOL_VERSION.version``.
         continues: a benchmark version of this suite ("6.1"), and the recorded one whose series it continues. Only
             suites that were recorded under a digest of their source need it.
     """

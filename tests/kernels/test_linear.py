@@ -147,7 +147,7 @@ def test_what_does_not_fit_the_registers_is_refused(M, K):
 
 @pytest.mark.parametrize(("variant", "most"), [("gemv", 4), ("split_k", 256)])
 def test_more_rows_than_a_variant_is_for_are_refused(variant, most):
-    with pytest.raises(NotImplementedError, match=f"{variant} has no tile for {most + 1} rows"):
+    with pytest.raises(NotImplementedError, match=f"'{variant}': no tuned configuration for {most + 1} rows"):
         checker(torch.float16, M=most + 1, K=64, N=32).accuracy(FAMILY, variant)
 
 
@@ -224,8 +224,8 @@ def test_share_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
         "assert 'has 132 multiprocessors' in refused(17, 4096, 2176, cut)\n"
         "assert 'K=4224, 33 steps of 128, into 4 parts' in refused(17, 4224, 2048, cut)\n"
         "assert 'up to 32 rows, got 33' in refused(33, 4096, 2048, cut)\n"
-        "assert 'no tile for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
-        "assert 'no tile for 33 rows' in refused(33, 4096, 2048)\n"
+        "assert 'no tuned configuration for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
+        "assert 'no tuned configuration for 33 rows' in refused(33, 4096, 2048)\n"
         "assert 'Hopper' in refused(32, 4095, 2048)\n"
         "assert refused(32, 4096, 2112, 'share', linear)"
     )
@@ -272,7 +272,7 @@ def test_spread_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
         "assert 'needs all its programs resident at once: 136 for N=2176' in refused(17, 4096, 2176, cut)\n"
         "assert 'K=4224, 33 steps of 128, into 4 parts' in refused(17, 4224, 2048, cut)\n"
         "assert 'up to 32 rows, got 33' in refused(33, 4096, 2048, cut)\n"
-        "assert 'no tile for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
+        "assert 'no tuned configuration for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
         "assert refused(32, 4096, 2112, 'spread', linear)"
     )
     assert kernels == []
@@ -318,7 +318,7 @@ def test_turns_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
         "assert 'K=4224, 33 steps of 128, into 4 parts' in refused(17, 4224, 2048, cut)\n"
         "assert 'cannot hold a part of K=8192' in refused(17, 8192, 2048, cut)\n"
         "assert 'up to 32 rows, got 33' in refused(33, 4096, 2048, cut)\n"
-        "assert 'no tile for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
+        "assert 'no tuned configuration for 32 rows at K=4096, N=2112' in refused(32, 4096, 2112)\n"
         "assert 'Hopper' in refused(32, 4095, 2048)\n"
         "assert refused(32, 4096, 2112, 'turns', linear)"
     )
