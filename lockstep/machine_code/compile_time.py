@@ -21,7 +21,7 @@ REPEATS = 3
 Kernels = tuple[str, ...]
 
 
-class CompileClock:
+class CompileClock(Session):
     """Measures how long kernels of one tree take to compile, in a process that starts on demand; ``close`` ends it.
 
     Methods raise ``TracingFailed`` if the process does not start, or dies.
@@ -32,7 +32,8 @@ class CompileClock:
     """
 
     def __init__(self, tree: Tree, benchmark_dir: Path, target: Target) -> None:
-        self._session = Session(tree, target, benchmark_dir, 1)
+        super().__init__(tree, target, benchmark_dir, 1)
+        self._kernels: dict[tuple[str, str], Mapping[str, Kernels | str]] = {}
 
     def seconds(self, suite: str, case: str, variants: Iterable[str]) -> Mapping[str, tuple[float, ...] | str]:
         """Return the seconds to compile all kernels that each variant launches at a case, measured ``REPEATS`` times.
@@ -56,23 +57,30 @@ class CompileClock:
 
     def kernels(self, suite: str, case: str) -> Mapping[str, Kernels | str]:
         """Return the kernels of each variant at a case, or why its trace may lack kernels."""
-        return {
-            key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
-            if code.call is not None
-            else code.unknown or "its trace may lack kernels"
-            for key, code in self._session.trace_case(suite, case).items()
-        }
+        if (suite, case) not in self._kernels:
+            codes = self.trace([suite], {suite: [case]})  # may end the process, which empties ``_kernels``
+            self._kernels[suite, case] = {
+                key.variant: tuple(dict.fromkeys(kernel.identity for kernel in code.kernels))
+                if code.call is not None
+                else code.unknown or "its trace may lack kernels"
+                for key, code in codes.items()
+            }
+        return self._kernels[suite, case]
 
     def clock(self, kernels: Iterable[str], repeats: int) -> Mapping[str, tuple[float, ...]]:
         """Return the seconds of ``repeats`` compilations of each kernel; kernels that do not compile are left out.
 
         Args:
-            kernels: identities of kernels, from the method ``kernels``.
-            repeats: how often each kernel is compiled.
+            kernels: identities of kernels, from the method ``kernels`` of the running process.
+            repeats: how often each kernel is compiled, each time with an empty cache.
         """
-        identities = list(dict.fromkeys(kernels))
-        return self._session.clock(identities, repeats) if identities else {}
+        if not (identities := list(dict.fromkeys(kernels))):
+            return {}
+        request = {"identities": identities, "repeats": repeats}
+        seconds = self.request("timing the compiler of", "clocked", clock=request)["seconds"]
+        return {identity: tuple(times) for identity, times in zip(identities, seconds, strict=True) if times}
 
     def close(self) -> None:
         """End the compiling process, if there is one. A later request starts a new process."""
-        self._session.close()
+        self._kernels.clear()
+        super().close()

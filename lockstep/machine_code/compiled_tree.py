@@ -90,8 +90,11 @@ def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target) -> Compiler
         return reader.described()
 
 
-class Reader:
-    """Returns the code that the cases of one tree run, from the cache or from a process of its own.
+class Reader(Session):
+    """Returns the code that the cases of one tree run, from the cache, else from the session's process.
+
+    Args:
+        cases: labels of cases by suite; None for all cases.
 
     Attributes:
         key: digest of everything that decides the code of the cases.
@@ -106,41 +109,24 @@ class Reader:
         say: Say = lambda line: None,
         cases: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._tree = tree
-        self._target = target
+        suites = list(suites)
+        # Each of two trees may use all processors, because the cache often has the other.
+        super().__init__(tree, target, suites[0].home if suites else tree.root, processors_here())
+        self._cases = cases
         self._surroundings = _surroundings(tree.toolchain)
         # Read now rather than on demand: two readers run in parallel, and in CPython 3.11 (seen in 3.11.7) two threads
         # that parse at once sometimes fail with "AST constructor recursion depth mismatch" (gh-106905).
-        self._keys: dict[str, str] = {}
-        home = tree.root
-        for suite in suites:
-            home = suite.home
-            files = family_files(tree.root, tree.packages, suite).files
-            definition = definition_files(suite, tree.packages)
-            chosen = f"{suite.name} {target} {None if cases is None else cases[suite.name]}"
-            named = _named_variables([*files.values(), *definition.values()])
-            self._keys[suite.name] = f"cases {digest(chosen, files, definition, named, self._surroundings)}"
+        self._keys = {suite.name: self._key(suite) for suite in suites}
         self.key = digest(*self._keys.values())
         self._cache = cache or Cache()
         self._say = say
-        # Each of two trees may use all processors, because the cache often has the other.
-        self._session = Session(tree, target, home, processors_here(), cases)
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._session.close()
-
-    def stop(self) -> None:
-        """End the tracing process, so that another thread's call, which waits for it, fails at once."""
-        self._session.stop()
 
     def described(self) -> CompilerFacts:
         """Return the versions and the default options of the tree's compiler."""
-        key = f"compiler {digest(self._target.spell(), self._surroundings)}"
+        key = f"compiler {digest(self.target.spell(), self._surroundings)}"
         if key not in (cached := self._cache.get([key])):
-            cached = {key: asdict(self._session.describe())}
+            answer = self.request("describing the compiler of", "described", describe={})
+            cached = {key: {"versions": answer["versions"], "options": answer["options"]}}
             self._cache.put(cached)
         return CompilerFacts(**cached[key])
 
@@ -153,8 +139,8 @@ class Reader:
         """Return the code of every case, with no kernel compiled; cases that the tree lacks are marked as absent."""
         codes, missing = self._cached_cases()
         if missing:
-            self._say(f"tracing {', '.join(missing)} of {self._tree.label} for {self._target.name}")
-            fresh = self._session.trace(missing)
+            self._say(f"tracing {', '.join(missing)} of {self.tree.label} for {self.target.name}")
+            fresh = self.trace(missing, self._cases)
             for name in missing:
                 rows = [[key.variant, key.case, asdict(code)] for key, code in fresh.items() if key.suite == name]
                 self._cache.put({self._keys[name]: rows})
@@ -172,12 +158,22 @@ class Reader:
         known = {} if anew else self._cached_kernels(requested)
         missing = [identity for identity in requested if identity not in known]
         if missing:
-            self._say(f"compiling {len(missing)} kernels of {self._tree.label} for {self._target.name}")
+            self._say(f"compiling {len(missing)} kernels of {self.tree.label} for {self.target.name}")
             users = {key.suite for key, code in codes.items() if not _identities({key: code}).isdisjoint(missing)}
-            fresh = self._session.build(missing, sorted(users))
-            self._cache.put({identity: asdict(kernel) for identity, kernel in fresh.items()})
-            known |= fresh
+            if not users <= self._traced:
+                self.trace(sorted(users), self._cases)
+            answer = self.request("compiling", "built", build=missing)
+            self._cache.put({row["identity"]: row for row in answer["kernels"]})
+            known |= {row["identity"]: kernel_code_from(row) for row in answer["kernels"]}
         return _completed(codes, known)
+
+    def _key(self, suite: Suite) -> str:
+        """Return the key under which the cache holds the cases of a suite."""
+        files = family_files(self.tree.root, self.tree.packages, suite).files
+        definition = definition_files(suite, self.tree.packages)
+        chosen = f"{suite.name} {self.target} {None if self._cases is None else self._cases[suite.name]}"
+        named = _named_variables([*files.values(), *definition.values()])
+        return f"cases {digest(chosen, files, definition, named, self._surroundings)}"
 
     def _cached_cases(self) -> tuple[dict[CaseKey, CaseCode], list[str]]:
         """Return the code of cases that the cache holds, and the suites whose cases it lacks."""

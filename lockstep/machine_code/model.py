@@ -6,7 +6,7 @@ All classes are frozen and hold plain values, so that they can be sent between p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -148,12 +148,8 @@ class CaseCode:
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:
     """Return a case's code from a mapping that ``dataclasses.asdict`` made."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
-    return CaseCode(kernels, tuple(row["host"]), row["unknown"], row["absent"], call_from(row["call"]))
-
-
-def call_from(row: Sequence[int] | None) -> Call | None:
-    """Return what a call does from a JSON list."""
-    return Call(*row) if row is not None else None
+    call = Call(*row["call"]) if row["call"] is not None else None
+    return CaseCode(**{**row, "kernels": kernels, "host": tuple(row["host"]), "call": call})
 
 
 def kernel_code_from(row: Mapping[str, Any]) -> KernelCode:

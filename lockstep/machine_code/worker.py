@@ -54,10 +54,13 @@ def main() -> int:
         match request:
             case {"trace": wanted}:
                 rows = tracer.trace(**wanted)
-                launched = list(dict.fromkeys(launch for row in rows for launch in row.requests))
+                launched = list(dict.fromkeys(launch for _, _, launches in rows for launch in launches))
                 kernels = dict(zip(launched, identify(launched, options.tree, options.processes), strict=True))
                 traced |= {kernel.identity: (launch, kernel) for launch, kernel in kernels.items()}
-                cases = [(*row[:3], [kernels[launch].identity for launch in row.requests], *row[4:]) for row in rows]
+                cases = [
+                    (key, [kernels[launch].identity for launch in launches], asdict(code))
+                    for key, code, launches in rows
+                ]
                 process.emit("traced", kernels=list(map(asdict, kernels.values())), cases=cases)
             case {"build": wanted}:
                 built = build([traced[identity] for identity in wanted], options.processes)

@@ -161,7 +161,7 @@ def test_another_process_traces_the_kernels_again_after_one_was_killed(tmp_path)
     clock = CompileClock(*side_with_suites(tmp_path / "side", KERNELS), WITHOUT_GPU)
     try:
         before = clock.seconds("product", CASE, ["grown"])
-        clock._session._worker.kill()
+        clock._worker.kill()
         with pytest.raises(TracingFailed):
             clock.seconds("product", CASE, ["grown"])
         assert clock.seconds("product", CASE, ["grown"]).keys() == before.keys() == {"grown"}

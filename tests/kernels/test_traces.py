@@ -31,7 +31,8 @@ for family, case in json.loads(sys.argv[1]):
     for suite in own:
         suite.cases = (suite.case(case),)
     tracer = Tracer(suites, Path.cwd(), ("kernels",), Target.parse("sm_90"), lambda *_: None)
-    print(json.dumps([[row.variant, row.unknown] for row in tracer.trace([suite.name for suite in own], {})]))
+    rows = tracer.trace([suite.name for suite in own], {})
+    print(json.dumps([[key.variant, code.unknown] for key, code, _ in rows]))
 """
 
 TRACED = [

@@ -6,10 +6,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from lockstep.machine_code.family_files import definition_packages, family_files
-from lockstep.machine_code.model import Call
+from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.driver_stand_in import stand_in
 from lockstep.machine_code.tracing.recorded_launches import Request
@@ -21,27 +20,8 @@ from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.missing_files import without_tree
 from lockstep.suite.variants import NotInCommit, load_family
 
-
-class Row(NamedTuple):
-    """The trace of one case.
-
-    Attributes:
-        suite, variant, case: names.
-        requests: the requests to compile, in the order of the launches.
-        steps: the steps of the host side.
-        unknown: the question because of which the case is not traced, or "".
-        absent: whether the tree lacks a name that the variant imports.
-        call: what a call does.
-    """
-
-    suite: str
-    variant: str
-    case: str
-    requests: Sequence[Request] = ()
-    steps: Sequence[str] = ()
-    unknown: str = ""
-    absent: bool = False
-    call: Call | None = None
+#: A case, its code without kernels, and the requests to compile its kernels, in the order of the launches.
+Row = tuple[CaseKey, CaseCode, Sequence[Request]]
 
 
 class Tracer:
@@ -93,17 +73,17 @@ class Tracer:
             with heard_by(self._note_import, lambda step: None, None):
                 family = load_family(suite)
         except NotInCommit as error:
-            yield from _unknown(suite, suite.variants(), f"no {error.lacks}", absent=True)
+            yield from _unknown(suite, suite.variants(), _absent(error))
             return
         except Exception as error:
             reason = f"cannot be imported ({type(error).__name__}: {without_tree(str(error))})"
-            yield from _unknown(suite, suite.variants(), reason)
+            yield from _unknown(suite, suite.variants(), CaseCode(unknown=reason))
             return
         files = family_files(self._tree, self._packages, suite).files if self._asked else ()
         at_import = next((reason for file, reason in self._asked.items() if file in files), "")
         for variant in family.variants:
             if f"{suite.name} {variant}" in skip:
-                yield from _unknown(suite, [variant], skip[f"{suite.name} {variant}"])
+                yield from _unknown(suite, [variant], CaseCode(unknown=skip[f"{suite.name} {variant}"]))
                 continue
             self._stage("trace", f"{suite.name} {variant}")
             for case in suite.cases:
@@ -112,17 +92,12 @@ class Tracer:
                 try:
                     trace = trace_case(suite, case, family, variant, self._target, self._under_test)
                 except NotInCommit as error:
-                    yield Row(suite.name, variant, case.label, unknown=f"no {error.lacks}", absent=True)
+                    yield CaseKey(suite.name, variant, case.label), _absent(error), ()
                     continue
-                yield Row(
-                    suite.name,
-                    variant,
-                    case.label,
-                    [step.request for step in trace.steps if step.request is not None],
-                    [step.text for step in trace.steps],
-                    at_import or trace.unknown,
-                    call=None if at_import else trace.call,
-                )
+                steps = tuple(step.text for step in trace.steps)
+                code = CaseCode((), steps, at_import or trace.unknown, call=None if at_import else trace.call)
+                launches = [step.request for step in trace.steps if step.request is not None]
+                yield CaseKey(suite.name, variant, case.label), code, launches
 
     def _note_import(self, reason: str) -> None:
         """Record a question of a module for every module of the tree that is being imported."""
@@ -133,8 +108,12 @@ class Tracer:
                 self._asked.setdefault(file, f"{reason} while {file} is imported")
 
 
-def _unknown(suite: Suite, variants: Iterable[str], reason: str, *, absent: bool = False) -> Iterator[Row]:
+def _unknown(suite: Suite, variants: Iterable[str], code: CaseCode) -> Iterator[Row]:
     for variant in variants:
         for case in suite.cases:
             if not skip_reason(suite, variant, case):
-                yield Row(suite.name, variant, case.label, unknown=reason, absent=absent)
+                yield CaseKey(suite.name, variant, case.label), code, ()
+
+
+def _absent(error: NotInCommit) -> CaseCode:
+    return CaseCode(unknown=f"no {error.lacks}", absent=True)
