@@ -44,7 +44,7 @@ def intercept(arch: int) -> Iterator[list[Any]]:
     from triton.runtime.jit import JITFunction
 
     from lockstep.machine_code.targets import Target
-    from lockstep.machine_code.tracing.driver_stand_in import stand_in
+    from lockstep.machine_code.tracing.simulated_target import stand_in
 
     compiled: list[Any] = []
     launch = JITFunction.run
@@ -144,7 +144,7 @@ def _importer() -> ForkServerContext:
     """Makes forks of a process that has imported what compiling takes."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["torch", "triton", "lockstep.machine_code.compiling.cubin", "lockstep.machine_code.tracing.driver_stand_in"]
+        ["torch", "triton", "lockstep.machine_code.compiling.cubin", "lockstep.machine_code.tracing.simulated_target"]
     )
     before = dict(os.environ)
     try:

@@ -49,9 +49,9 @@ def run_history(
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.asv.exact_results import followed_cases, machine_name, result_file, write_exact
     from lockstep.asv.recorded_versions import refuse_split
-    from lockstep.machine_code import TracingFailed, codes_of
+    from lockstep.machine_code import TracingFailed
     from lockstep.machine_code.commit_sources import sources
-    from lockstep.machine_code.compiled_tree import compiler_of
+    from lockstep.machine_code.compiled_tree import Reader
     from lockstep.record.provenance import harness_commit
 
     folder = Path(conf.results_dir)
@@ -72,8 +72,8 @@ def run_history(
             for target in missing:
                 started = time.monotonic()
                 try:
-                    codes = codes_of(tree, suites, target, cases=cases)
-                    compiler = compiler_of(tree, suites, target)
+                    with Reader(tree, suites, target, cases=cases) as reader:
+                        codes, compiler = reader.compiled(), reader.described()
                     count = write_exact(folder, target, commit, date, harness, suites, codes, chosen, compiler)
                     result = f"{count} numbers" if count else "has none of the families"
                 except TracingFailed as error:

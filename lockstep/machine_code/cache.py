@@ -42,8 +42,8 @@ class Cache:
 
     def put(self, values: Mapping[str, Any]) -> None:
         """Store values by key, and delete entries that were not used for ``RETENTION_S``."""
+        now = time.time()
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as database:
-            now = time.time()
             rows = [(key, zlib.compress(json.dumps(value).encode(), 3), now) for key, value in values.items()]
             database.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
             database.execute("DELETE FROM kept WHERE used < ?", (now - RETENTION_S,))

@@ -39,7 +39,10 @@ def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tre
     git = Git(repository)
     with tempfile.TemporaryDirectory(prefix=TREE_PREFIX) as folder:
         try:
-            commit = _commit(git, ref)
+            top = git.lines("rev-parse", "--show-toplevel")[0]  # the packages may be in a subfolder of the repository
+            commit = git.try_line("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+            if not commit:
+                raise RefError(f"{top} has no commit {ref!r}; give a name that git knows, or . for the working tree")
             present = git.lines("ls-tree", "--name-only", commit, "--", *packages)
             content = git.output("archive", commit, "--", *present) if present else b""
         except GitError as error:
@@ -53,16 +56,3 @@ def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tre
                 except tarfile.TarError as error:
                     raise RefError(f"cannot unpack the packages of {ref}: {error}") from error
         yield Tree(ref, Path(folder).resolve(), tuple(packages))
-
-
-def _commit(git: Git, ref: str) -> str:
-    """Return the full hash of a commit.
-
-    Raises:
-        GitError: there is no repository, or git cannot be run.
-        RefError: the repository has no such commit.
-    """
-    top = git.lines("rev-parse", "--show-toplevel")[0]  # the packages may be in a subfolder of the repository
-    if commit := git.try_line("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"):
-        return commit
-    raise RefError(f"{top} has no commit {ref!r}; give a name that git knows, or . for the working tree")

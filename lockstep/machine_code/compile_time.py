@@ -41,10 +41,9 @@ class CompileClock(Session):
         In place of the seconds, a variant whose trace may lack kernels, or with a kernel that does not compile, has
         the reason. Variants without a Triton kernel are left out.
         """
-        traced, requested = self.kernels(suite, case), set(variants)
-        launched = {name: kernels for name, kernels in traced.items() if name in requested and kernels}
-        identities = [identity for kernels in launched.values() if not isinstance(kernels, str) for identity in kernels]
-        seconds_of = self.clock(identities, REPEATS)
+        requested = set(variants)
+        launched = {name: them for name, them in self.kernels(suite, case).items() if name in requested and them}
+        seconds_of = self.clock((one for them in launched.values() if isinstance(them, tuple) for one in them), REPEATS)
 
         def total(kernels: Kernels | str) -> tuple[float, ...] | str:
             if isinstance(kernels, str):

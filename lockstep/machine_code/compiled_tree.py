@@ -50,8 +50,7 @@ def codes_of(
         TracingFailed: the process that traces the tree does not start, or dies.
     """
     with Reader(tree, suites, target, cache, say, cases) as reader:
-        codes = reader.traced()
-        return reader.built(codes, _identities(codes))
+        return reader.compiled()
 
 
 def compile_ahead(tree: Tree, suites: Iterable[Suite], target: Target, limit_s: float) -> bool:
@@ -68,8 +67,7 @@ def compile_ahead(tree: Tree, suites: Iterable[Suite], target: Target, limit_s: 
         timer = threading.Timer(limit_s, reader.stop)
         timer.start()
         try:
-            codes = reader.traced()
-            reader.built(codes, _identities(codes), anew=True)
+            reader.compiled(anew=True)
             folder.mkdir(parents=True, exist_ok=True)
             done.touch()
         except TracingFailed:
@@ -82,12 +80,6 @@ def compile_ahead(tree: Tree, suites: Iterable[Suite], target: Target, limit_s: 
 def cached_codes(tree: Tree, suites: Iterable[Suite], target: Target) -> Mapping[CaseKey, CaseCode]:
     """Return the code of the cases that the cache holds. Unlike ``codes_of``, this function starts no process."""
     return Reader(tree, suites, target).cached()
-
-
-def compiler_of(tree: Tree, suites: Iterable[Suite], target: Target) -> CompilerFacts:
-    """Return the versions and the default options of a tree's compiler. Raises the errors of ``codes_of``."""
-    with Reader(tree, suites, target) as reader:
-        return reader.described()
 
 
 class Reader(Session):
@@ -147,6 +139,11 @@ class Reader(Session):
             codes |= fresh
         return codes
 
+    def compiled(self, *, anew: bool = False) -> dict[CaseKey, CaseCode]:
+        """Return the code of every case with every kernel compiled; ``anew`` is that of ``built``."""
+        codes = self.traced()
+        return self.built(codes, _identities(codes), anew=anew)
+
     def built(
         self, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
     ) -> dict[CaseKey, CaseCode]:
@@ -191,7 +188,7 @@ class Reader(Session):
 
 def _named_variables(texts: Iterable[bytes]) -> str:
     """Return the environment variables that are named in texts, and their values: code may read them."""
-    words = {word for text in texts for word in re.findall(rb"\w+", text)}
+    words = set(re.findall(rb"\w+", b" ".join(texts)))
     return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()) if os.fsencode(name) in words)
 
 

@@ -32,7 +32,7 @@ class MachineCode:
         limit: the resource that limits ``blocks``: "registers", "shared memory", "warps", "blocks", "tensor memory", or
             several of them, as in "registers and shared memory".
         loaded: fingerprint of the file that Triton loads. From ``sm_100`` on it may differ each time that the same
-            kernel is assembled (``lockstep.machine_code.compiling.reproducible_assembly``), so it is not compared.
+            kernel is assembled (``lockstep.machine_code.compiling.build``), so it is not compared.
     """
 
     fingerprint: str
@@ -43,6 +43,12 @@ class MachineCode:
     blocks: int = 0
     limit: str = ""
     loaded: str = field(default="", compare=False)
+
+    @property
+    def figures(self) -> Mapping[str, int]:
+        """Return the figures that should be small, by name."""
+        named = {"registers": self.registers, "spills": self.spill_bytes, "shared": self.shared_bytes}
+        return named | {"instructions": self.mix.get("all", 0)}
 
 
 @dataclass(frozen=True)

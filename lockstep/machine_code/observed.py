@@ -10,8 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lockstep.machine_code.compiling.cubin import loaded_fingerprint
-from lockstep.machine_code.compiling.reproducible_assembly import VARIES_FROM
+from lockstep.machine_code.compiling.cubin import VARIES_FROM, loaded_fingerprint
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.record.model import Code, Kernel
 
@@ -50,6 +49,7 @@ class Observer:
             yield
             return
         launched: list[Any] = []
+        self._launched[key] = launched
         run, observer = JITFunction.run, self
 
         def note(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,6 @@ class Observer:
             yield
         finally:
             JITFunction.run = run
-            self._launched[key] = launched
 
     def code(self, key: CaseKey) -> Code | None:
         """Return the kernels and the host side that ran in a watched case; None if neither is known."""
@@ -71,31 +70,23 @@ class Observer:
             return None
         kernels = list(dict.fromkeys(kernel for launch in self._launched[key] if (kernel := self._kernel(launch))))
         traced = self._known.get(key)
-        host = ""
-        if traced is not None and {kernel.fingerprint for kernel in traced.kernels} == {
-            kernel.code for kernel in kernels
-        }:
-            # Trace and run launched the same kernels, so both took the same branches.
-            host = traced.host_fingerprint
+        # If trace and run launched the same kernels, both took the same branches.
+        agree = traced and {kernel.fingerprint for kernel in traced.kernels} == {kernel.code for kernel in kernels}
+        host = traced.host_fingerprint if traced and agree else ""
         return Code(tuple(kernels), host) if kernels or host else None
 
     def _kernel(self, compiled: Any) -> Kernel | None:
+        """Return the record of a compiled kernel; None if it has no cubin (interpreted, or for another maker's GPU)."""
         identity = str(getattr(compiled, "hash", ""))
         if identity not in self._kernels:
-            self._kernels[identity] = self._read(compiled)
+            loaded = loaded_fingerprint(compiled)
+            self._kernels[identity] = self._read(compiled, loaded) if loaded else None
         return self._kernels[identity]
 
-    def _read(self, compiled: Any) -> Kernel | None:
-        """Return the record of a compiled kernel; None if it has no cubin (interpreted, or for another maker's GPU)."""
-        loaded = loaded_fingerprint(compiled)
-        if not loaded:
-            return None
-        metadata = compiled.metadata
-        name, shared, stable = str(metadata.name), int(metadata.shared), metadata.target.arch < VARIES_FROM
-        registers, spills = getattr(compiled, "n_regs", None), getattr(compiled, "n_spills", None)
+    def _read(self, compiled: Any, loaded: str) -> Kernel:
+        metadata, registers, spills = compiled.metadata, *(getattr(compiled, n, None) for n in ("n_regs", "n_spills"))
         # Triton's n_spills is the driver's bytes of local memory divided by 4, the size of a register.
-        spilled = None if spills is None else 4 * spills
-        machine = self._machines.get(loaded)
-        if machine is None:
-            return Kernel(name, loaded if stable else "", registers, spilled, shared)
-        return Kernel(name, machine.fingerprint, registers, spilled, shared, machine.mix)
+        figures = registers, None if spills is None else 4 * spills, int(metadata.shared)
+        if machine := self._machines.get(loaded):
+            return Kernel(str(metadata.name), machine.fingerprint, *figures, machine.mix)
+        return Kernel(str(metadata.name), loaded if metadata.target.arch < VARIES_FROM else "", *figures)

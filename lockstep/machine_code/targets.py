@@ -78,13 +78,13 @@ class Target:
         arch: architecture; 90 for sm_90.
         processors: number of multiprocessors, which kernels use to choose grids.
         gpu: name of the GPU; "" for the common GPU of the architecture.
-        measured: names and values of further device properties that this machine's GPU reported, as torch names them.
+        l2_bytes: size of the L2 cache that this machine's GPU reported; 0 if unknown.
     """
 
     arch: int
     processors: int
     gpu: str = ""
-    measured: tuple[tuple[str, int], ...] = ()
+    l2_bytes: int = 0
 
     @property
     def name(self) -> str:
@@ -106,16 +106,14 @@ class Target:
     def properties(self) -> dict[str, int | str]:
         """Return device properties by torch's names; sizes in bytes.
 
-        Sources: the tables of this module, and for ``shared_memory_per_block`` and the block limits the CUDA
-        Programming Guide, "Compute Capabilities". Properties that differ between GPUs of one architecture (memory,
-        caches, clocks) are included only if this machine's GPU reported them.
+        ``shared_memory_per_block`` is from the CUDA Programming Guide, "Compute Capabilities". Properties that differ
+        between GPUs of one architecture (memory, caches, clocks) are included only if this machine's GPU reported them.
         """
         limits = self.limits
-        major, minor = self.capability
         return {
             "name": self.gpu or limits.name,
-            "major": major,
-            "minor": minor,
+            "major": self.capability[0],
+            "minor": self.capability[1],
             "multi_processor_count": self.processors,
             "warp_size": WARP,
             "max_threads_per_multi_processor": limits.warps * WARP,
@@ -123,7 +121,7 @@ class Target:
             "shared_memory_per_block": 48 << 10,
             "shared_memory_per_block_optin": limits.shared_block,
             "shared_memory_per_multiprocessor": limits.shared,
-            **dict(self.measured),
+            **({"L2_cache_size": self.l2_bytes} if self.l2_bytes else {}),
         }
 
     @property
@@ -135,14 +133,12 @@ class Target:
     def of_host(cls, facts: Mapping[str, str]) -> Target:
         """Return the GPU that the facts of ``lockstep.record.provenance.host_facts`` describe."""
         arch, processors = int(facts["capability"].replace(".", "")), int(facts["sm_count"])
-        l2 = (("L2_cache_size", int(facts["l2_bytes"])),) if facts.get("l2_bytes") else ()
-        return cls(arch, processors, facts.get("gpu", ""), l2)
+        return cls(arch, processors, facts.get("gpu", ""), int(facts.get("l2_bytes") or 0))
 
     @classmethod
     def spelled(cls, text: str) -> Target:
         """Return the target from the text that ``spell`` returned."""
-        row = json.loads(text)
-        return cls(row["arch"], row["processors"], row["gpu"], tuple((name, value) for name, value in row["measured"]))
+        return cls(**json.loads(text))
 
     def spell(self) -> str:
         """Return the target as text, to send it to another process."""
@@ -170,11 +166,8 @@ def occupancy(
 ) -> tuple[int, str]:
     """Return how many blocks fit on a multiprocessor at once, and the resources that limit that number.
 
-    The rules are those of ``cudaOccMaxActiveBlocksPerMultiprocessor`` in ``cuda_occupancy.h``.
-
-    Args:
-        shared_bytes: bytes of shared memory of a block.
-        tensor_columns: columns of tensor memory of a block; 0 without tensor memory.
+    The rules are those of ``cudaOccMaxActiveBlocksPerMultiprocessor`` in ``cuda_occupancy.h``. ``shared_bytes`` and
+    ``tensor_columns`` (of tensor memory) are those of a block.
     """
     limits = target.limits
     by: dict[str, int] = {"blocks": limits.blocks, "warps": limits.warps // num_warps}

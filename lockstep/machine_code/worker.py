@@ -13,7 +13,6 @@ from pathlib import Path
 
 from lockstep.machine_code.model import KernelCode
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.driver_stand_in import untraceable_triton
 from lockstep.machine_code.tracing.recorded_launches import Request
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
@@ -30,18 +29,18 @@ def main() -> int:
     parser.add_argument("--processes", type=int, required=True)
     options = process.parse()
     load_torch()
-    if too_old := untraceable_triton():
-        sys.exit(too_old)
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gpu.triton_assembler import keep_toolchain
-    from lockstep.machine_code.compiling.build import build, compile_seconds, identify
+    from lockstep.machine_code.compiling.build import build, compile_seconds, fix_addresses, identify
     from lockstep.machine_code.compiling.compiler_facts import compiler_facts
-    from lockstep.machine_code.compiling.reproducible_assembly import fix_addresses
+    from lockstep.machine_code.tracing.simulated_target import untraceable_triton
     from lockstep.machine_code.tracing.trace_suites import Tracer
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
+    if too_old := untraceable_triton():
+        sys.exit(too_old)
     fix_addresses()
     keep_toolchain()
     suites = load_suites(options.benchmarks)

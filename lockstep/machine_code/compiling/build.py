@@ -1,24 +1,32 @@
 """Identify and compile kernels whose launches were traced, in processes forked from the tracing process.
 
 A request to compile holds Triton's own objects, which cannot be sent between processes; a forked process has copies.
+
+CUDA 13's assembler, which Triton uses for ``sm_100`` and newer, assigns some registers depending on addresses in its
+own memory: 20 runs on the same PTX gave two register assignments, 13 times one and 7 times the other. With address
+randomisation off, all 20 runs agree. The length of the source path still moves allocations. So kernels of these
+targets are assembled once more for their fingerprints, without lines and paths, and at fixed addresses.
+
+All functions take distinct requests for one target, and start at most the given number of processes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import hashlib
 import inspect
 import math
+import re
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lockstep.machine_code.compiling.cubin import fingerprint, mixes, registers_and_stack
-from lockstep.machine_code.compiling.reproducible_assembly import VARIES_FROM, assemble
+from lockstep.machine_code.compiling.cubin import VARIES_FROM, fingerprint, mixes, registers_and_stack
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.targets import occupancy
 from lockstep.machine_code.tracing.recorded_launches import Request
@@ -30,46 +38,39 @@ BATCH = 12
 #: Compile options of a kernel that reports show.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
+#: Flag of ``personality(2)``: programs that this process starts later get no randomised addresses.
+ADDR_NO_RANDOMIZE = 0x0040000
+
+_LINES = re.compile(
+    r"^\s*(?:\.loc|\.file)\b.*\n|^\$L__(?:tmp|func_begin|func_end|pc)\d*:\s*\n|[ \t]*//.*$",
+    re.MULTILINE,
+)
+
 
 def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
     """Return the requested kernels, not compiled, with a digest of the compiler's input or the reason for none.
 
-    Args:
-        requests: distinct requests, all for one target.
-        tree: folder of the sources; ``KernelCode.source`` is relative to this folder.
-        processes: maximum number of processes to start.
+    ``tree`` is the folder of the sources: ``KernelCode.source`` is relative to it.
     """
     if requests:
         # Imported here: Triton is slow to import.
         from triton.runtime.cache import triton_key
 
         triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
-    return [
-        _kernel(request, identity, tree)
-        for request, identity in zip(requests, _spread(_identity, requests, processes), strict=True)
-    ]
+    identities = _spread(_identity, requests, processes)
+    return [_kernel(request, identity, tree) for request, identity in zip(requests, identities, strict=True)]
 
 
 def _kernel(request: Request, identity: tuple[str, str] | Exception, tree: Path) -> KernelCode:
-    failure = _first_line(identity) if isinstance(identity, Exception) else ""
-    digest, uninterpreted = (f"broken {request.source.hash()}", "") if isinstance(identity, Exception) else identity
-    return KernelCode(
-        name=request.source.name,
-        identity=digest,
-        source=_source(request.function, tree),
-        options={name: value for name in OPTIONS if (value := getattr(request.options, name, None)) is not None},
-        failure=failure,
-        uninterpreted=uninterpreted,
-    )
+    options = {name: value for name in OPTIONS if (value := getattr(request.options, name, None)) is not None}
+    name, source = request.source.name, _source(request.function, tree)
+    if isinstance(identity, Exception):
+        return KernelCode(name, f"broken {request.source.hash()}", source, options, failure=_first_line(identity))
+    return KernelCode(name, identity[0], source, options, uninterpreted=identity[1])
 
 
 def build(identified: Sequence[tuple[Request, KernelCode]], processes: int) -> list[KernelCode]:
-    """Return the kernels with their machine code, or with the reason why they do not compile.
-
-    Args:
-        identified: requests to compile, all for one target, and their kernels from ``identify``.
-        processes: maximum number of processes to start.
-    """
+    """Return the kernels with their machine code, or with the reason why they do not compile."""
     requests = [request for request, _ in identified]
     built = _spread(_machine_code, requests, processes)
     # All in one run: nvdisasm takes 0.35 s to start and almost no time for each kernel.
@@ -87,27 +88,16 @@ def fill_cache(requests: Sequence[Request], processes: int) -> None:
     """Compile kernels into Triton's disk cache, so that launching them later takes no time to compile.
 
     Errors are ignored: the process that launches a kernel meets the same error and reports it.
-
-    Args:
-        requests: distinct requests, all for one target.
-        processes: maximum number of processes to start.
     """
     _spread(_compile, requests, processes)
 
 
 def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[float] | None]:
-    """Return the seconds that each kernel takes to compile.
+    """Return the seconds of each of ``repeats`` compilations of each kernel; ``None`` for one that does not compile.
 
     The seconds are those of the processor, in this process and in the assembler that it starts, so that other work on
     the machine adds little to them. The kernels are compiled one after another in one process, and never taken from
     Triton's cache. Neither imports nor the start of the compiler are included.
-
-    Args:
-        requests: distinct requests, all for one target.
-        repeats: how often each kernel is compiled.
-
-    Returns:
-        For each request, the seconds of each compilation; ``None`` for a kernel that does not compile.
     """
     clocked = _spread(functools.partial(_clock, repeats), requests, 1, len(requests))
     return [None if isinstance(seconds, Exception) else seconds for seconds in clocked]
@@ -118,7 +108,8 @@ def _clock(repeats: int, request: Request) -> list[float]:
     import triton
 
     triton.knobs.compilation.always_compile = True  # this process was forked to measure
-    _start_compiler()
+    if request is _shared[0]:
+        _attempt(_compile, request)  # starts the compiler
     seconds = []
     for _ in range(repeats):
         began = _cpu_seconds()
@@ -132,15 +123,10 @@ def _cpu_seconds() -> float:
     return math.fsum(one.ru_utime + one.ru_stime for one in used)
 
 
-@functools.cache
-def _start_compiler() -> None:
-    _attempt(_compile, _shared[0])
-
-
 def _compile(request: Request) -> None:
     from triton.compiler import compile as compile_kernel  # takes 1 s to import
 
-    compile_kernel(request.source, target=_backend(request)[0], options=request.options.__dict__)
+    compile_kernel(request.source, target=request.target.for_triton(), options=request.options.__dict__)
 
 
 def _identity(request: Request) -> tuple[str, str]:
@@ -150,9 +136,11 @@ def _identity(request: Request) -> tuple[str, str]:
     # Imported here: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
+    from triton.compiler.compiler import make_backend
     from triton.runtime.cache import triton_key
 
-    target, backend = _backend(request)
+    target = request.target.for_triton()
+    backend = make_backend(target)
     options = backend.parse_options({**request.options.__dict__, **request.source.parse_options()})
     context = ir.context()
     ir.load_dialects(context)
@@ -178,30 +166,39 @@ def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
     # Imported here: Triton is slow to import.
     from triton.compiler import compile as compile_kernel
 
-    target, _ = _backend(request)
+    target = request.target.for_triton()
     kernel = compile_kernel(request.source, target=target, options=request.options.__dict__)
     cubin, metadata = kernel.asm["cubin"], kernel.metadata
     loaded = fingerprint(cubin, metadata)
     if request.target.arch >= VARIES_FROM:
-        _, backend = _backend(request)
-        cubin = assemble(
-            kernel.asm["ptx"], backend, backend.parse_options(request.options.__dict__), request.target.arch
-        )
+        cubin = assemble(kernel.asm["ptx"], request.options.__dict__, target)
     registers, stack = registers_and_stack(cubin)
     columns = getattr(metadata, "tmem_size", None) or 0
-    blocks, limit = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
-    machine_code = MachineCode(
-        fingerprint(cubin, metadata), registers, stack, metadata.shared, blocks=blocks, limit=limit, loaded=loaded
-    )
-    return machine_code, kernel.asm["cubin"]
+    fits = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
+    machine = MachineCode(fingerprint(cubin, metadata), registers, stack, metadata.shared, {}, *fits, loaded)
+    return machine, kernel.asm["cubin"]
 
 
-def _backend(request: Request) -> tuple[Any, Any]:
+def fix_addresses() -> None:
+    """Turn off address randomisation for the programs that this process starts, where the system allows that."""
+    personality = getattr(ctypes.CDLL(None, use_errno=True), "personality", None)
+    if personality is not None and (now := personality(0xFFFFFFFF)) >= 0:
+        personality(now | ADDR_NO_RANDOMIZE)
+
+
+def assemble(ptx: str, options: Mapping[str, Any], target: Any) -> bytes:
+    """Return the cubin of a kernel's PTX, assembled without line information and paths, for Triton's ``target``."""
     # Imported here: Triton is slow to import.
     from triton.compiler.compiler import make_backend
 
-    target = request.target.for_triton()
-    return target, make_backend(target)
+    backend = make_backend(target)
+    cubin: bytes = backend.make_cubin(without_lines(ptx), {}, backend.parse_options(dict(options)), target.arch)
+    return cubin
+
+
+def without_lines(ptx: str) -> str:
+    """Return PTX without line numbers, comments and debug information; it does not depend on the source's folder."""
+    return _LINES.sub("", ptx.partition("\t.section\t.debug_")[0])
 
 
 def _source(function: Any, tree: Path) -> str:

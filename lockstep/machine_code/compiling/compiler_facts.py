@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from lockstep.gpu.triton_assembler import assembler_version
 from lockstep.machine_code.targets import Target
+from lockstep.processes.toolchain import INSTALLED
 
 #: Options that say where files are, or repeat the target.
 _PLACES = ("extern_libs", "arch")
@@ -32,7 +32,8 @@ def compiler_facts(target: Target) -> CompilerFacts:
     # Imported here: Triton is slow to import.
     from triton.compiler.compiler import make_backend
 
-    versions = {name: _version(name) for name in ("triton", "torch")}
+    installed = INSTALLED.versions()
+    versions = {name: installed.get(name, "") for name in ("triton", "torch")}
     versions |= {"python": platform.python_version(), "ptxas": assembler_version(target.arch)}
     # Parsed rather than read from the class: some defaults depend on the target and on Triton's settings.
     options = make_backend(target.for_triton()).parse_options({})
@@ -48,16 +49,7 @@ def compiler_differences(base: CompilerFacts, head: CompilerFacts) -> Iterator[s
             yield f"{name} {before or 'none'} → {after or 'none'}"
     for name in {**base.options, **head.options}:
         old, new = base.options.get(name), head.options.get(name)
-        if old is None:
-            yield f"new option {name}, by default {new}"
-        elif new is None:
-            yield f"no option {name} any more, by default {old}"
+        if old is None or new is None:
+            yield f"no option {name} any more, by default {old}" if old else f"new option {name}, by default {new}"
         elif old != new:
             yield f"default of {name} {old} → {new}"
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""

@@ -16,8 +16,7 @@ from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiled_tree import Reader, Say
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
-from lockstep.machine_code.differences.quantity_changes import QuantityChange, quantity_changes
-from lockstep.machine_code.exact_quantities import exact_quantities
+from lockstep.machine_code.exact_quantities import QuantityChange, exact_quantities, quantity_changes
 from lockstep.machine_code.family_files import same_files
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.targets import Target
@@ -58,14 +57,8 @@ class Comparison:
     @cached_property
     def lost(self) -> tuple[CaseKey, ...]:
         """Return the cases whose exact quantities are known in base, but not in head, where the trace is untrusted."""
-        common = self.base.keys() & self.head.keys()
-        return tuple(
-            sorted(
-                key
-                for key in common
-                if self.head[key].unknown and exact_quantities(self.base[key]) and not exact_quantities(self.head[key])
-            )
-        )
+        untrusted = {key for key, code in self.head.items() if code.unknown and not exact_quantities(code)}
+        return tuple(sorted(key for key in untrusted & self.base.keys() if exact_quantities(self.base[key])))
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -95,15 +88,10 @@ def compare(
 ) -> Comparison:
     """Compare the code that each case runs in two trees: trace both, and compile each case in which a kernel differs.
 
-    Args:
-        base: sources before the change.
-        head: sources after the change.
-        suites: current suites, with which both trees are traced.
-        cache: results of earlier calls; by default the user's cache.
-        say: receives a line of progress before each long step.
+    Other arguments and errors are those of ``codes_of``.
 
-    Raises:
-        TracingFailed: the process that traces a tree does not start, or dies.
+    Args:
+        base, head: sources before and after the change.
     """
     chosen = list(suites)
     same_toolchain = base.toolchain == head.toolchain

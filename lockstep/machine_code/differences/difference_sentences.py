@@ -8,10 +8,16 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 
-#: Kinds of change, in the order in which reports list them.
-KINDS = ("kernel", "host", "unknown", "new", "removed")
+#: Headings of the kinds of change, in the order in which reports list them.
+KINDS = {
+    "kernel": "machine code",
+    "host": "host side",
+    "unknown": "not traced",
+    "new": "new",
+    "removed": "removed",
+}
 
 #: Verdicts on a kernel that both trees launch, in the order in which reports count them.
 VERDICTS = ("does not compile", "worse", "mixed", "better", "other code")
@@ -51,8 +57,9 @@ class CodeChange:
             return ""
         if self.before.failure or self.after.failure:
             return "does not compile" if self.after.failure else "better"
-        pairs = list(zip(_figures(self.before.machine), _figures(self.after.machine), strict=True))
-        worse, better = any(new > old for old, new in pairs), any(new < old for old, new in pairs)
+        old, new = self.before.machine, self.after.machine
+        pairs = [(old.figures[name], new.figures[name]) for name in old.figures] if old and new else []
+        worse, better = any(after > before for before, after in pairs), any(after < before for before, after in pairs)
         return "mixed" if worse and better else "worse" if worse else "better" if better else "other code"
 
 
@@ -64,12 +71,8 @@ def differences(
     Kernels are matched by name, in the order of their launches. Kernels that differ must be compiled in both trees, as
     ``lockstep.machine_code.differences.compare`` does: without ``machine``, a sentence cannot give figures.
 
-    Args:
-        base, head: the code of each case.
-        lacking: cases that neither tree has, and why.
-
-    Returns:
-        Changes of kernels first; within a kind, those that affect most cases first.
+    Changes of kernels come first; within a kind, those that affect most cases. ``lacking`` has cases that neither tree
+    has, and why.
     """
     cases_of: dict[CodeChange, list[CaseKey]] = {}
     for key in dict.fromkeys([*base, *head]):
@@ -82,7 +85,7 @@ def differences(
         # Specialisations of one kernel whose figures change equally are merged into one change.
         merged = changes.setdefault((change.kernel, change.kind, change.sentence), change)
         changes[change.kernel, change.kind, change.sentence] = replace(merged, cases=(*merged.cases, *keys))
-    return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
+    return tuple(sorted(changes.values(), key=lambda change: ([*KINDS].index(change.kind), -len(change.cases))))
 
 
 def differing(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[set[str], set[str]]:
@@ -115,36 +118,25 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
     for before, after in matched(base.kernels, head.kernels):
         if before is None or after is None:
             (present,) = (kernel for kernel in (before, after) if kernel)
-            yield _of_kernel("launched no more" if after is None else "launched now", before, after, present)
-        elif not before.same_as(after):
-            yield _of_kernel(kernel_sentence(before, after), before, after, after)
+            sentence = "launched no more" if after is None else "launched now"
+        elif before.same_as(after):
+            continue
+        else:
+            sentence, present = kernel_sentence(before, after), after
+        yield CodeChange(present.name, "kernel", sentence, present.source, before=before, after=after)
     if base.host != head.host and not base.unknown and not head.unknown:
         yield CodeChange("", "host", _host_sentence(base, head))
-
-
-def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | None, present: KernelCode) -> CodeChange:
-    return CodeChange(present.name, "kernel", sentence, present.source, before=before, after=after)
 
 
 def matched(
     base: Sequence[KernelCode], head: Sequence[KernelCode]
 ) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
-    """Yield pairs of kernels of the same name, in launch order. None stands for a kernel that one tree lacks.
-
-    A repeated pair is yielded once.
-    """
+    """Yield each pair of kernels of the same name, in launch order. None stands for a kernel that one tree lacks."""
     pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
     for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
         base_kernels, head_kernels = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
         pairs |= dict.fromkeys(zip_longest(base_kernels, head_kernels))
     return iter(pairs)
-
-
-def _figures(machine: MachineCode | None) -> tuple[int, ...]:
-    """Return the figures of a kernel that should be small."""
-    if machine is None:
-        return (0, 0, 0, 0)
-    return machine.spill_bytes, machine.registers, machine.shared_bytes, machine.mix.get("all", 0)
 
 
 def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
@@ -154,19 +146,15 @@ def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
     old, new = before.machine, after.machine
     if old is None or new is None:
         return "other code, not compiled"
-    steps = [
-        ("registers", old.registers, new.registers, ""),
-        ("spills", old.spill_bytes, new.spill_bytes, " B"),
-        ("shared", old.shared_bytes, new.shared_bytes, " B"),
-        ("blocks an SM", old.blocks, new.blocks, f" ({new.limit})"),
-        *((name, before.options.get(name, 0), after.options.get(name, 0), "") for name in before.options),
-        *((name, old.mix.get(name, 0), new.mix.get(name, 0), "") for name in {**old.mix, **new.mix} if name != "all"),
-        ("instructions", old.mix.get("all", 0), new.mix.get("all", 0), ""),
+    sides = [
+        {**machine.figures, "blocks an SM": machine.blocks, **kernel.options, **machine.mix}
+        for kernel, machine in ((before, old), (after, new))
     ]
+    units = {"spills": " B", "shared": " B", "blocks an SM": f" ({new.limit})"}
     figures = [
-        f"{name} {old_figure} → {new_figure}{unit}"
-        for name, old_figure, new_figure, unit in steps
-        if old_figure != new_figure
+        f"{name} {sides[0].get(name, 0)} → {sides[1].get(name, 0)}{units.get(name, '')}"
+        for name in sorted(sides[0] | sides[1], key=lambda name: name == "instructions")
+        if sides[0].get(name, 0) != sides[1].get(name, 0) and name != "all"
     ]
     return ", ".join(figures) or "other instructions, the same figures"
 
@@ -174,32 +162,27 @@ def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
 def _host_sentence(base: CaseCode, head: CaseCode) -> str:
     """Return the first step of the host side that was added, removed or changed, and the number of further ones."""
     kinds = [[step.partition("(")[0].partition(" [")[0] for step in side.host] for side in (base, head)]
-    if kinds[0] != kinds[1]:
-        # Aligned by kind of step, because an added step renumbers the tensors of later steps.
-        changes: list[str] = []
-        for _, first, last, begin, end in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_opcodes():
-            if kinds[0][first:last] != kinds[1][begin:end]:
-                changes += [f"does {step}" for step in head.host[begin:end]]
-                changes += [f"no longer does {step}" for step in base.host[first:last]]
-        return changes[0] + _more(len(changes) - 1)
-    different = [
-        index
-        for index, (base_step, head_step) in enumerate(zip(base.host, head.host, strict=True))
-        if base_step != head_step
-    ]
-    base_step, head_step = base.host[different[0]], head.host[different[0]]
-    more = _more(len(different) - 1)
-    old, new = _LAUNCH.fullmatch(base_step), _LAUNCH.fullmatch(head_step)
+    changes: list[str] = []
+    # Aligned by kind of step, because an added step renumbers the tensors of later steps.
+    for _, first, last, begin, end in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_opcodes():
+        if kinds[0][first:last] != kinds[1][begin:end]:
+            changes += [f"does {step}" for step in head.host[begin:end]]
+            changes += [f"no longer does {step}" for step in base.host[first:last]]
+    if not changes:
+        pairs = enumerate(zip(base.host, head.host, strict=True))
+        changes = [_changed_step(head, index, *steps) for index, steps in pairs if steps[0] != steps[1]]
+    return changes[0] + (f" (and {len(changes) - 1} more)" if len(changes) > 1 else "")
+
+
+def _changed_step(head: CaseCode, index: int, before: str, after: str) -> str:
+    """Return how a step of the host side changed, by grid and arguments if it is a launch."""
+    old, new = _LAUNCH.fullmatch(before), _LAUNCH.fullmatch(after)
     if not old or not new:
-        return f"{base_step} → {head_step}{more}"
-    launches = sum(step.startswith("launch ") for step in head.host[: different[0]])
+        return f"{before} → {after}"
+    launches = sum(step.startswith("launch ") for step in head.host[:index])
     name = head.kernels[launches].name if launches < len(head.kernels) else "launch"
     steps = [f"grid {old[1]} → {new[1]}"] if old[1] != new[1] else []
-    return f"{name}: {', '.join([*steps, *_changed_arguments(old[2], new[2])])}{more}"
-
-
-def _more(count: int) -> str:
-    return f" (and {count} more)" if count else ""
+    return f"{name}: {', '.join([*steps, *_changed_arguments(old[2], new[2])])}"
 
 
 def _changed_arguments(old: str, new: str) -> list[str]:

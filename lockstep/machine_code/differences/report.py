@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from rich.table import Table
 
 from lockstep.machine_code.compiling.compiler_facts import compiler_differences
 from lockstep.machine_code.differences.compare import Comparison
-from lockstep.machine_code.differences.difference_sentences import VERDICTS, CodeChange
-from lockstep.machine_code.differences.quantity_changes import QuantityChange
-from lockstep.machine_code.exact_quantities import exact_quantities
+from lockstep.machine_code.differences.difference_sentences import KINDS, VERDICTS, CodeChange
+from lockstep.machine_code.exact_quantities import QuantityChange, exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.record.console import plain_table
 
-#: Heading of each kind of change.
-HEADINGS = {
-    "kernel": "machine code",
-    "host": "host side",
-    "unknown": "not traced",
-    "new": "new",
-    "removed": "removed",
-}
-
-#: Words for the states of a case that reports write in another way.
-_STATUS = {"unknown": "not traced"}
+T = TypeVar("T")
 
 #: Maximum characters of a line of the host side, and maximum number of changes per kernel; the JSON has everything.
 WIDTH = 200
@@ -41,25 +31,22 @@ def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("instructions")
     table.add_column("code", no_wrap=True)
-    users: dict[tuple[str, str, str, tuple[tuple[str, int], ...]], tuple[KernelCode, list[CaseKey]]] = {}
-    for key, code in codes.items():
-        for kernel in dict.fromkeys(code.kernels):
-            row = (key.suite, kernel.name, kernel.fingerprint or kernel.identity, tuple(kernel.options.items()))
-            users.setdefault(row, (kernel, []))[1].append(key)
-    for (suite, name, _, _), (kernel, keys) in users.items():
-        table.add_row(suite, name, used_by(keys, suite), *_cells(kernel))
+    launches = [(key, kernel) for key, code in codes.items() for kernel in dict.fromkeys(code.kernels)]
+    for group in _grouped(launches, lambda launch: (launch[0].suite, launch[1].name, *_cells(launch[1]))):
+        (key, kernel), users = group[0], [key for key, _ in group]
+        table.add_row(key.suite, kernel.name, used_by(users, key.suite), *_cells(kernel))
     return table
 
 
 def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
     """Yield a line for each reason why a case is not traced, or refused."""
-    reasons: dict[str, list[CaseKey]] = {}
-    for key, code in codes.items():
-        if code.unknown:
-            reasons.setdefault(f"not traced: {code.unknown}", []).append(key)
-        elif code.host and code.host[-1].startswith("refuses: "):
-            reasons.setdefault(code.host[-1], []).append(key)
-    yield from (f"{reason} ({used_by(keys)})" for reason, keys in reasons.items())
+
+    def reason(key: CaseKey) -> str:
+        code = codes[key]
+        return f"not traced: {code.unknown}" if code.unknown else (code.host or ("",))[-1]
+
+    told = [key for key in codes if reason(key).startswith(("not traced: ", "refuses: "))]
+    yield from (f"{reason(keys[0])} ({used_by(keys)})" for keys in _grouped(told, reason))
 
 
 def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
@@ -79,11 +66,11 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
     """
     yield f"{comparison.target.name}: {base} → {head}"
     yield from (f"  {line}" for line in compiler_lines(comparison))
-    for kind, heading in HEADINGS.items():
+    for kind, heading in KINDS.items():
         changes = [change for change in comparison.changes if change.kind == kind]
         if changes:
             yield f"  {heading}{_verdicts(changes)}"
-        for group in _alike(changes):
+        for group in _grouped(changes, _alike):
             yield from _change_lines(group)
     if comparison.quantities:
         yield "  a call"
@@ -120,7 +107,7 @@ def _verdicts(changes: Sequence[CodeChange]) -> str:
 
 def _status_line(comparison: Comparison) -> str:
     """Return the number of cases by status, and the number of suites that need no comparison."""
-    counts = ", ".join(f"{count} {_STATUS.get(status, status)}" for status, count in comparison.counts.most_common())
+    counts = ", ".join(f"{count} {KINDS.get(status, status)}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
     same_sources = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
     parts = ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
@@ -133,14 +120,10 @@ def _status_line(comparison: Comparison) -> str:
 
 def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
     """Yield a line for each quantity, direction and variant: the largest change, and the number of further changes."""
-    groups: dict[tuple[str, bool, str, str], list[QuantityChange]] = {}
-    for change in changes:
-        groups.setdefault((change.quantity, change.worse, *change.cases[0][:2]), []).append(change)
-    for group in groups.values():
+    for group in _grouped(changes, lambda change: (change.quantity, change.worse, *change.cases[0][:2])):
         largest = max(group, key=lambda change: abs(change.after - change.before))
         keys = [*largest.cases, *(key for change in group if change is not largest for key in change.cases)]
-        yield f"    {largest}"
-        yield f"      {used_by(keys)}"
+        yield from (f"    {largest}", f"      {used_by(keys)}")
 
 
 def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
@@ -152,14 +135,17 @@ def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
     return f"{variants} at {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''}"
 
 
-def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
-    """Yield groups of changes that differ only in their numbers: by kernel, or by variant for the host side."""
-    groups: dict[object, list[CodeChange]] = {}
+def _alike(change: CodeChange) -> object:
+    """Return a key that changes share if they differ only in their numbers: the kernel, or variants (host side)."""
+    users = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
+    return {"kernel": (change.kernel, change.source), "host": users}.get(change.kind, change)
+
+
+def _grouped(changes: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]:
+    groups: dict[object, list[T]] = {}
     for change in changes:
-        users = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
-        group_key = {"kernel": (change.kernel, change.source), "host": users}.get(change.kind, change)
-        groups.setdefault(group_key, []).append(change)
-    yield from groups.values()
+        groups.setdefault(key(change), []).append(change)
+    return groups.values()
 
 
 def _change_lines(group: Sequence[CodeChange]) -> Iterator[str]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.driver_stand_in import stand_in
+from lockstep.machine_code.tracing.simulated_target import stand_in
 from lockstep.machine_code.tracing.trace_listener import Listener
 
 #: Attributes that decide when and how an autotuner measures.
@@ -34,8 +34,7 @@ class Request:
         raise AttributeError(name)
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """One launch: the request to compile, the grid, and the arguments in order, without those that are constants."""
 
     request: Request
@@ -74,10 +73,13 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
         return request
 
     def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
-        Listener.step(f"tunes {', '.join(f'{name}={value}' for name, value in _tuning(self))}")
+        tuning = {
+            "kernel": getattr(self.base_fn, "__name__", ""),
+            **{name: getattr(self, name, None) for name in _DECIDING},
+        }
+        Listener.step(f"tunes {', '.join(f'{name}={value}' for name, value in tuning.items())}")
         self.nargs = dict(zip(self.arg_names, args, strict=False))
-        configurations = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
-        for configuration in configurations:
+        for configuration in self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs:
             if configuration.pre_hook is not None:
                 configuration.pre_hook({**self.nargs, **kwargs, **configuration.all_kwargs()})
             request = self.fn.run(*args, **kwargs, **configuration.all_kwargs())
@@ -90,9 +92,3 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
         yield
     finally:
         JITFunction.run, JITFunction._do_compile, Autotuner.run = run, do_compile, tune
-
-
-def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
-    yield "kernel", getattr(tuner.base_fn, "__name__", "")
-    for name in _DECIDING:
-        yield name, getattr(tuner, name, None)

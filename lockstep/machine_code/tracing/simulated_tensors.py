@@ -23,19 +23,16 @@ from lockstep.machine_code.tracing.trace_listener import Listener
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 
-#: Packages that get the true answers about a tensor, and their folders.
-_INSIDERS = ("torch", "lockstep", "numpy")
-_FOLDERS = (
-    *(f"{Path(str(package.__file__)).parent}/" for package in (torch, numpy)),
-    f"{Path(__file__).parents[2]}/",  # lockstep
-)
+#: Packages that get the true answers about a tensor, with their folders.
+_INSIDERS = {
+    "torch": f"{Path(str(torch.__file__)).parent}/",
+    "numpy": f"{Path(str(numpy.__file__)).parent}/",
+    "lockstep": f"{Path(__file__).parents[2]}/",
+}
 
 
 def answer_for_tensors() -> None:
-    """Make tensors on "meta" report to code under test that they are on the target, for the life of the process.
-
-    Call this function once.
-    """
+    """Make tensors on "meta" report to code under test that they are on the target; call this function once."""
     _place()
     _create_on_meta()
 
@@ -46,7 +43,7 @@ def asked_by_code_under_test(depth: int = 2) -> bool:
     file = frame.f_code.co_filename
     if file.startswith("<"):  # code made at run time
         return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _INSIDERS
-    return not file.startswith(_FOLDERS)
+    return not file.startswith(tuple(_INSIDERS.values()))
 
 
 def _place() -> None:

@@ -12,13 +12,12 @@ what it cannot see.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -28,7 +27,7 @@ from torch.utils._pytree import tree_iter
 from lockstep.machine_code.model import Call
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.recorded_launches import Launch, Request, noted
-from lockstep.machine_code.tracing.trace_listener import capturing, heard_by
+from lockstep.machine_code.tracing.trace_listener import heard_by
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
@@ -36,27 +35,24 @@ from lockstep.suite.inputs import Draw
 from lockstep.suite.missing_files import without_tree
 from lockstep.suite.variants import Family, NotInCommit, takes_out
 
-ALLOCATIONS = frozenset(
-    {
-        "aten.empty.memory_format",
-        "aten.empty_strided.default",
-        "aten.empty_like.default",
-        "aten.new_empty.default",
-        "aten.new_empty_strided.default",
-    }
-)
+#: Operators that allocate and compute nothing.
+ALLOCATIONS = {
+    *("aten.empty.memory_format", "aten.empty_strided.default", "aten.empty_like.default"),
+    *("aten.new_empty.default", "aten.new_empty_strided.default"),
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step of the host side as text, and for a launch its request to compile."""
 
     text: str
     request: Request | None = None
 
 
-class Trace:
+class Trace(TorchDispatchMode):
     """The steps of one case's host side: launches and calls of torch. Tensors are numbered by storage, as they appear.
+
+    While it is entered, as a dispatch mode, it records each call of a torch operator.
 
     Attributes:
         steps: the steps so far.
@@ -65,6 +61,7 @@ class Trace:
     """
 
     def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self.steps: list[Step] = []
         self.unknown = ""
         self.call: Call | None = None
@@ -91,7 +88,24 @@ class Trace:
         """Add a step that is not a launch."""
         self.steps.append(Step(text))
 
-    def operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            result = func(*args, **(kwargs or {}))
+        except Exception as error:
+            # Recorded at once, because the caller may treat the error as a refusal and take another branch.
+            self.distrust(f"cannot be followed without a GPU ({_first_line(error)})")
+            raise
+        on_cpu = any(part.device.type == "cpu" for part in _tensors(result))
+        if on_cpu and torch.Tag.nondeterministic_seeded in func.tags:
+            self.distrust(f"draws random numbers on the CPU ({func})")
+        if func.namespace not in ("aten", "prims"):
+            self.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
+        if any(tensor_type.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for tensor_type in types):
+            self.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
+        self._add_operator(func, args, kwargs or {}, result)
+        return result
+
+    def _add_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Record what a torch operator allocated; add a step unless the operator is a view or only allocates."""
         for tensor in _tensors((args, kwargs)):
             self._storage(tensor)
@@ -120,7 +134,7 @@ class Trace:
         self.steps, self._numbers, self._used, self._made = [], dict(numbers), set(), set()
         self._peak = self._operators = 0
         try:
-            with Operators(self):
+            with self:
                 function()
             # A tensor that the call used but neither got nor made was stored by the code, perhaps in an earlier case.
             kept = self._live(self._used - self._given)
@@ -133,8 +147,7 @@ class Trace:
 
     def _live(self, identities: set[int]) -> int:
         """Return the bytes of these storages that are still alive."""
-        seen = (self._seen[identity] for identity in identities)
-        return sum(size for reference, size in seen if not reference.expired())
+        return sum(size for each in identities for reference, size in [self._seen[each]] if not reference.expired())
 
     def spell(self, value: Any) -> str:
         """Return a value as text without addresses: ``t0 bf16[8,4096]``, with unusual strides or offset."""
@@ -209,14 +222,14 @@ def trace_case(
     Raises:
         NotInCommit: the tree lacks what the variant imports.
     """
-    _forget(packages, len(sys.modules))
+    _forget(packages)
     trace = Trace()
     call = family.variants[variant]
     new = Draw("meta", 0)
     try:
         inputs = inputs_of(suite, case, new)
-        with noted(target, trace.launch), heard_by(trace.distrust, trace.step, trace.place):
-            with Operators(trace):
+        with noted(target, trace.launch), heard_by(distrust=trace.distrust, step=trace.step, place=trace.place):
+            with trace:
                 arguments = family.arguments(variant, inputs)
             out = buffers_of(suite, case, new)
             if out is not None and takes_out(call):
@@ -224,7 +237,7 @@ def trace_case(
             trace.give(arguments)
             # The first call fills what the code stores between calls; the second is like every later call.
             first = trace.steps_of(lambda: call(**arguments))
-            with capturing():
+            with heard_by(capturing=True):
                 later = trace.steps_of(lambda: call(**arguments))
             # A launch that only the first call makes may fill a tensor that later calls read. Operators are left out,
             # because an earlier case may have made the same tensor.
@@ -249,60 +262,24 @@ def _unnumbered(step: Step) -> tuple[Request | None, str]:
     return step.request, re.sub(r"\bt\d+ ", "", step.text)
 
 
-def _forget(packages: frozenset[str], modules: int) -> None:
+def _forget(packages: frozenset[str]) -> None:
     """Empty the caches of the code under test, so that results stored in an earlier case do not affect this one."""
-    for clear in _caches(packages, modules):
-        clear()
-
-
-@functools.lru_cache(maxsize=1)
-def _caches(packages: frozenset[str], modules: int) -> list[Callable[[], None]]:
-    """Return ``cache_clear`` of each cached function in the packages.
-
-    The result is cached; ``modules``, the number of loaded modules, is part of the cache's key.
-    """
     own_modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in packages]
     values = [value for module in own_modules for value in vars(module).values()]
     members = [part for value in values if isinstance(value, type) for part in vars(value).values()]
-    clearing = (getattr(value, "cache_clear", None) for value in (*values, *members))
-    return [clear for clear in clearing if callable(clear)]
+    for value in (*values, *members):
+        if callable(clear := getattr(value, "cache_clear", None)):
+            clear()
 
 
 def _raised_in(error: BaseException) -> str:
     """Return the top-level package of the function that raised an error."""
-    last = None
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        last = frame
-    return str(last.f_globals.get("__name__", "")).split(".", 1)[0] if last else ""
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    return str(last.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _first_line(error: BaseException) -> str:
     return without_tree(str(error).strip().split("\n", 1)[0])
-
-
-class Operators(TorchDispatchMode):
-    """Passes each call of a torch operator to a trace."""
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._trace = trace
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        try:
-            result = func(*args, **(kwargs or {}))
-        except Exception as error:
-            # Recorded at once, because the caller may treat the error as a refusal and take another branch.
-            self._trace.distrust(f"cannot be followed without a GPU ({_first_line(error)})")
-            raise
-        on_cpu = any(part.device.type == "cpu" for part in _tensors(result))
-        if on_cpu and torch.Tag.nondeterministic_seeded in func.tags:
-            self._trace.distrust(f"draws random numbers on the CPU ({func})")
-        if func.namespace not in ("aten", "prims"):
-            self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
-        if any(tensor_type.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for tensor_type in types):
-            self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
-        self._trace.operator(func, args, kwargs or {}, result)
-        return result
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

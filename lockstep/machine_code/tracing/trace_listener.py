@@ -1,20 +1,24 @@
-"""Forward what the code under test does to the trace of the current case.
-
-What is forwarded: reasons to distrust the trace, steps of the host side, and questions for tensor addresses.
-"""
+"""Forward what the code under test asks and does to the trace of the current case."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
 
 class Listener:
-    """The functions that now receive reasons to distrust the trace, steps of the trace, and requests for addresses."""
+    """The receivers of what the code under test does now; ``heard_by`` replaces them.
+
+    Attributes:
+        distrust: receives reasons to distrust the trace.
+        step: receives steps of the host side.
+        place: returns the made-up address of a tensor.
+        capturing: whether the call runs as while a CUDA graph is captured for measuring.
+    """
 
     distrust: Callable[[str], None] = staticmethod(lambda reason: None)
     step: Callable[[str], None] = staticmethod(lambda step: None)
@@ -23,23 +27,13 @@ class Listener:
 
 
 @contextlib.contextmanager
-def heard_by(
-    distrust: Callable[[str], None], step: Callable[[str], None], place: Callable[[torch.Tensor], int] | None
-) -> Iterator[None]:
-    """Within the block, pass reasons to distrust the trace to ``distrust``, its steps to ``step``; ask ``place``."""
-    former = Listener.distrust, Listener.step, Listener.place
-    Listener.distrust, Listener.step, Listener.place = distrust, step, place
+def heard_by(**receivers: Any) -> Iterator[None]:
+    """Replace these attributes of ``Listener`` within the block."""
+    former = {name: getattr(Listener, name) for name in receivers}
     try:
+        for name, receiver in receivers.items():
+            setattr(Listener, name, receiver)
         yield
     finally:
-        Listener.distrust, Listener.step, Listener.place = former
-
-
-@contextlib.contextmanager
-def capturing() -> Iterator[None]:
-    """Make ``is_current_stream_capturing`` true within the block, as while a CUDA graph is captured for measuring."""
-    Listener.capturing = True
-    try:
-        yield
-    finally:
-        Listener.capturing = False
+        for name, receiver in former.items():
+            setattr(Listener, name, receiver)

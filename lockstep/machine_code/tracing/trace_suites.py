@@ -10,7 +10,6 @@ from pathlib import Path
 from lockstep.machine_code.family_files import definition_packages, family_files
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.driver_stand_in import stand_in
 from lockstep.machine_code.tracing.recorded_launches import Request
 from lockstep.machine_code.tracing.simulated_target import answer_as
 from lockstep.machine_code.tracing.trace import trace_case
@@ -25,13 +24,9 @@ Row = tuple[CaseKey, CaseCode, Sequence[Request]]
 
 
 class Tracer:
-    """Traces suites of one tree. From its creation on, torch and Triton report the target as the GPU.
+    """Traces suites (by name) of one tree. From its creation on, torch and Triton report the target as the GPU.
 
-    Args:
-        suites: current suites, by name.
-        tree: folder of the packages under test.
-        packages: the packages under test.
-        stage: called before each variant, with "trace" and the names of the suite and the variant.
+    ``stage`` is called before each variant, with "trace" and the names of the suite and the variant.
     """
 
     def __init__(
@@ -52,25 +47,20 @@ class Tracer:
         self._under_test = frozenset({*packages, *own})
         #: What modules under test asked while they were imported, by their paths in the tree.
         self._asked: dict[str, str] = {}
-        stand_in(target)
         answer_as(target)
 
     def trace(
         self, suites: Iterable[str], skip: Mapping[str, str], cases: Mapping[str, Sequence[str]] | None = None
     ) -> list[Row]:
-        """Return the traces of the cases of these suites.
+        """Return the traces of the cases of these suites, or of those whose labels ``cases`` lists by suite.
 
-        Args:
-            suites: names of suites.
-            skip: reasons for variants ("suite variant") that must not be traced.
-            cases: labels of the cases by suite; ``None`` for all cases.
+        ``skip`` has reasons for variants ("suite variant") that must not be traced.
         """
-        chosen = [(self._suites[name], None if cases is None else cases[name]) for name in suites]
-        return [row for suite, labels in chosen for row in self._suite(suite, skip, labels)]
+        return [row for name in suites for row in self._suite(self._suites[name], skip, cases[name] if cases else None)]
 
     def _suite(self, suite: Suite, skip: Mapping[str, str], labels: Sequence[str] | None) -> Iterator[Row]:
         try:
-            with heard_by(self._note_import, lambda step: None, None):
+            with heard_by(distrust=self._note_import):
                 family = load_family(suite)
         except NotInCommit as error:
             yield from _unknown(suite, suite.variants(), _absent(error))
