@@ -167,7 +167,7 @@ class Reader(Session):
     def _key(self, suite: Suite) -> str:
         """Return the key under which the cache holds the cases of a suite."""
         files = family_files(self.tree.root, self.tree.packages, suite).files
-        definition = definition_files(suite, self.tree.packages)
+        definition = definition_files(suite, self.tree.packages).files
         chosen = f"{suite.name} {self.target} {None if self._cases is None else self._cases[suite.name]}"
         named = _named_variables([*files.values(), *definition.values()])
         return f"cases {digest(chosen, files, definition, named, self._surroundings)}"

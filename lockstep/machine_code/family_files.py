@@ -14,7 +14,6 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,22 +48,7 @@ _DOTTED = re.compile(r"[.]*[A-Za-z_]\w*([.:][A-Za-z_]\w*)*")
 _COMPILED = (".so", ".pyd")
 
 
-@dataclass(frozen=True)
-class FamilyFiles:
-    """The files of one tree that a suite's variants depend on.
-
-    Attributes:
-        files: contents by path, relative to the folder of the packages.
-        lacking: modules and names that the suite imports and the tree lacks; what would run is then unknown.
-        reads_text: whether a module, or the suite, may read comments, docstrings or line numbers.
-    """
-
-    files: Mapping[str, bytes]
-    lacking: tuple[str, ...] = ()
-    reads_text: bool = False
-
-
-def family_files(root: Path, packages: Sequence[str], suite: Suite) -> FamilyFiles:
+def family_files(root: Path, packages: Sequence[str], suite: Suite) -> SourceFiles:
     """Return the files of a tree that the variants of a suite depend on.
 
     Variants are functions of the suite's module and methods of the suite; both import from the packages under test.
@@ -73,22 +57,22 @@ def family_files(root: Path, packages: Sequence[str], suite: Suite) -> FamilyFil
         root: folder that holds the packages under test.
         packages: names of the packages under test.
     """
-    definition = _definition(suite, packages)
+    definition = definition_files(suite, packages)
     required = {(module, name) for module, name in definition.imports if _top(module) in packages}
     required |= {(suite.module, "")} if suite.module else set()
-    found = _Closure(root, packages)
+    found = SourceFiles(root, packages)
     found.follow([*definition.names, suite.module, *(f"{top}.*" for top in packages if definition.any_import)])
-    lacking = sorted(f"{module} {name}".strip() for module, name in required if not found.has(module, name))
-    return FamilyFiles(found.files(), tuple(lacking), found.reads_text or definition.reads_text)
+    found.lacking = tuple(
+        sorted(f"{module} {name}".strip() for module, name in required if not found.has(module, name))
+    )
+    found.reads_text |= definition.reads_text
+    return found
 
 
 def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) -> bool:
-    """Return whether the variants of a suite depend on the same files in two trees.
+    """Return whether the variants of a suite depend on the same files in two trees, whose folders are given.
 
-    Comments, layout, and docstrings that no module reads, do not count. Other arguments are those of ``family_files``.
-
-    Args:
-        base, head: folders that hold the packages under test.
+    Comments, layout, and docstrings that no module reads, do not count.
     """
     before, after = family_files(base, packages, suite), family_files(head, packages, suite)
     if before.lacking or after.lacking or before.files.keys() != after.files.keys():
@@ -103,15 +87,22 @@ def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) ->
 def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...]:
     """Return the top-level packages and modules of the project that a suite's definition consists of.
 
-    Args:
-        packages: packages under test, which are not part of the definition.
+    The packages under test, ``packages``, are not part of the definition.
     """
-    return tuple(sorted(_definition(suite, packages).tops))
+    return tuple(sorted(definition_files(suite, packages).tops))
 
 
-def definition_files(suite: Suite, packages: Sequence[str]) -> dict[str, bytes]:
-    """Return the project's files, by path, that a suite's definition depends on, without the packages under test."""
-    return _definition(suite, packages).files()
+def definition_files(suite: Suite, packages: Sequence[str]) -> SourceFiles:
+    """Return the project's files that a suite's definition depends on, without the packages under test."""
+    root, module = suite.home.parent, type(suite).__module__
+
+    def is_own(top: str) -> bool:
+        in_tree = (root / f"{top}.py").is_file() or (root / top / "__init__.py").is_file()
+        return in_tree and top not in packages and top != HARNESS
+
+    found = SourceFiles(root, [_top(module)], is_own)
+    found.follow([module])
+    return found
 
 
 def digest(*parts: bytes | str | Mapping[str, bytes]) -> str:
@@ -125,27 +116,16 @@ def digest(*parts: bytes | str | Mapping[str, bytes]) -> str:
     return total.hexdigest()[:32]
 
 
-def _definition(suite: Suite, packages: Sequence[str]) -> _Closure:
-    root, module = suite.home.parent, type(suite).__module__
-
-    def is_own(top: str) -> bool:
-        in_tree = (root / f"{top}.py").is_file() or (root / top / "__init__.py").is_file()
-        return in_tree and top not in packages and top != HARNESS
-
-    found = _Closure(root, [_top(module)], is_own)
-    found.follow([module])
-    return found
-
-
-class _Closure:
-    """The modules below one folder that given modules may import.
+class SourceFiles:
+    """The modules below one folder that given modules may import, and all other files of their packages.
 
     Attributes:
         tops: top-level packages whose modules are followed.
         names: dotted names that the modules' texts name; "a.b.*" stands for all modules of the package a.b.
         imports: module and name of each absolute import statement; the name is "" if a whole module is imported.
         any_import: whether a module may import what its text does not name.
-        reads_text: whether a module may read comments, docstrings or line numbers.
+        reads_text: whether a module, or the suite, may read comments, docstrings or line numbers.
+        lacking: modules and names that the suite imports and the tree lacks; what would run is then unknown.
     """
 
     def __init__(self, root: Path, tops: Sequence[str], is_own: Callable[[str], bool] = lambda top: False) -> None:
@@ -153,6 +133,7 @@ class _Closure:
         self.names: set[str] = set()
         self.imports: set[tuple[str, str]] = set()
         self.any_import = self.reads_text = False
+        self.lacking: tuple[str, ...] = ()
         self._root = root
         self._is_own = is_own
         self._modules: dict[str, bytes] = {}
@@ -191,10 +172,10 @@ class _Closure:
         if rest and self._modules and (self.any_import or compiled):
             self.follow(rest)
 
+    @functools.cached_property
     def files(self) -> dict[str, bytes]:
-        """Return the contents of the modules and of all other files of their packages, by path."""
-        data = [self._data(top) for top in self.tops if self._modules]
-        return functools.reduce(lambda files, more: files | more, data, self._modules)
+        """Return the contents of the files by path."""
+        return functools.reduce(dict.__or__, [self._data(top) for top in self.tops if self._modules], self._modules)
 
     def has(self, module: str, name: str) -> bool:
         """Return whether the tree has a module and, as far as its text shows, a name in the module."""
@@ -227,7 +208,7 @@ class _Closure:
 
 
 class _Facts(NamedTuple):
-    """What the text of a module shows; the fields are attributes of ``_Closure``."""
+    """What the text of a module shows; the fields are attributes of ``SourceFiles``."""
 
     names: set[str]
     imports: set[tuple[str, str]]

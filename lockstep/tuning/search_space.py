@@ -165,7 +165,7 @@ def _main() -> int:
     from lockstep.machine_code.tracing.recorded_launches import Request, noted
 
     requests: list[Request] = []
-    with noted(options.target, lambda launch: requests.append(launch.request)):
+    with noted(options.target, lambda request, *_: requests.append(request)):
         for job in options.jobs:
             name, variant, label = job.split("\t")
             for call in _calls(suites[name], variant, suites[name].case(label)):

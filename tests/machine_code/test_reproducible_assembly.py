@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lockstep.machine_code.compiling.reproducible_assembly import without_lines
+from lockstep.machine_code.compiling.build import without_lines
 
 #: The repository and its tests.
 PYTHONPATH = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
@@ -22,7 +22,7 @@ PROGRAM = """
     from triton.compiler.compiler import make_backend
 
     from compiling import intercept
-    from lockstep.machine_code.compiling.reproducible_assembly import assemble, fix_addresses
+    from lockstep.machine_code.compiling.build import assemble, fix_addresses
     from lockstep.machine_code.compiling.cubin import fingerprint
 
     @triton.jit

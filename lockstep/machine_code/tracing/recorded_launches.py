@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.simulated_target import stand_in
@@ -34,16 +34,12 @@ class Request:
         raise AttributeError(name)
 
 
-class Launch(NamedTuple):
-    """One launch: the request to compile, the grid, and the arguments in order, without those that are constants."""
-
-    request: Request
-    grid: tuple[int, ...]
-    arguments: tuple[Any, ...]
+#: Receives a launch: the request to compile, the grid, and the arguments in order, without those that are constants.
+Note = Callable[[Request, tuple[int, ...], tuple[Any, ...]], None]
 
 
 @contextlib.contextmanager
-def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
+def noted(target: Target, note: Note) -> Iterator[None]:
     """Pass each launch of a Triton kernel within the block to ``note``, instead of compiling and launching the kernel.
 
     An autotuned kernel is launched with each of its configurations, because only a GPU shows which of them is fastest.
@@ -69,7 +65,7 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
             shape = grid(bound) if callable(grid) else grid
             constant = {parameter.name for parameter in self.params if parameter.is_constexpr}
             arguments = tuple(value for name, value in bound.items() if name not in constant)
-            note(Launch(request, tuple(int(size) for size in shape), arguments))
+            note(request, tuple(int(size) for size in shape), arguments)
         return request
 
     def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -99,44 +99,38 @@ def answer_as(target: Target) -> None:
     properties = Properties(target.properties())
     cuda: Any = torch.cuda
 
-    def known(device: Any) -> None:
-        index = device if isinstance(device, int) else torch.device(device).index if device is not None else 0
-        if index not in (None, 0, -1):
-            raise AssertionError("Invalid device id")
+    def always(answer: Any) -> Callable[..., Any]:
+        return lambda *_, **__: answer
 
-    def get_device_properties(device: Any = None) -> Properties:
-        known(device)
-        return properties
+    def of_device(answer: Any) -> Callable[..., Any]:
+        def ask(device: Any = None) -> Any:
+            index = device if isinstance(device, int) else torch.device(device).index if device is not None else 0
+            if index not in (None, 0, -1):
+                raise AssertionError("Invalid device id")
+            return answer
 
-    def get_device_capability(device: Any = None) -> tuple[int, int]:
-        known(device)
-        return target.capability
+        return ask
 
-    def get_device_name(device: Any = None) -> str:
-        known(device)
-        return str(properties.name)
-
-    def synchronize(device: Any = None) -> None:
-        Listener.step("torch.cuda.synchronize()")
-
-    def constant(value: Any) -> Callable[..., Any]:
-        return lambda *_, **__: value
-
-    cuda.get_device_properties, cuda.get_device_capability = get_device_properties, get_device_capability
-    cuda.get_device_name, cuda.synchronize = get_device_name, synchronize
-    cuda.is_available, cuda.is_initialized = constant(True), constant(True)
-    cuda.current_device = constant(0)
-    cuda.is_bf16_supported = constant(True)  # since 8.0, the oldest architecture that Lockstep supports
-    cuda.is_current_stream_capturing = lambda: Listener.capturing
-    cuda.init = cuda._lazy_init = constant(None)
-    cuda.set_device = lambda device: known(device)
-    cuda.device = cuda.device_of = lambda device: contextlib.nullcontext()
-    torch.compile = _uncompiled
-    answered = {get_device_properties, get_device_capability, get_device_name, synchronize}
-    for name in cuda.__all__:
+    answers = {
+        "get_device_properties": of_device(properties),
+        "get_device_capability": of_device(target.capability),
+        "get_device_name": of_device(properties["name"]),
+        "set_device": of_device(None),
+        # bfloat16 since 8.0, the oldest architecture that Lockstep supports
+        **dict.fromkeys(("is_available", "is_initialized", "is_bf16_supported"), always(True)),
+        **dict.fromkeys(("init", "_lazy_init"), always(None)),
+        **dict.fromkeys(("device", "device_of"), lambda device: contextlib.nullcontext()),
+        "current_device": always(0),
+        "is_current_stream_capturing": lambda: Listener.capturing,
+        "synchronize": lambda device=None: Listener.step("torch.cuda.synchronize()"),
+    }
+    for name in {*cuda.__all__, *answers}:
         function = getattr(cuda, name)
-        if isinstance(function, FunctionType) and function.__module__.startswith("torch.") and function not in answered:
+        if name in answers:
+            setattr(cuda, name, answers[name])
+        elif isinstance(function, FunctionType) and function.__module__.startswith("torch."):
             setattr(cuda, name, _unanswered(function))
+    torch.compile = _uncompiled
 
 
 def _unanswered(function: FunctionType) -> Callable[..., Any]:

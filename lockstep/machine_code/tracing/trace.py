@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_iter
 
 from lockstep.machine_code.model import Call
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.recorded_launches import Launch, Request, noted
+from lockstep.machine_code.tracing.recorded_launches import Request, noted
 from lockstep.machine_code.tracing.trace_listener import heard_by
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
@@ -78,11 +78,10 @@ class Trace(TorchDispatchMode):
         """Record why this trace cannot be trusted; only the first reason is stored."""
         self.unknown = self.unknown or reason
 
-    def launch(self, launch: Launch) -> None:
+    def launch(self, request: Request, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
         """Add a launch to the steps."""
-        grid = "×".join(str(size) for size in launch.grid)
-        arguments = ", ".join(self.spell(argument) for argument in launch.arguments)
-        self.steps.append(Step(f"launch [{grid}] ({arguments})", launch.request))
+        spelled = ", ".join(map(self.spell, arguments))
+        self.steps.append(Step(f"launch [{'×'.join(map(str, grid))}] ({spelled})", request))
 
     def step(self, text: str) -> None:
         """Add a step that is not a launch."""
