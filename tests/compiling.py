@@ -67,7 +67,7 @@ def describe(kernel: Any) -> CompiledKernel:
     """Read a compiled kernel's resources with ``cuobjdump -res-usage``, which travels in Triton's wheel.
 
     Raises:
-        ToolError: cuobjdump is missing or prints something else than expected.
+        RuntimeError: cuobjdump is missing or prints something else than expected.
     """
     registers, stack = registers_and_stack(kernel.asm["cubin"])
     metadata = kernel.metadata

@@ -28,12 +28,8 @@ def exact_quantities(code: CaseCode) -> dict[str, int]:
     machines = [kernel.machine for kernel in dict.fromkeys(kernels) if kernel.machine is not None]
     if not kernels or len(machines) < len(set(kernels)):
         return quantities
-    return quantities | {
-        "registers": max(machine.registers for machine in machines),
-        "spills": max(machine.spill_bytes for machine in machines),
-        "shared": max(machine.shared_bytes for machine in machines),
-        "instructions": sum(machine.mix.get("all", 0) for machine in machines),
-    }
+    figures = {name: [machine.figures[name] for machine in machines] for name in machines[0].figures}
+    return quantities | {name: sum(each) if name == "instructions" else max(each) for name, each in figures.items()}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Read a compiled kernel's file (a cubin, an ELF file): fingerprint, resources, and classes of instructions.
 
-``cuobjdump`` and ``nvdisasm`` are part of Triton's wheel.
+``cuobjdump`` and ``nvdisasm`` are part of Triton's wheel. If one is missing or fails, functions raise RuntimeError.
 """
 
 from __future__ import annotations
@@ -52,10 +52,6 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)"
 VARIES_FROM = 100
 
 
-class ToolError(RuntimeError):
-    """A tool of Triton's wheel is missing, failed, or printed unexpected output."""
-
-
 def fingerprint(cubin: bytes, metadata: Any) -> str:
     """Return a digest of everything that affects execution: instructions with scheduling, constants, launch attributes.
 
@@ -81,28 +77,19 @@ def loaded_fingerprint(compiled: Any) -> str:
 
 
 def registers_and_stack(cubin: bytes) -> tuple[int, int]:
-    """Return registers per thread and bytes of stack per thread; Triton's kernels use the stack only for spills.
-
-    Raises:
-        ToolError: cuobjdump is missing, or does not report both figures.
-    """
+    """Return registers per thread and bytes of stack per thread; Triton's kernels use the stack only for spills."""
     printed = _run("cuobjdump", cubin, "-res-usage")
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", printed)}
     if usage.keys() != {"REG", "STACK"}:
-        raise ToolError(f"cuobjdump -res-usage did not report a kernel's registers and stack; it printed:\n{printed}")
+        raise RuntimeError(f"cuobjdump -res-usage reported no registers and stack; it printed:\n{printed}")
     return usage["REG"], usage["STACK"]
 
 
 def mixes(cubins: Sequence[bytes], arch: int) -> list[dict[str, int]]:
     """Count the instructions of each of ``CLASSES``, and "all", in each cubin; classes without any are left out.
 
-    nvdisasm runs once for all cubins: it takes 0.35 s to start, and almost no time for each kernel.
-
-    Args:
-        arch: the architecture; 90 for sm_90.
-
-    Raises:
-        ToolError: nvdisasm is missing or failed.
+    nvdisasm runs once for all cubins: it takes 0.35 s to start, and almost no time for each kernel. ``arch`` is the
+    number of the architecture, 90 for sm_90.
     """
     codes = [b"".join(content for name, content in _sections(cubin) if name.startswith(".text")) for cubin in cubins]
     counts: list[Counter[str]] = [Counter() for _ in codes]
@@ -145,8 +132,8 @@ def _run(tool: str, content: bytes, *options: str) -> str:
         try:
             done = run([path, *options, file.name], text=True)
         except OSError as error:
-            raise ToolError(f"{path} cannot be run ({error}); install Triton's wheel, which contains it") from error
+            raise RuntimeError(f"{path} cannot be run ({error}); install Triton's wheel, which contains it") from error
     if done.returncode:
-        raise ToolError(f"{tool} {' '.join(options)} failed: {(done.stderr or done.stdout).strip()}")
+        raise RuntimeError(f"{tool} {' '.join(options)} failed: {(done.stderr or done.stdout).strip()}")
     printed: str = done.stdout
     return printed

@@ -74,18 +74,16 @@ def differences(
     Changes of kernels come first; within a kind, those that affect most cases. ``lacking`` has cases that neither tree
     has, and why.
     """
-    cases_of: dict[CodeChange, list[CaseKey]] = {}
-    for key in dict.fromkeys([*base, *head]):
-        for change in _of_case(base.get(key), head.get(key)):
-            cases_of.setdefault(change, []).append(key)
-    for key, reason in (lacking or {}).items():
-        cases_of.setdefault(CodeChange("", "unknown", f"in neither version: {reason}"), []).append(key)
-    changes: dict[tuple[str, str, str], CodeChange] = {}
-    for change, keys in cases_of.items():
+    found = [
+        (change, key) for key in dict.fromkeys([*base, *head]) for change in _of_case(base.get(key), head.get(key))
+    ]
+    found += [(CodeChange("", "unknown", f"in neither version: {why}"), key) for key, why in (lacking or {}).items()]
+    merged: dict[tuple[str, str, str], tuple[CodeChange, dict[CaseKey, None]]] = {}
+    for change, key in found:
         # Specialisations of one kernel whose figures change equally are merged into one change.
-        merged = changes.setdefault((change.kernel, change.kind, change.sentence), change)
-        changes[change.kernel, change.kind, change.sentence] = replace(merged, cases=(*merged.cases, *keys))
-    return tuple(sorted(changes.values(), key=lambda change: ([*KINDS].index(change.kind), -len(change.cases))))
+        merged.setdefault((change.kernel, change.kind, change.sentence), (change, {}))[1][key] = None
+    changes = [replace(change, cases=tuple(keys)) for change, keys in merged.values()]
+    return tuple(sorted(changes, key=lambda change: ([*KINDS].index(change.kind), -len(change.cases))))
 
 
 def differing(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[set[str], set[str]]:

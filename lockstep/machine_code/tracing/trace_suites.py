@@ -59,35 +59,34 @@ class Tracer:
         return [row for name in suites for row in self._suite(self._suites[name], skip, cases[name] if cases else None)]
 
     def _suite(self, suite: Suite, skip: Mapping[str, str], labels: Sequence[str] | None) -> Iterator[Row]:
+        family, broken = None, CaseCode()
         try:
             with heard_by(distrust=self._note_import):
                 family = load_family(suite)
         except NotInCommit as error:
-            yield from _unknown(suite, suite.variants(), _absent(error))
-            return
+            broken = _absent(error)
         except Exception as error:
-            reason = f"cannot be imported ({type(error).__name__}: {without_tree(str(error))})"
-            yield from _unknown(suite, suite.variants(), CaseCode(unknown=reason))
-            return
+            broken = CaseCode(unknown=f"cannot be imported ({type(error).__name__}: {without_tree(str(error))})")
         files = family_files(self._tree, self._packages, suite).files if self._asked else ()
         at_import = next((reason for file, reason in self._asked.items() if file in files), "")
-        for variant in family.variants:
-            if f"{suite.name} {variant}" in skip:
-                yield from _unknown(suite, [variant], CaseCode(unknown=skip[f"{suite.name} {variant}"]))
-                continue
-            self._stage("trace", f"{suite.name} {variant}")
+        for variant in family.variants if family else suite.variants():
+            name = f"{suite.name} {variant}"
+            self._stage("trace", name)
             for case in suite.cases:
                 if skip_reason(suite, variant, case) or (labels is not None and case.label not in labels):
                     continue  # never measured, or not requested
+                key = CaseKey(suite.name, variant, case.label)
+                if family is None or name in skip:
+                    yield key, CaseCode(unknown=skip[name]) if family else broken, ()
+                    continue
                 try:
                     trace = trace_case(suite, case, family, variant, self._target, self._under_test)
                 except NotInCommit as error:
-                    yield CaseKey(suite.name, variant, case.label), _absent(error), ()
+                    yield key, _absent(error), ()
                     continue
                 steps = tuple(step.text for step in trace.steps)
                 code = CaseCode((), steps, at_import or trace.unknown, call=None if at_import else trace.call)
-                launches = [step.request for step in trace.steps if step.request is not None]
-                yield CaseKey(suite.name, variant, case.label), code, launches
+                yield key, code, [step.request for step in trace.steps if step.request is not None]
 
     def _note_import(self, reason: str) -> None:
         """Record a question of a module for every module of the tree that is being imported."""
@@ -96,13 +95,6 @@ class Tracer:
             if path.is_relative_to(self._tree):
                 file = str(path.relative_to(self._tree))
                 self._asked.setdefault(file, f"{reason} while {file} is imported")
-
-
-def _unknown(suite: Suite, variants: Iterable[str], code: CaseCode) -> Iterator[Row]:
-    for variant in variants:
-        for case in suite.cases:
-            if not skip_reason(suite, variant, case):
-                yield CaseKey(suite.name, variant, case.label), code, ()
 
 
 def _absent(error: NotInCommit) -> CaseCode:
