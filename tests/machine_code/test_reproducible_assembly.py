@@ -19,7 +19,6 @@ PROGRAM = """
     import triton
     import triton.language as tl
     from triton.backends.compiler import GPUTarget
-    from triton.compiler.compiler import make_backend
 
     from compiling import intercept
     from lockstep.machine_code.compiling.build import assemble, fix_addresses
@@ -38,10 +37,10 @@ PROGRAM = """
     with intercept(100) as kernels:
         x = torch.empty(1024, 1024, device="meta", dtype=torch.float16)
         mm[(1,)](x, x, x, 1024, BLOCK=128, num_warps=4)
-    backend = make_backend(GPUTarget("cuda", 100, 32))
+    target = GPUTarget("cuda", 100, 32)
     for turn in range(10):
         moved = re.sub(r"\\.loc\\t1 ", f".loc\\t1 {turn}", kernels[0].asm["ptx"]).replace("program", turn * "program")
-        cubin = assemble(moved, backend, backend.parse_options({}), 100)
+        cubin = assemble(moved, {}, target)
         print(fingerprint(cubin, kernels[0].metadata))
 """
 
