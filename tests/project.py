@@ -9,6 +9,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SUITE = """
     from lockstep import Cost, Suite, grid
@@ -120,6 +121,11 @@ START = """
 from lockstep.commands.cli import main
 main()
 """
+
+
+def json_rows(output: str) -> list[dict[str, Any]]:
+    """The JSON objects of an output that has other lines as well."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ class Recorder:
         started = time.monotonic()
         tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
         suites = load_suites(self._spec.benchmark_dir).values()
-        compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S)
+        compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S, self._say)
         elapsed_s = time.monotonic() - started
         self._count({"compile": elapsed_s})
         if compiled:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from lockstep.asv.recorder import Recorder, Target
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option, tuned_file
-from lockstep.processes.exit_status import BROKEN
+from lockstep.gpu.nvml import find_gpu
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED
+from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import wide_console
 from lockstep.record.file import newest_harness
 from lockstep.record.model import Record
@@ -44,13 +47,8 @@ FAILED = 2
 CHECK_S = 120.0
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """The records of one case in one cache state."""
-
-    suite: Suite
-    case: Case
-    records: list[Record]
+#: A case to measure, of a suite and in a cache state.
+Planned = tuple[Suite, Case, str]
 
 
 class Measure(Command):  # type: ignore[misc]  # asv has no types
@@ -105,30 +103,46 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         console, errors = wide_console(), Console(stderr=True, highlight=False, soft_wrap=True)
         for warning in changed_texts(suites, newest_harness(Path(conf.results_dir))):
             errors.print(warning, markup=False)
+        started, planned = time.monotonic(), _planned(suites, args, "cpu" if find_gpu() is None else "cuda")
+        packages = ", ".join(packages_under_test(conf, suites_by_name))
+        cases = f"{len(planned)} case{'' if len(planned) == 1 else 's'}"
+        errors.print(f"measuring {cases} of {args.family}: importing {packages}", markup=False)
+        told: list[str] = []
+
+        def say(line: str) -> None:
+            told[:] = [line]
+            errors.print(line, markup=False)
+
+        shown: list[Record] = []
         states: set[str] = set()
+        done = 0
         try:
-            with closing(_recorder(conf, suites_by_name, args)) as recorder:
+            with sigterm_interrupts(), closing(_recorder(conf, suites_by_name, args, say)) as recorder:
                 device = recorder.host["device"]
-                measured_cases = _measured(suites, recorder, args, device)
-                for suite, cases in groupby(measured_cases, lambda measured: measured.suite):
-                    shown: list[Record] = []
-                    for records in (case.records for case in cases):
-                        states |= {record.state for record in records}
-                        shown += records
-                        if args.json:
-                            for record in records:
-                                print(json.dumps(asdict(record)), flush=True)
-                    if not args.json:
-                        console.print(records_table(shown, f"{suite.name}: baseline {suite.baseline}"))
-                        if any(record.costs for record in shown):
-                            console.print(costs_table(shown))
-                        for line in reasons(shown):
-                            console.print(line, markup=False, highlight=False)
+                planned = _planned(suites, args, device)
+                errors.print(f"imported in {time.monotonic() - started:.0f} s", markup=False)
+                for suite, of_suite in groupby(planned, lambda one: one[0]):
+                    shown, of_table = [], list(of_suite)
+                    try:
+                        for records in _measured(of_table, recorder, args):
+                            told.clear()
+                            _show(records, suite, of_table, args, console, first=not shown)
+                            shown += records
+                            done += 1
+                    finally:
+                        states |= {record.state for record in shown}
+                        if not args.json:
+                            _show_rest(shown, console)
             if device == "cpu" and "ok" in states and not args.json:
                 console.print(CPU_NOTE, markup=False, highlight=False)
         except WorkerDied as died:
             log.error(f"the worker does not start: {died.how}")
             return BROKEN
+        except KeyboardInterrupt:
+            last = f"; the last step was: {told[0]}" if told else ""
+            seconds = f"{time.monotonic() - started:.0f} s"
+            log.error(f"interrupted after {seconds}: {done} of {len(planned)} cases were measured{last}")
+            return INTERRUPTED
         if "failed" in states:
             return FAILED
         if "ok" not in states:
@@ -137,20 +151,51 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         return 0
 
 
-def _measured(
-    suites: Sequence[Suite], recorder: Recorder, args: argparse.Namespace, device: str
-) -> Iterator[_Measured]:
-    """Measure the requested cases, one after another."""
-    for suite in suites:
-        for case, l2 in _selected(suite, args, device):
-            variants = args.variants or list(suite.variants())
-            twins = [suite.baseline, *variants] if args.again else []
-            version, costs = suite.benchmark_version, requested_costs(args.costs, suite.quantities)
-            records = recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
-            yield _Measured(suite, case, records)
+def _planned(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[Planned]:
+    """Return the requested cases."""
+    return [(suite, case, l2) for suite in suites for case, l2 in _selected(suite, args, device)]
 
 
-def _recorder(conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:
+def _measured(planned: Sequence[Planned], recorder: Recorder, args: argparse.Namespace) -> Iterator[list[Record]]:
+    """Measure cases, one after another, and yield the records of each."""
+    for suite, case, l2 in planned:
+        variants = args.variants or list(suite.variants())
+        twins = [suite.baseline, *variants] if args.again else []
+        version, costs = suite.benchmark_version, requested_costs(args.costs, suite.quantities)
+        yield recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
+
+
+def _show(
+    records: Sequence[Record],
+    suite: Suite,
+    planned: Sequence[Planned],
+    args: argparse.Namespace,
+    console: Console,
+    *,
+    first: bool,
+) -> None:
+    """Print the records of a case as soon as they are known, as JSON or as the next rows of the suite's table."""
+    if args.json:
+        for record in records:
+            print(json.dumps(asdict(record)), flush=True)
+        return
+    names = [*(args.variants or suite.variants()), *(record.variant for record in records)]
+    cases = [case.label for _, case, _ in planned]
+    title = f"{suite.name}: baseline {suite.baseline}"
+    console.print(records_table(records, title, names=names, cases=cases, head=first))
+
+
+def _show_rest(records: Sequence[Record], console: Console) -> None:
+    """Print what stands below the table of a suite."""
+    if any(record.costs for record in records):
+        console.print(costs_table(records))
+    for line in reasons(records):
+        console.print(line, markup=False, highlight=False)
+
+
+def _recorder(
+    conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Namespace, say: Callable[[str], None]
+) -> Recorder:
     """Return a recorder that measures the working tree in a worker and stores nothing."""
     folder = packages_folder(conf, suites_by_name)
     spec = WorkerSpec(
@@ -164,10 +209,9 @@ def _recorder(conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Nam
         tuned=tuned_file(conf),
         retune=args.retune,
     )
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     target = Target("the working tree", "", "", "", "", None)
     silence_s = float(conf.default_benchmark_timeout)
-    return Recorder(target, spec, silence_s, say=lambda line: console.print(line, markup=False), ahead=False)
+    return Recorder(target, spec, silence_s, say=say, ahead=False)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:

@@ -104,6 +104,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             retune=args.retune,
         )
         console = Console(stderr=True, highlight=False)
+        console.print(f"measuring {len(suites)} suites in {args.runs} new processes, one after another", markup=False)
         measurement = FreshRuns(
             spec=spec,
             silence_s=float(conf.default_benchmark_timeout),

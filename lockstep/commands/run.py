@@ -64,6 +64,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if args.range == "NEW" and not _new_commits(conf):
             log.info("No commit is new: every commit on the branches of asv.conf.json has a result or precedes one")
             return None
+        log.info(f"Measuring {args.range or 'the newest commits'} by {len(suites)} suites; asking the machine first")
         try:
             host = ask_host()
         except RuntimeError as error:

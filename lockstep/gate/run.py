@@ -38,6 +38,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         SuiteError: no version has a requested variant.
     """
     started = time.monotonic()
+    say(f"comparing {request.head} with {request.base} by {len(request.suites)} suites, in {request.budget_s:g} s")
     with contextlib.ExitStack() as folders:
         base, head = (
             folders.enter_context(version(request.repository, name, request.packages))

@@ -53,13 +53,15 @@ def codes_of(
         return reader.compiled()
 
 
-def compile_ahead(tree: Tree, suites: Iterable[Suite], target: Target, limit_s: float) -> bool:
+def compile_ahead(
+    tree: Tree, suites: Iterable[Suite], target: Target, limit_s: float, say: Say = lambda line: None
+) -> bool:
     """Compile the kernels of all cases into Triton's cache, where a process that launches them finds them.
 
     Return False, without compiling, if the same sources were compiled before. After ``limit_s`` seconds, or if the tree
     cannot be traced, the remaining kernels are left to the process that launches them.
     """
-    with Reader(tree, suites, target) as reader:
+    with Reader(tree, suites, target, say=say) as reader:
         folder = Path(os.environ.get("TRITON_CACHE_DIR", Path.home() / ".triton" / "cache"))
         done = folder / f"lockstep-{reader.key}"
         if done.exists():

@@ -25,10 +25,33 @@ CPU_NOTE = (
 )
 
 
-def records_table(records: Sequence[Record], title: str = "") -> Table:
-    """Return a table of the records of a suite. ``reasons`` gives the lines below it about failed and n/a records."""
-    numbers = ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz", "error")
-    table = plain_table(("variant", "case", "L2"), numbers, title=title)
+#: Columns of numbers, with their usual widths: a table that is printed part by part keeps its columns.
+_NUMBERS = {"µs": 9, "spread": 6, "GFLOP/s": 7, "GB/s": 6, "% of floor": 10, "speedup": 7, "95 % interval": 15} | {
+    "MDE": 6,
+    "MHz": 4,
+    "error": 7,
+}
+
+
+def records_table(
+    records: Sequence[Record],
+    title: str = "",
+    *,
+    names: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    head: bool = True,
+) -> Table:
+    """Return a table of the records of a suite. ``reasons`` gives the lines below it about failed and n/a records.
+
+    Args:
+        names, cases: variants and cases of all parts of a table that is printed part by part.
+        head: whether to print the title and the names of the columns.
+    """
+    table = plain_table(("variant", "case", "L2"), tuple(_NUMBERS), title=title if head else None)
+    table.show_header = head
+    widths = [max(map(len, texts), default=0) for texts in (names, cases, ("cold",))]
+    for column, width in zip(table.columns, (*widths, *_NUMBERS.values()), strict=True):
+        column.min_width = width
     for record in records:
         table.add_row(record.variant, record.case, record.l2, *_cells(record))
     return table

@@ -1,9 +1,7 @@
 """Variants that break what measures them: each fails by its rule, and the others are measured."""
 
-import json
-
 import pytest
-from project import KERNELS, make_project
+from project import KERNELS, json_rows, make_project
 
 from lockstep.timing.rules.rule import Rule
 
@@ -55,10 +53,9 @@ def root(tmp_path):
 def measured(project, *arguments, before="import lockstep.commands.measure as verb; verb.CHECK_S = 0.0"):
     process = project.popen("measure", "product", "--case", "M=2", "--quick", "--json", *arguments, before=before)
     shown, _ = process.communicate(timeout=500)
-    rows = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
     assert process.returncode == 2, shown
     assert "Traceback" not in shown
-    return {row["variant"]: row for row in rows}
+    return {row["variant"]: row for row in json_rows(shown)}
 
 
 @pytest.mark.timeout(600)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from project import BROKEN, KERNELS, SUITE, make_project
+from project import BROKEN, KERNELS, SUITE, json_rows, make_project
 
 from lockstep.record.file import read_records
 
@@ -325,7 +325,7 @@ def test_measure_names_what_never_returns_and_measures_the_rest(root):
     process = project.popen("measure", "product", "--case", "M=2", "--quick", "--json", before=before)
     shown, _ = process.communicate(timeout=500)
     assert process.returncode == 2, shown
-    rows = {row["variant"]: row for row in (json.loads(line) for line in shown.splitlines() if line.startswith("{"))}
+    rows = {row["variant"]: row for row in json_rows(shown)}
     assert {name: rows[name]["state"] for name in rows} == {
         "plain": "ok",
         "twice": "ok",
@@ -337,13 +337,15 @@ def test_measure_names_what_never_returns_and_measures_the_rest(root):
     assert "Traceback" not in shown
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_measure_ends_at_once_where_it_is_asked_to(root, tmp_path, number):
+@pytest.mark.parametrize(("number", "options"), [(signal.SIGINT, ()), (signal.SIGTERM, ("--json",))])
+def test_measure_ends_at_once_where_it_is_asked_to(root, tmp_path, number, options):
     project = make_project(root)
     hanging = tmp_path / "hanging"
     text = f"""
 
-    def hangs(x):
+    def hangs(x, weight):
+        if len(x) == 2:
+            return x @ weight
         open({str(hanging)!r}, "w").write(str(os.getpid()))
         while True:
             pass
@@ -352,12 +354,16 @@ def test_measure_ends_at_once_where_it_is_asked_to(root, tmp_path, number):
     VARIANTS = {{"plain": plain, "hangs": hangs}}
     """
     project.write("toy/product.py", KERNELS + text)
-    process = project.popen("measure", "product", "--case", "M=2")
+    process = project.popen("measure", "product", "--quick", "--case", "M=2", "--case", "M=3", *options)
     wait_until(lambda: hanging.exists() and hanging.read_text())
     asked = time.monotonic()
     process.send_signal(number)
     shown, _ = process.communicate(timeout=60)
-    assert process.returncode == (130 if number == signal.SIGINT else -number), shown
+    assert process.returncode == 130, shown
+    first, *lines = shown.splitlines()
+    assert first == "measuring 2 cases of product: importing toy"
+    assert sum(M2 in line for line in lines) >= 2, shown  # what was measured stands
+    assert re.search(r"interrupted after \d+ s: 1 of 2 cases were measured", shown)
     assert "Traceback" not in shown
     assert time.monotonic() - asked < 30
     wait_until(lambda: not Path(f"/proc/{hanging.read_text()}").exists())
@@ -387,7 +393,7 @@ def test_the_seed_of_measure_is_of_inputs_places_and_order(root):
     project = make_project(root)
     arguments = ("measure", "product", "--case", "M=2", "--quick", "--json")
     values = [
-        [json.loads(line)["check_error"] for line in project.lockstep(*arguments, *seed).stdout.splitlines()]
+        [row["check_error"] for row in json_rows(project.lockstep(*arguments, *seed).stdout)]
         for seed in (["--seed", "7"], ["--seed", "7"], ["--seed", "8"])
     ]
     assert values[0] == values[1] != values[2]
@@ -409,7 +415,7 @@ def test_measure_tells_of_the_working_tree(root):
     )
     done = project.lockstep("measure", "product", "--case", "M=2", "--quick", "--json", "--again")
     assert done.returncode == 2, done.stdout
-    rows = {row["variant"]: row for row in map(json.loads, done.stdout.splitlines())}
+    rows = {row["variant"]: row for row in json_rows(done.stdout)}
     assert {name: row["state"] for name, row in rows.items()} == {
         "plain": "ok",
         "plain~again": "ok",

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from project import make_project
+from project import json_rows, make_project
 
 from lockstep.record.file import read_records
 
@@ -74,8 +74,7 @@ def run(project, *arguments):
 
 def chosen(out):
     """What the tuned variant's record says of its kernel."""
-    records = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    return {record["variant"]: record["chosen"] for record in records}
+    return {record["variant"]: record["chosen"] for record in json_rows(out)}
 
 
 def test_all_runs_take_one_choice_until_it_is_forgotten(project):

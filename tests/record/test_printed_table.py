@@ -1,5 +1,7 @@
 """Records as ``lockstep measure`` prints them."""
 
+from dataclasses import replace
+
 from rich.console import Console
 
 from lockstep.record.model import Estimate, Record
@@ -13,6 +15,20 @@ def test_the_table_shows_the_error_of_the_check():
         console.print(records_table([measured, Record("a", "b", "d", "warm", "failed", "1")]))
     heading, _, row, *_ = capture.get().splitlines()
     assert (heading.split()[-1], row.split()[-1]) == ("error", "1.6e-03")
+
+
+def test_the_parts_of_a_table_have_the_same_columns():
+    slow = Record("a", "a long name", "M=1", "warm", "ok", "1", latency=Estimate(1e-1, 1e-6, 1e-6), check_error=1e-3)
+    fast = replace(slow, variant="b", case="M=1024", latency=Estimate(1e-6, 1e-6, 1e-6))
+    names, cases = (slow.variant, fast.variant), (slow.case, fast.case)
+    console = Console(width=200)
+    with console.capture() as capture:
+        for number, record in enumerate((slow, fast)):
+            console.print(records_table([record], "a", names=names, cases=cases, head=not number))
+    lines = capture.get().splitlines()
+    assert len(lines) == 5
+    assert [line.index("warm") for line in lines[3:]] == [lines[1].index("L2")] * 2
+    assert len({len(line) for line in lines[1:]}) == 1
 
 
 def test_a_variant_that_is_not_deterministic_is_named():

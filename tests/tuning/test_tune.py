@@ -8,7 +8,7 @@ import pytest
 from lockstep.record.model import CostEstimate, Estimate, Record
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.tuning.tune import ratio_of
-from tests.project import make_project
+from tests.project import json_rows, make_project
 
 KERNELS = """
     import functools
@@ -107,7 +107,7 @@ def test_an_interrupted_run_shows_what_it_has_and_says_so(project):
 def test_what_is_faster_is_written_and_found_again(project):
     done = project.lockstep("tune", "product", "--json")
     assert done.returncode == 0, done.stdout
-    [one] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    [one] = json_rows(done.stdout)
     # Both quick cases have the same sizes: they are tuned once.
     assert (one["choice"], one["case"], one["tried"]) == ("repeats", "M=2,K=1024,N=512", 2)
     assert one["best"] == {"times": 1}
@@ -123,11 +123,11 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert (written["times"], written["sizes"], written["protocol"]) == (1, {"M": 1}, PROTOCOL_VERSION)
 
     again = project.lockstep("tune", "product", "--case", "M=3", "--json", "--dry-run")
-    [one] = [json.loads(line) for line in again.stdout.splitlines() if line.startswith("{")]
+    [one] = json_rows(again.stdout)
     assert one["ratio"]["low"] < 1.3, "the same configuration against itself"
     assert table(project) == written
     measured = project.lockstep("measure", "product", "--quick", "--json")
-    notes = [json.loads(line)["note"] for line in measured.stdout.splitlines()]
+    notes = [row["note"] for row in json_rows(measured.stdout)]
     # A busy machine adds a note of its own.
     assert notes
     assert all(note.split("; ")[0] == "tuned by hand" for note in notes)
@@ -136,7 +136,7 @@ def test_what_is_faster_is_written_and_found_again(project):
 def test_the_time_behind_a_fixed_kernel_counts_too(project):
     done = project.lockstep("tune", "product", "--behind", "--json")
     assert done.returncode == 0, done.stdout
-    [tuned] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    [tuned] = json_rows(done.stdout)
     assert tuned["best"] == {"times": 1}
     # One product instead of thirty. A busy machine may widen the intervals beyond 1.
     assert tuned["behind"]["value"] > 1
