@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,18 +26,26 @@ IMPORT_INSIDE = "import the package under test inside the functions of a suite, 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """Return the suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
 
+    Modules that do not name Lockstep are left out: a folder may hold benchmarks of other tools as well.
+
     Raises:
         SuiteError: the folder is not a package, a module cannot be imported, a suite is incomplete, or two suites
             share a name.
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
-        raise SuiteError(f"benchmark_dir {benchmark_dir} of asv.conf.json is not a package of suites: no __init__.py")
+        raise SuiteError(
+            f"benchmark_dir {benchmark_dir} of asv.conf.json is not a package of suites: no __init__.py. "
+            "Create it, or name another folder of suites there"
+        )
     root = str(benchmark_dir.parent)
     if root not in sys.path:
         sys.path.insert(0, root)
     suites: dict[str, Suite] = {}
-    for _, name, _ in pkgutil.iter_modules([str(benchmark_dir)], f"{benchmark_dir.name}."):
+    for _, name, is_package in pkgutil.iter_modules([str(benchmark_dir)], f"{benchmark_dir.name}."):
+        place = benchmark_dir / name.partition(".")[2]
+        if not _may_hold_suites(place / "__init__.py" if is_package else place.with_suffix(".py"), benchmark_dir.name):
+            continue
         try:
             module = importlib.import_module(name)
         except (SuiteError, KeyboardInterrupt):
@@ -51,6 +60,18 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
             if suites.setdefault(suite.name, suite) is not suite:
                 raise SuiteError(f"two suites are called {suite.name}; the second is in {module.__file__}: rename it")
     return suites
+
+
+def _may_hold_suites(path: Path, folder: str) -> bool:
+    """Return whether a module names Lockstep or imports another module of its folder.
+
+    Other modules are benchmarks of other tools: they are not imported, because many are scripts.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # compiled
+        return True
+    return "lockstep" in text or re.search(rf"^\s*(from|import)\s+(\.|{folder}\b)", text, re.MULTILINE) is not None
 
 
 def suites_in(module: ModuleType) -> Iterator[Suite]:

@@ -151,7 +151,7 @@ def test_a_verb_that_cannot_be_loaded_is_no_verdict(run, monkeypatch):
 
 
 def test_a_suite_that_ends_the_process_is_no_pass(run, tmp_path):
-    (tmp_path / "suites" / "ends.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "suites" / "ends.py").write_text("import lockstep, sys\nsys.exit(0)\n")
     status, said = run("gate")
     assert status == 4
     assert "suite module suites.ends cannot be imported: SystemExit: 0" in said

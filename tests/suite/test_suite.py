@@ -127,7 +127,7 @@ def test_the_recorded_history_goes_on_with_its_series():
 def test_the_changelog_names_the_protocol():
     """Users learn there that every series starts anew."""
     told = Path(__file__).parents[2].joinpath("CHANGELOG.md").read_text()
-    assert re.findall(r"^Protocol version (\d+)\.$", told, re.MULTILINE)[0] == str(PROTOCOL_VERSION)
+    assert re.findall(r"^Protocol version (\d+)\.", told, re.MULTILINE)[0] == str(PROTOCOL_VERSION)
 
 
 def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
@@ -281,8 +281,8 @@ def test_what_a_variant_needs_may_be_prepared(load):
 
 
 def test_an_incomplete_suite_is_named_and_a_base_is_none(load, tmp_path):
-    with pytest.raises(SuiteError, match="suite Thing needs reference; a class that is only a base"):
-        load(changed("def reference", "def refer"))
+    with pytest.raises(SuiteError, match="suite Thing needs draw; a class that is only a base"):
+        load(changed("def draw", "def drawn"))
     with pytest.raises(SuiteError, match="suite thing: class Thing needs quick"):
         load(changed("    quick = grid(M=[1])\n", ""))
     assert load_suites(write_project(tmp_path, changed("class Thing", "class _Thing"))) == {}
@@ -312,11 +312,24 @@ def test_two_suites_of_one_name_are_refused(tmp_path, monkeypatch):
 
 def test_a_suite_module_that_fails_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path.copy())
-    folder = write_project(tmp_path, "import no_such_module")
+    folder = write_project(tmp_path, "import lockstep\nimport no_such_module")
     with pytest.raises(SuiteError, match=r"suite module suites\S*\.thing cannot be imported: ModuleNotFoundError"):
         load_suites(folder)
     with pytest.raises(SuiteError, match="is not a package of suites"):
         load_suites(tmp_path / "toy" / "missing")
+
+
+def test_modules_of_other_tools_are_not_imported(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path)
+    (folder / "plot.py").write_text("import no_such_module\n")
+    (folder / "script.py").write_text("import sys\nsys.exit(1)\n")
+    (folder / "throughput").mkdir()
+    (folder / "throughput/__init__.py").write_text("from no_such_module import everything\n")
+    assert list(load_suites(folder)) == ["thing"]
+    (folder / "more.py").write_text("from .plot import what\n")
+    with pytest.raises(SuiteError, match=r"more cannot be imported: ModuleNotFoundError"):
+        load_suites(folder)
 
 
 def test_an_unknown_family_is_told_the_nearest(load):
