@@ -19,6 +19,7 @@ from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.buffers import Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verified, Verifier
 from lockstep.timing.checks.check import Checked, brief
+from lockstep.timing.checks.standard import unchecked
 from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.instruments import Instruments
@@ -218,7 +219,9 @@ class CaseMeasurement:
                 accuracy=passed.accuracy,
                 deterministic=passed.deterministic,
                 costs=estimates_of(meters, arm, outcome.ratio is not None),
-                note="; ".join(filter(None, (*notes, *reasons_of(meters, arm), *missing))),
+                note="; ".join(
+                    filter(None, (unchecked(self._suite, variant), *notes, *reasons_of(meters, arm), *missing))
+                ),
                 wall_s=wall_s,
                 code=instruments.observer.code(key),
                 chosen=chosen_by_kernel(instruments.choices(key)),

@@ -14,6 +14,7 @@ from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family, NotInCommit, load_family
 from lockstep.timing.case_measurement import CaseMeasurement, misspelt
 from lockstep.timing.checks.check import brief
+from lockstep.timing.checks.standard import take_as_standard
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.instruments import Instruments
 from lockstep.timing.rules.rule import Disqualified
@@ -82,6 +83,7 @@ class Measurer(Instruments):
             return measurement.give_up(reason, "failed", error.rule)
         except (Exception, SystemExit) as error:
             return measurement.give_up(f"{suite.module} cannot be imported: {brief(error)}", "failed")
+        take_as_standard(suite, family)
         trusted = self.trusted.with_variants(family.variants)
         with self.stages.stage("check"):
             measurement.check(family, trusted)

@@ -14,6 +14,7 @@ from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family, NotInCommit
 from lockstep.timing.arms.buffers import ArmFailed, Contender
 from lockstep.timing.checks.check import brief
+from lockstep.timing.checks.standard import take_as_standard
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
 
@@ -39,6 +40,8 @@ class Families:
         except Exception as error:
             return SideFacts(error=brief(error))
         self._families[suite.name, side] = family
+        if side == BASE or suite.standard is None:
+            take_as_standard(suite, family, functools.partial(self._sides.active, side))
         self.trusted.accept_settings()
         self.trusted = self.trusted.with_variants(family.variants)
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
