@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import dataclasses
 import re
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -10,6 +11,7 @@ import asv.commands
 import pytest
 
 import tools.__main__  # noqa: F401 — makes its verbs known
+from lockstep.record import model
 
 ROOT = Path(__file__).parents[2]
 BESIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md", "tests/bench/README.md")
@@ -112,6 +114,14 @@ def test_targets_of_make_that_pages_name_exist():
         text = page.read_text(encoding="utf-8")
         named = re.findall(r"^make ([a-z-]+)", "".join(FENCED.findall(text)), re.MULTILINE)
         assert {*named, *re.findall(r"`make ([a-z-]+)", text)} <= targets, page
+
+
+def test_the_page_of_the_data_model_names_every_field():
+    text = (ROOT / "docs/schema.md").read_text(encoding="utf-8")
+    classes = [one for one in vars(model).values() if dataclasses.is_dataclass(one)]
+    assert model.Record in classes
+    fields = {field.name for one in classes for field in dataclasses.fields(one)}
+    assert fields - set(re.findall(r"\b\w+\b", text)) == set()
 
 
 def test_the_site_holds_every_page_and_loads_nothing_from_another_host(tmp_path):
