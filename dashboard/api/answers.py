@@ -54,8 +54,8 @@ def machines(results: Results) -> list[dict[str, Any]]:
 def commits(results: Results, machine: str) -> Part:
     """Return the commits of a machine, oldest first: hash, date in ms since 1970, subject, toolchain of the run.
 
-    The commits off the line follow those of the line. "apart" tells them, "fork" is where they left the line.
-    "lines" names the branches whose line holds the commit ("" for the first), "by_date" tells what git could not place.
+    The commits off the line follow those of the line. "apart" marks them, "fork" is where they left the line.
+    "lines" names the branches whose line holds the commit ("" for the first), "by_date" marks what git could not place.
     """
     _known(results, machine)
     runs = {run.commit: run for run in results.runs if run.machine == machine}

@@ -31,7 +31,7 @@ _HINTS = {
     "ack": "Say that somebody works on the alert (key a)",
     "mute": "Send no messages about the alert until a day; needs a reason",
     "resolve": "The change is fixed; the alert reopens if later results contradict that",
-    "new-baseline": "The new level is correct, and later changes are told against it; needs a reason",
+    "new-baseline": "The new level is correct, and later changes are measured from it; needs a reason",
     "no-change": "Nothing changed, and the same step does not ring again; needs a reason",
     "reopen": "List the alert as open again; takes back what was said of it",
     "comment": "Add a comment to the alert's history",

@@ -124,7 +124,7 @@ class Same:
 class Thresholds:
     """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules.
 
-    ``confirm``: a new alert is told only after a second measurement of both ends of its range.
+    ``confirm``: a new alert is sent only after a second measurement of both ends of its range.
     """
 
     default: Threshold = Threshold()

@@ -1,4 +1,4 @@
-"""What is told of the ruler beside every result."""
+"""What is recorded of the machine beside every result."""
 
 import subprocess
 from importlib.machinery import ModuleSpec

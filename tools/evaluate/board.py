@@ -177,7 +177,7 @@ def standard_table(board: Board) -> Table:
     return table
 
 
-#: Columns of what a method tells of the true steps.
+#: Columns of what a method reports of the true steps.
 _TOLD = ("± 2", "± 1", "sign", "size", "interval", "size off by")
 
 
@@ -187,7 +187,7 @@ def _told(score: Score) -> list[str]:
 
 
 def shape_table(board: Board, rows: Sequence[str], title: str = "") -> Table:
-    """Return a table of what each method tells of the steps in the series of the kinds ``rows``."""
+    """Return a table of what each method reports of the steps in the series of the kinds ``rows``."""
     table = plain_table(f"{title}Shares of the true steps: within ± 2 commits, ± 1; sign; size within 10 %, interval")
     for name in ("series", "method", *_TOLD, "precision", "false /1000", "in the end", "delay", "n", "replayed"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
@@ -209,7 +209,7 @@ def shape_table(board: Board, rows: Sequence[str], title: str = "") -> Table:
 
 
 def tree_table(board: Board) -> Table:
-    """Return a table of what each method tells of the clear steps in each tree of recorded series."""
+    """Return a table of what each method reports of the clear steps in each tree of recorded series."""
     table = plain_table(
         "Shares of the clear steps: within ± 2 points, ± 1; with the right sign; size within 10 %, interval"
     )

@@ -1,4 +1,4 @@
-"""Feed recorded series commit by commit, and count what a method tells and takes back."""
+"""Feed recorded series commit by commit, and count what a method reports and takes back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.evaluate.rivals import Rival
 from tools.evaluate.samples import Floats, Sample
 from tools.evaluate.scoring import MATCH
 
-#: A change within this many commits of an earlier one is the same change, told for another commit.
+#: A change within this many commits of an earlier one is the same change, reported for another commit.
 _SAME = 5
 #: Another method is fed as many series of each tree as it analyses in this many milliseconds.
 _BUDGET = 300.0
@@ -24,7 +24,7 @@ _BUDGET = 300.0
 
 @dataclass(slots=True)
 class Report:
-    """A change that was told: where first, where last, whether it stands, and whether it was ever taken back."""
+    """A change that was reported: where first, where last, whether it stands, and whether it was ever taken back."""
 
     first: int
     index: int
@@ -34,13 +34,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What a method told of the series of one tree, commit by commit.
+    """What a method reported of the series of one tree, commit by commit.
 
     Attributes:
-        told: number of changes that were ever told.
+        told: number of changes that were ever reported.
         vanished: number of those that do not stand after the last commit.
         returned: number of those that vanished and stand again.
-        moved: number of those that stand more than ``MATCH`` points from where they were first told.
+        moved: number of those that stand more than ``MATCH`` points from where they were first reported.
         clear: number of those that vanished, for a while or for good, though a clear step lies within ``MATCH`` points.
     """
 
@@ -55,7 +55,7 @@ class Fed:
 
 
 def track(told: Iterable[Sequence[int]]) -> list[Report]:
-    """Return a report for each change that was told. ``told`` holds the indices that stand after each commit."""
+    """Return a report for each change that was reported. ``told`` holds the indices that stand after each commit."""
     reports: list[Report] = []
     for places in told:
         new, free = set(places), dict(enumerate(reports))

@@ -1,4 +1,4 @@
-"""Measure both ends of an alert's range a second time before anybody is told of the alert (``confirm`` in
+"""Measure both ends of an alert's range a second time before the alert is sent (``confirm`` in
 thresholds.toml).
 """
 
@@ -13,7 +13,7 @@ from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.model import URGENT, Alert
 
-#: Milliseconds after which an alert is told unconfirmed, because nobody has measured it again.
+#: Milliseconds after which an alert is sent unconfirmed, because nobody has measured it again.
 PATIENCE_MS = 86_400_000
 
 #: Words in an alert's log. "confirmed": the second measurement shows the change. "unconfirmed": it could not decide.
@@ -23,7 +23,7 @@ Answer = Literal["confirmed", "unconfirmed"]
 def can_be_confirmed(alert: Alert) -> bool:
     """Return whether ``lockstep bisect --ends`` can measure the worst series of an alert at both ends of its range.
 
-    All other alerts are told at once.
+    All other alerts are sent at once.
     """
     if alert.topic not in URGENT or not alert.before or not alert.known:
         return False

@@ -65,7 +65,7 @@ def rename(connection: Connection, renamed: Renamed) -> bool:
             fingerprints.add(new.fingerprint)
         connection.execute(update(ALERT).where(ALERT.c.id == row.id).values(**values, **columns_of(new)))
         for was, member in zip(old.members, new.members, strict=True):
-            # If joined machines told the same change, it belongs to the alert that was renamed first.
+            # If joined machines reported the same change, it belongs to the alert that was renamed first.
             if (key := key_hash(member.key)) not in keys:
                 same = MEMBER.c.key_hash == key_hash(was.key)
                 connection.execute(update(MEMBER).where(same).values(key_hash=key))
