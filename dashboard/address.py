@@ -83,14 +83,14 @@ class OverviewAddress:
     Attributes:
         since: the commit with which the newest results are compared: "visit", "7d", "all" or a full hash, see
             ``lockstep.compare.series_status.reference``.
-        show: the number in the cells of the heatmap, see ``heatmap.SHOWN``.
+        quantity: the quantity whose series are shown, see ``dashboard.pages.overview_quantities``.
         search: the words that a row of the table must contain.
     """
 
     machine: str = ""
     l2: str = ""
     since: str = ""
-    show: str = ""
+    quantity: str = ""
     search: str = ""
 
     def link(self) -> str:
@@ -145,7 +145,7 @@ class CommitAddress:
 
 def parse_overview(search: str) -> OverviewAddress:
     """Parse the query of an overview page. A missing key stands for the page's default."""
-    return OverviewAddress(**query_values(search, "machine", "l2", "since", "show", "search"))
+    return OverviewAddress(**query_values(search, "machine", "l2", "since", "quantity", "search"))
 
 
 def parse_series(path: str, search: str) -> SeriesAddress | None:

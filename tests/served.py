@@ -147,3 +147,15 @@ def act(client, number, doing, because="", until="", headers=None, remote="127.0
 def words(component):
     """All that a component shows, as one text."""
     return json.dumps(component.to_plotly_json() if hasattr(component, "to_plotly_json") else component, default=vars)
+
+
+def cells(table):
+    """Return the overview's table of families as (sign, class, tooltip) of each cell, by family and shape in order."""
+    region = table.children[0]
+    rows = region.children[2].children
+    return {
+        row.children[0].children.children: [
+            (cell.children, cell.className, cell.title) for cell in row.children[-1].children.children
+        ]
+        for row in rows
+    }

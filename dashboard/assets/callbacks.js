@@ -30,11 +30,11 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return dash_clientside.no_update;
     },
 
-    // The time of the reader's visit before this session; a reload does not count as a visit.
-    visit: () => {
+    // The time of the reader's visit before this session, by the server's clock; a reload does not count as a visit.
+    visit: (now) => {
       if (sessionStorage.getItem("lockstep-since") === null) {
         sessionStorage.setItem("lockstep-since", localStorage.getItem("lockstep-visit") || "0");
-        localStorage.setItem("lockstep-visit", String(Date.now()));
+        localStorage.setItem("lockstep-visit", String(now));
       }
       return Number(sessionStorage.getItem("lockstep-since"));
     },
@@ -55,10 +55,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return dash_clientside.no_update;
     },
 
-    openCell: (clicked) => (clicked && clicked.points[0].customdata) || dash_clientside.no_update,
-
-    overviewLink: (machine, l2, since, show, search) => {
-      const query = { machine, l2, since, show, search };
+    overviewLink: (machine, l2, since, quantity, search) => {
+      const query = { machine, l2, since, quantity, search };
       return lockstepAddress("/", query);
     },
 
@@ -115,18 +113,17 @@ function lockstepAddress(page, query) {
   return dash_clientside.no_update;
 }
 
-// A click on a verdict's card filters the table by it, a second click removes the filter. The table holds the state,
-// because cards are drawn again when results or findings arrive.
+// A click on a verdict's count filters the table by it, a second click removes the filter. The table holds the state,
+// because counts are drawn again when results or findings arrive.
 document.addEventListener("click", (event) => {
   const card = event.target.closest("[data-filter]");
   if (!card) return;
   const kind = card.dataset.filter;
-  const column = kind === "stale" ? "stale" : "verdict";
   const table = dash_ag_grid.getApi("overview-grid");
-  const pressed = table.getFilterModel()[column]?.filter === kind;
+  const pressed = table.getFilterModel().verdict?.filter === kind;
   document.querySelectorAll("[data-filter]").forEach((one) => one.setAttribute("aria-pressed", "false"));
   card.setAttribute("aria-pressed", String(!pressed));
-  table.setFilterModel(pressed ? null : { [column]: { filterType: "text", type: "equals", filter: kind } });
+  table.setFilterModel(pressed ? null : { verdict: { filterType: "text", type: "equals", filter: kind } });
 });
 
 // Show the list of keys after "?" or a click on its button.

@@ -45,7 +45,6 @@
     if (value == null) return "–";
     return Number.isInteger(value) ? fixed(value, 0) : significant(value, 4);
   };
-  functions.staleText = ({ data }) => (data && data.stale ? "stale" : "");
   functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
   components.SeriesLink = (props) =>

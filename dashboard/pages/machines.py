@@ -81,8 +81,13 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     ]
     if results.line_note:
         parts.append(html.P(results.line_note, className="dim"))
-    sections = [html.Section(_section(health, results.commits(health.machine), scheme)) for health in all_health]
+    shown = [health for health in all_health if health.controls or health.turns]
+    sections = [html.Section(_section(health, results.commits(health.machine), scheme)) for health in shown]
     parts.append(html.Div(sections, className="charts sections"))
+    for health in all_health:
+        if not (health.controls or health.turns):
+            line = [mono(health.machine), html.Span(f": {_counted(health)}. {_unchanged(health.run)}", className="dim")]
+            parts.append(html.P(line, id=_anchor(health), className="said"))
     if results.problems:
         heading = html.H2([count(len(results.problems), "problem"), " reading the results"], id="problems")
         parts += [heading, *(html.P(f"{sentence}.") for sentence in tally(results).sentences())]
@@ -162,9 +167,8 @@ def _row(health: MachineHealth, now: int) -> Any:
 
 
 def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:
-    counted = f"{count(health.commits, 'commit')}, {count(health.series, 'series')}"
     parts: list[Any] = [
-        html.H2([mono(health.machine), html.Span(f" {counted}", className="dim")], id=_anchor(health)),
+        html.H2([mono(health.machine), html.Span(f" {_counted(health)}", className="dim")], id=_anchor(health)),
     ]
     if health.controls:
         caption = [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
@@ -182,6 +186,10 @@ def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme)
     else:
         parts.append(html.P(_unchanged(health.run), className="dim"))
     return parts
+
+
+def _counted(health: MachineHealth) -> str:
+    return f"{count(health.commits, 'commit')}, {count(health.series, 'series')}"
 
 
 def _unchanged(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""The first page: slowdowns since the reader's last visit, and every series at its newest commit."""
+"""The first page: what became slower since the reader's last visit, where, and every series at its newest commit."""
 
 from __future__ import annotations
 
@@ -11,34 +11,20 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
-from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_style, heatmap
-from dashboard.charts.theme import Scheme
-from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news
-from dashboard.pages.overview_machine import apart_line, machine_line, opening_machine, scatter_line
-from dashboard.pages.overview_rows import of_cache, register_rows
+from dashboard.pages.overview_answer import MOST_NEWS, answer, counted, news, since_when
+from dashboard.pages.overview_families import families
+from dashboard.pages.overview_machine import about, newest_first, opening_machine, scatter_line
+from dashboard.pages.overview_quantities import label, measured_rows, of_choice, quantities, shown_quantity
+from dashboard.pages.overview_rows import register_rows
 from dashboard.pages.overview_table import columns, table
-from dashboard.pages.parts import (
-    commit_line,
-    commit_link,
-    count,
-    day,
-    graph,
-    in_browser,
-    labelled,
-    loading,
-    mono,
-    problem_list,
-    waiting,
-)
+from dashboard.pages.parts import commit_link, day, in_browser, labelled, loading, mono, problem_list, waiting
 from dashboard.pages.series_grid import connect, grid
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.pages_service import AlertService
-from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import newest_rows
-from lockstep.compare.series_status import Statuses, reference
-from lockstep.compare.verdict import SIGNS
+from lockstep.compare.series_status import Statuses, reference, statuses
 from lockstep.history.model import Commit
 from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results
@@ -49,22 +35,21 @@ from lockstep.suite.thresholds import Thresholds
 #: Maximum number of commits that the menu offers for comparison.
 MOST_COMMITS = 300
 
-_CONTROLS = ("machine", "l2", "since", "show")
+_CONTROLS = ("machine", "l2", "since", "quantity")
 
 
 def layout(results: Results, address: OverviewAddress) -> Any:
     """Return the overview page of an address. A choice that the address leaves out gets its default."""
-    requested = address.machine in results.machines
-    machine = address.machine if requested else opening_machine(results)
+    machine = address.machine if address.machine in results.machines else opening_machine(results)
+    quantity = shown_quantity(results, machine, address.quantity)
     caches = sorted({key.l2 for name in results.machines for key in results.keys(name).keys} - {""})
     l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
-    has_lockstep = any(benchmark.ours for benchmark in results.benchmarks.values())
-    shown = [{"value": name, "label": label} for name, label in SHOWN.items() if has_lockstep or name == "change"]
+    l2 = address.l2 if address.l2 in l2s else _measured(results, machine, l2s)
     controls = [
         dmc.Select(
             id="overview-machine",
             label="Machine",
-            data=list(results.machines),
+            data=newest_first(results),
             value=machine,
             allowDeselect=False,
             className="machine",
@@ -78,20 +63,18 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             searchable=True,
             className="since",
         ),
-        labelled(
-            "L2",
-            dmc.SegmentedControl(
-                id="overview-l2", data=l2s, value=address.l2 if address.l2 in l2s else _measured(results, machine, l2s)
+        html.Div(
+            dmc.Select(
+                id="overview-quantity",
+                label="Quantity",
+                data=_quantities(results, machine),
+                value=quantity,
+                allowDeselect=False,
+                className="quantity",
             ),
-            hidden=len(caches) < 2,
+            hidden=all(len(quantities(results, name)) < 2 for name in results.machines),
         ),
-        labelled(
-            "Heatmap",
-            dmc.SegmentedControl(
-                id="overview-show", data=shown, value=address.show if address.show in SHOWN else "change"
-            ),
-            hidden=len(shown) == 1,
-        ),
+        labelled("L2", dmc.SegmentedControl(id="overview-l2", data=l2s, value=l2), hidden=len(caches) < 2),
         dmc.TextInput(
             id="overview-search",
             label="Search",
@@ -109,22 +92,15 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             title="Download the table as it is filtered",
         ),
     ]
-    heat = graph(None, "Families by shapes", id="overview-heat")
+    shown_columns = columns(measured_rows(results, machine, l2, quantity))
     return html.Main(
         [
-            html.H1("Overview", className="visually-hidden"),
-            _loaded(results),
-            machine_line(results, machine, requested),
-            apart_line(results, machine),
+            loading(html.Div([html.H1("Overview", className="visually-hidden"), waiting()], id="overview-said")),
+            _unreadable(results),
             html.Div(controls, className="controls"),
-            html.Div(id="overview-said", className="said"),
-            loading(html.Div(waiting(), id="overview-cards")),
-            html.Figure(
-                [html.Figcaption(waiting(), id="overview-heat-said"), heat],
-                className="card heat",
-                id="overview-heat-card",
-            ),
-            grid("overview-grid", columns(results, machine), _most(results), "No series here.", address.search),
+            html.Div(waiting(), id="overview-cards"),
+            grid("overview-grid", shown_columns, _most(results), "No series here.", address.search),
+            about(results, machine),
             dcc.Store(id="overview-told"),
             dcc.Download(id="overview-file"),
         ]
@@ -139,79 +115,54 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         Output("overview-told", "data"),
         Output("overview-said", "children"),
         Output("overview-cards", "children"),
-        Output("overview-heat", "figure"),
-        Output("overview-heat", "style"),
-        Output("overview-heat-said", "children"),
         *(Input(f"overview-{name}", "value") for name in _CONTROLS),
         Input("visit", "data"),
-        Input("colours", "data"),
         Input("version", "data"),
         State("overview-grid", "rowModelType"),
     )
     def fill(
-        machine: str,
-        l2: str,
-        since: str,
-        show: str,
-        visit: int | None,
-        scheme: Scheme | None,
-        version: str | None,
-        model: str | None,
+        machine: str, l2: str, since: str, quantity: str, visit: int | None, version: str | None, model: str | None
     ) -> tuple[Any, ...]:
         results = store.current()
         machine_findings = findings.of_machine(results, machine)
-        all_statuses = statuses_of(results, machine, l2, since, visit or 0, findings)
-        open_alerts = service.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
-        pending = machine_findings is None or findings.alerts_pending
         compared = reference(results, machine, since, visit or 0)
-        cards, heat, suites = _drawn(
-            results, machine, l2, compared, machine_findings, findings.thresholds, show, scheme or "light"
-        )
+        choice = (results, machine, l2, quantity, compared, machine_findings, findings.thresholds)
+        open_alerts = service.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
         return (
             # The grid requests the rows of a long table, and must request them again.
-            no_update if model == "infinite" else table(results, machine, all_statuses),
-            f"{machine} {l2} {since} {version}",
-            [
-                *_trouble(findings),
-                *overview_line(results, machine, since, visit or 0, all_statuses),
-                *scatter_line(machine, machine_findings),
-            ],
-            [
-                html.Div([alerts_card(machine, open_alerts, pending), *cards], className="cards"),
-                *news(results, open_alerts),
-            ],
-            heat,
-            heat_style(heat),
-            _heat_words(show, suites),
+            no_update if model == "infinite" else table(results, machine, of_choice(*choice)),
+            f"{machine} {l2} {since} {quantity} {version}",
+            [*_trouble(findings), *said(results, machine, since, visit or 0, findings)],
+            [*news(results, open_alerts, machine), *_drawn(*choice)],
         )
 
     @app.callback(
         Output("overview-since", "data"),
+        Output("overview-quantity", "data"),
+        Output("overview-quantity", "value"),
         Output("overview-grid", "columnDefs"),
         Input("overview-machine", "value"),
+        Input("overview-l2", "value"),
+        Input("overview-quantity", "value"),
         prevent_initial_call=True,
     )
-    def choices(machine: str) -> tuple[list[Any], list[Any]]:
+    def choices(machine: str, l2: str, quantity: str) -> tuple[Any, ...]:
         results = store.current()
         if machine not in results.machines:
             raise PreventUpdate
-        return _sinces(results, machine), columns(results, machine)
+        shown_columns = columns(measured_rows(results, machine, l2, quantity))
+        shown = shown_quantity(results, machine, quantity)
+        value = no_update if shown == quantity else shown
+        return _sinces(results, machine), _quantities(results, machine), value, shown_columns
 
     register_rows(app, store, findings)
     connect(app, "overview")
-    in_browser(app, "openCell", Output("url", "href", allow_duplicate=True), Input("overview-heat", "clickData"))
     in_browser(
         app,
         "overviewLink",
-        Output("overview-heat-card", "data-link"),
+        Output("overview-cards", "data-link"),
         *(Input(f"overview-{name}", "value") for name in (*_CONTROLS, "search")),
     )
-
-
-def statuses_of(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
-    """Return the status of each series of a machine in the cache state ``l2``, or in every cache state for "all"."""
-    compared = reference(results, machine, since, visit)
-    return of_cache(results, machine, l2, compared, findings.of_machine(results, machine), findings.thresholds)
 
 
 @remembered
@@ -219,16 +170,50 @@ def _drawn(
     results: Results,
     machine: str,
     l2: str,
+    quantity: str,
     since: Commit | None,
     machine_findings: MachineFindings | None,
     thresholds: Thresholds,
-    show: str,
-    scheme: Scheme,
-) -> tuple[list[Any], dict[str, Any], int]:
-    """Return what is computed from all series: the cards that count series, the heatmap, and the number of families."""
-    all_statuses = of_cache(results, machine, l2, since, machine_findings, thresholds)
-    suites = np.unique(all_statuses.rows.series_keys.suite[all_statuses.rows.columns["key"]])
-    return counted(all_statuses, machine_findings), heatmap(all_statuses, show, scheme), len(suites)
+) -> list[Any]:
+    """Return what is computed from all series of the choice: their counts by verdict, and the table of families."""
+    chosen = of_choice(results, machine, l2, quantity, since, machine_findings, thresholds)
+    return [*counted(chosen, machine_findings), families(results, chosen)]
+
+
+def statuses_of(results: Results, machine: str, since: str, visit: int, findings: Findings) -> Statuses:
+    """Return the status of each series of a machine, of every quantity and in every cache state."""
+    compared = reference(results, machine, since, visit)
+    return statuses(results, machine, compared, findings.of_machine(results, machine), findings.thresholds)
+
+
+def said(results: Results, machine: str, since: str, visit: int, findings: Findings) -> list[Any]:
+    """Return the page's first lines: whether anything became slower, and what is compared with what."""
+    compared, machine_findings = reference(results, machine, since, visit), findings.of_machine(results, machine)
+    if compared is None:
+        return [html.H1(f"{machine} has no results.")]
+    everything = statuses_of(results, machine, since, visit, findings)
+    when = since_when(results, machine, since, visit, compared)
+    newer = compared.hash != results.commits(machine)[-1].hash
+    return [
+        html.H1(answer(machine, everything, machine_findings, when, newer), className="answer"),
+        html.P(_compared(results, machine, compared, everything), className="said dim"),
+        *scatter_line(machine, machine_findings),
+    ]
+
+
+def _compared(results: Results, machine: str, compared: Commit, everything: Statuses) -> list[Any]:
+    """Return the machine, its newest commit and clock state, the compared commit, and what is no longer measured."""
+    commits, run = results.commits(machine), results.runs_of(machine)[-1]
+    line = [mono(machine), " at ", commit_link(commits[-1], machine)]
+    line += [f" · measured {day(run.measured_at)}"] if run.measured_at else []
+    line += [" · clocks ", mono(run.clock_state)] if run.clock_state else []
+    if compared.hash != commits[-1].hash:
+        line += [" · compared with ", commit_link(compared, machine), f" {day(compared.date)}"]
+    ended = everything.are("not measured")
+    if ended.any():
+        latest = commits[int(everything.rows.columns["commit"][ended].max())].short
+        line.append(f" · {int(ended.sum())} series are not measured since, the last of them at {latest}")
+    return line
 
 
 def _most(results: Results) -> int:
@@ -246,80 +231,25 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
     return next((l2 for l2 in l2s if l2 in cache_states), l2s[0])
 
 
-def overview_line(
-    results: Results, machine: str, since: str = "all", visit: int = 0, all_statuses: Statuses | None = None
-) -> list[Any]:
-    """Return the line above the overview's table.
-
-    The line states the newest commit, its date and clock state, the commit compared with, and the number of series that
-    are missing.
-    """
-    commits = results.commits(machine)
-    if not commits:
-        return [f"{machine} has no results."]
-    run = results.runs_of(machine)[-1]
-    line = [mono(machine), " at ", commit_link(commits[-1], machine)]
-    line.append(html.Span(f" · measured {day(run.measured_at)}" if run.measured_at else "", className="dim"))
-    if run.clock_state:
-        line.append(html.Span([" · clocks ", mono(run.clock_state)], className="dim"))
-    compared = reference(results, machine, since, visit)
-    if compared and compared.hash != commits[-1].hash:
-        line += [html.Span(" · compared with ", className="dim"), commit_link(compared, machine)]
-        first = " (your first visit: 7 days before the newest)" if since == "visit" and not visit else ""
-        line.append(html.Span(f" {day(compared.date)}{first}", className="dim"))
-    elif compared:
-        line.append(html.Span(" · nothing measured since", className="dim"))
-    if all_statuses is None:
-        return line
-    absent, ended = int(all_statuses.absent.sum()), all_statuses.are("not measured")
-    if ended.any() and compared:
-        latest = commits[int(all_statuses.rows.columns["commit"][ended].max())].short
-        text = f" · {int(ended.sum())} series are not measured since, the last of them at {latest}"
-        line.append(html.Span(text, className="dim"))
-    if absent:
-        line.append(html.Span(f" · {absent} series that this machine cannot measure are not listed", className="dim"))
-    return line
-
-
 def _trouble(findings: Findings) -> list[Any]:
     """Return a warning if the analysis fails or is stale."""
     return [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
-
-
-def _heat_words(show: str, suites: int) -> list[Any]:
-    words = {
-        "change": "Each cell is a shape and shows the variant that changed most. Orange: slower; blue: faster; full "
-        f"colour at ±23 % or more; no colour: within the noise. {SIGNS['slower']} {SIGNS['faster']}: confirmed; "
-        f"{SIGNS['unsure']}: not confirmed; ·: new; {SIGNS['not measured']}: no longer measured.",
-        "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×, no "
-        "colour where the interval holds 1",
-        "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",
-    }
-    right = "shapes small → large"
-    if suites > MOST_SUITES:
-        right = f"{MOST_SUITES} of {whole(suites)} families, those that changed most; {right}"
-    return [html.Span(words[show]), html.Span(right, className="dim")]
 
 
 def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
     commits = results.commits(machine)[:-1][: -MOST_COMMITS - 1 : -1]
     fixed = {"visit": "your last visit, or 7 days", "7d": "7 days before the newest", "all": "the first commit"}
     named = {commit.hash: f"{commit.short} {day(commit.date)} {commit.subject}".strip() for commit in commits}
-    return [{"value": value, "label": label} for value, label in (fixed | named).items()]
+    return [{"value": value, "label": text} for value, text in (fixed | named).items()]
 
 
-def _loaded(results: Results) -> Any:
-    numbers = [
-        count(len(results.machines), "machine"),
-        count(len(results.commits()), "commit"),
-        count(sum(len(results.keys(name).keys) for name in results.machines), "series"),
-    ]
-    parts: list[Any] = [html.Span(" · ".join(numbers), className="strong"), " · newest "]
-    parts += commit_line(results.commits()[-1])
-    lines = [html.P(parts, className="loaded")]
-    if results.line_note:
-        lines.append(html.P(results.line_note, className="said dim"))
+def _quantities(results: Results, machine: str) -> list[dict[str, str]]:
+    return [{"value": name, "label": label(name)} for name in quantities(results, machine)]
+
+
+def _unreadable(results: Results) -> Any:
+    """Return the folded list of files that could not be read; ``None`` if all could."""
     if not results.problems:
-        return html.Div(lines)
+        return None
     summary = html.Summary("; ".join(tally(results).sentences()))
-    return html.Div([*lines, html.Details([summary, problem_list(results.problems)], className="trouble")])
+    return html.Details([summary, problem_list(results.problems)], className="trouble")

@@ -1,14 +1,13 @@
-"""The overview's machine: which machine opens first, links to other machines, and the scatter of its series."""
+"""The overview's machines: which opens first, the menu, what the results are, and the scatter of a machine's series."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from dash import dcc, html
+from dash import html
 
-from dashboard.address import OverviewAddress
-from dashboard.pages.parts import commit_link, count, day
+from dashboard.pages.parts import commit_line, commit_link, count
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
@@ -19,9 +18,6 @@ RECENT = 8
 
 #: Maximum number of links to commits off the line.
 MOST_APART = 3
-
-#: Maximum number of links to other machines; the menu has all machines.
-MOST_LINKS = 6
 
 
 @remembered
@@ -44,43 +40,30 @@ def _is_measured(results: Results, machine: str) -> bool:
     return not all(results.benchmarks[series.benchmark].exact for series in results.series(machine=machine))
 
 
-def machine_line(results: Results, machine: str, requested: bool) -> Any:
-    """Return the line that says why this machine is shown and links to other machines; ``None`` for a single machine.
-
-    Args:
-        requested: whether the address names the machine.
-    """
-    other_machines = [name for name in results.machines if name != machine]
-    if not other_machines:
-        return None
-    other_machines.sort(key=lambda name: -_measured_at(results, name))
-    introduction = (
-        "Other machines: " if requested else f"Opened on {machine}: most numbers at its last {RECENT} commits. Others: "
-    )
-    parts: list[Any] = [introduction]
-    for name in other_machines[:MOST_LINKS]:
-        commits = count(len(results.commits(name)), "commit")
-        parts += [
-            ", " if len(parts) > 1 else "",
-            dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"),
-        ]
-        parts.append(f" ({commits}, {day(_measured_at(results, name))})")
-    if len(other_machines) > MOST_LINKS:
-        parts.append(f" and {len(other_machines) - MOST_LINKS} more in the menu")
-    return html.P(parts, className="said dim")
+def newest_first(results: Results) -> list[str]:
+    """Return the names of the machines, the one that measured last first."""
+    return sorted(results.machines, key=lambda name: -_measured_at(results, name))
 
 
-def apart_line(results: Results, machine: str) -> Any:
-    """Return the line that links the machine's newest commits off the line; ``None`` if there are none."""
+def about(results: Results, machine: str) -> Any:
+    """Return the folded lines on what the results are: their number, their newest commit, and commits off the line."""
+    numbers = [
+        count(len(results.machines), "machine"),
+        count(len(results.commits()), "commit"),
+        count(sum(len(results.keys(name).keys) for name in results.machines), "series"),
+    ]
+    lines = [[" · ".join(numbers), " · newest ", *commit_line(results.commits()[-1])]]
+    if results.line_note:
+        lines.append([results.line_note])
     newest = results.apart(machine)[: -MOST_APART - 1 : -1]
-    if not newest:
-        return None
-    parts: list[Any] = ["Apart from the line: "]
-    for commit in newest:
-        parts += [", " if len(parts) > 1 else "", commit_link(commit, machine), f" {commit.subject[:60]}".rstrip()]
-    if (more := len(results.apart(machine)) - len(newest)) > 0:
-        parts.append(f" and {more} more on Compare")
-    return html.P(parts, className="said dim")
+    if newest:
+        parts: list[Any] = ["Apart from the line: "]
+        for commit in newest:
+            parts += [", " if len(parts) > 1 else "", commit_link(commit, machine), f" {commit.subject[:60]}".rstrip()]
+        if (more := len(results.apart(machine)) - len(newest)) > 0:
+            parts.append(f" and {more} more on Compare")
+        lines.append(parts)
+    return html.Details([html.Summary("About these results"), *(html.P(line) for line in lines)], className="about dim")
 
 
 def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:

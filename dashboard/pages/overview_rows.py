@@ -16,10 +16,11 @@ import numpy as np
 from dash import Dash, Input, Output, State, ctx, no_update
 
 from dashboard.pages.infinite_rows import block, chosen_rows
+from dashboard.pages.overview_quantities import of_choice
 from dashboard.pages.overview_table import VALUES, cells_of, file_rows, in_order
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.compare.series_status import Statuses, reference, statuses
+from lockstep.compare.series_status import Statuses, reference
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -29,7 +30,7 @@ from lockstep.suite.thresholds import Thresholds
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that send the rows of a long table, and that save the table as CSV or parquet."""
-    choices = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "search")]
+    choices = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "quantity", "search")]
 
     @app.callback(
         Output("overview-grid", "getRowsResponse"),
@@ -39,12 +40,18 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         prevent_initial_call=True,
     )
     def serve(
-        request: dict[str, Any] | None, machine: str, l2: str, since: str, search: str | None, visit: int | None
+        request: dict[str, Any] | None,
+        machine: str,
+        l2: str,
+        since: str,
+        quantity: str,
+        search: str | None,
+        visit: int | None,
     ) -> Any:
         if request is None:
             return no_update
         results = store.current()
-        all_statuses = ordered(results, machine, l2, since, visit or 0, findings)
+        all_statuses = ordered(results, machine, l2, since, quantity, visit or 0, findings)
         return block(all_statuses, VALUES, request, partial(cells_of, results, machine), search or "")
 
     @app.callback(
@@ -67,12 +74,13 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         machine: str,
         l2: str,
         since: str,
+        quantity: str,
         search: str | None,
         visit: int | None,
     ) -> Any:
         if model == "infinite":
             results = store.current()
-            all_statuses = ordered(results, machine, l2, since, visit or 0, findings)
+            all_statuses = ordered(results, machine, l2, since, quantity, visit or 0, findings)
             chosen = chosen_rows(all_statuses, VALUES, request or {}, search or "")
             rows = cells_of(results, machine, [all_statuses[place] for place in chosen])
         if ctx.triggered_id == "overview-csv":
@@ -81,10 +89,14 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         return {"content": content, "filename": "lockstep.parquet", "base64": True}
 
 
-def ordered(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
-    """Return the status of each series of a machine in one cache state, in the order of the table, see ``table``."""
+def ordered(
+    results: Results, machine: str, l2: str, since: str, quantity: str, visit: int, findings: Findings
+) -> Statuses:
+    """Return the statuses of the chosen series in the order of the table, see ``table``."""
     compared = reference(results, machine, since, visit)
-    return _ordered(results, machine, l2, compared, findings.of_machine(results, machine), findings.thresholds)
+    return _ordered(
+        results, machine, l2, quantity, compared, findings.of_machine(results, machine), findings.thresholds
+    )
 
 
 @remembered
@@ -92,28 +104,12 @@ def _ordered(
     results: Results,
     machine: str,
     l2: str,
+    quantity: str,
     since: Commit | None,
     findings: MachineFindings | None,
     thresholds: Thresholds,
 ) -> Statuses:
-    return in_order(of_cache(results, machine, l2, since, findings, thresholds))
-
-
-def of_cache(
-    results: Results,
-    machine: str,
-    l2: str,
-    since: Commit | None,
-    findings: MachineFindings | None,
-    thresholds: Thresholds,
-) -> Statuses:
-    """Return the status of each series of a machine in the cache state ``l2``, or in every cache state for "all"."""
-    all_statuses = statuses(results, machine, since, findings, thresholds)
-    if l2 == "all":
-        return all_statuses
-    return all_statuses.select(
-        np.array([at for at, key in enumerate(all_statuses.rows.keys) if key.l2 in ("", l2)], dtype=np.intp)
-    )
+    return in_order(of_choice(results, machine, l2, quantity, since, findings, thresholds))
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

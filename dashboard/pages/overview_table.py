@@ -13,8 +13,8 @@ from dashboard.address import SeriesAddress
 from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
 from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
 from lockstep.alerts.text import amount
-from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.row import STATE_LABELS
+from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Status, Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
@@ -172,39 +172,29 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def columns(results: Results, machine: str) -> list[Column]:
-    """Return the columns of the overview's table. Columns without any value on this machine are hidden."""
-    names = {series.benchmark for series in results.series(machine=machine)}
-    keys = results.keys(machine).keys
+def columns(rows: RowTable) -> list[Column]:
+    """Return the columns of the overview's table. Columns without any value in ``rows`` are hidden."""
+    keys = rows.keys
     # 7.4 px per letter. Labels often differ only at their ends, so the column must fit the longest one.
-    case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
-    family_width = min(max(116, round(7.4 * max(len(suite) for _, suite, *_ in keys)) + 30), 220)
-
-    benchmarks = [results.benchmarks[name] for name in names]
-    has_speedup = any(benchmark.ours for benchmark in benchmarks)
-    has_seconds = any(benchmark.part == "latency" for benchmark in benchmarks)
-    has_values = any(benchmark.part == "value" for benchmark in benchmarks)
-    has_costs = any(run.protocol for run in results.runs_of(machine))
-
-    # The state gets a column only if rows differ in it. In a plain asv project all rows have the same state.
-    states = {STATES[code] for code in np.unique(newest_rows(results, machine).columns["state"]).tolist()}
-
-    # A plain asv project has only latencies, and without provenance there are no costs.
-    has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
+    case_width = min(max(150, round(7.4 * max((len(key.case) for key in keys), default=0)) + 24), 330)
+    family_width = min(max(116, round(7.4 * max((len(key.suite) for key in keys), default=0)) + 30), 220)
+    # Rows without provenance, as in a plain asv project, need no column for their state.
+    states = {STATES[code] for code in np.unique(rows.columns["state"]).tolist()}
 
     def known(field: str, header: str, width: int, **options: Any) -> Column:
-        return number(field, header, width, hide=not has.get(field, has_costs), **options)
+        numbers = rows.column("mde") if field == "mde" else rows.measured(field)
+        return number(field, header, width, hide=not np.isfinite(numbers).any(), **options)
 
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
         # The change follows the family, as on a commit's page, because a phone shows only the first columns.
-        known("change", "Change %", 98, cellRenderer="Change"),
-        text("variant", "Variant", 112, cellClass="mono", hide=not any(variant for _, _, variant, *_ in keys)),
+        number("change", "Change %", 98, cellRenderer="Change"),
+        text("variant", "Variant", 112, cellClass="mono", hide=not any(key.variant for key in keys)),
         text("case", "Case", case_width, flex=1, minWidth=case_width, **BY_SHAPE),
-        text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
+        text("l2", "L2", 58, hide=len({key.l2 for key in keys}) < 2),
         known("latency", "Latency µs", 102, cellRenderer="Interval"),
         known("value", "Value", 110, valueFormatter=grid_function("general")),
-        text("unit", "Unit", 80, hide=not has_values, cellClass="dim"),
+        text("unit", "Unit", 80, hide=not any(rows.units), cellClass="dim"),
         {"field": "trend", "headerName": "Trend", "width": 118, "cellRenderer": "Spark"}
         | {"sortable": False, "filter": False, "cellDataType": False},
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
@@ -212,11 +202,9 @@ def columns(results: Results, machine: str) -> list[Column]:
         known("bandwidth", "GB/s", 74, valueFormatter=grid_function("whole"), cellClassRules=_dim_unless("bandwidth")),
         known("compute", "TFLOP/s", 84, valueFormatter=grid_function("three"), cellClassRules=_dim_unless("compute")),
         known("mde", "MDE %", 72, valueFormatter=grid_function("hundredth")),
-        text("state", "State", 136, cellRenderer="State", tooltipField="why", hide=states <= {"bare"}),
+        text("state", "State", 136, cellRenderer="State", tooltipField="why", hide=states in (set(), {"ok"}, {"bare"})),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data && params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
-        {"field": "stale", "headerName": "Stale", "hide": True, "filter": "agTextColumnFilter"}
-        | {"cellDataType": False, "valueGetter": grid_function("staleText")},
     ]
 
 
@@ -238,5 +226,4 @@ VALUES: Values[Statuses] = {
     "mde": lambda statuses: or_none(100 * statuses.rows.columns["mde"]),
     "commit": lambda statuses: statuses.rows.short_commits,
     "verdict": lambda statuses: [LOUDEST[code] for code in statuses.verdict.tolist()],
-    "stale": lambda statuses: ["stale" if stale else "" for stale in statuses.stale.tolist()],
 }

@@ -19,6 +19,7 @@ from dashboard.pages.parts import back_link, nothing_measured, notice, waiting
 from dashboard.server.live import add_live, shown_version
 from dashboard.server.prefix import below
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
 
@@ -107,7 +108,7 @@ def create_app(
         Input("scheme", "computedColorScheme"),
         State("colours", "data"),
     )
-    clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
+    clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("now", "data"))
     clientside(ClientsideFunction("live", "shown"), Input("version", "data"))
     overview.register(app, store, findings, service)
     family.register(app, store, findings)
@@ -170,6 +171,7 @@ def _shell() -> Any:
         dcc.Store(id="title"),
         dcc.Store(id="colours"),
         dcc.Store(id="visit"),
+        dcc.Store(id="now", data=now_ms()),
         dcc.Store(id="version"),
         header,
         html.P(id="failed", className="failure", role="alert", hidden=True),

@@ -131,7 +131,7 @@ def test_the_page_of_the_commit_shows_the_moved_baseline(store):
 
 
 def test_the_overview_and_its_file_say_so(store, root):
-    stood = overview.statuses_of(store.current(), MACHINE, "cold", NEXT, 0, Findings(store.cache, root))
+    stood = overview.statuses_of(store.current(), MACHINE, NEXT, 0, Findings(store.cache, root))
     moved = stood.select(np.flatnonzero(stood.are("baseline moved")))
     assert {each.row.variant for each in moved} == UNCHANGED
     rows = overview.table(store.current(), MACHINE, moved)

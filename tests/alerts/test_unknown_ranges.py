@@ -13,7 +13,7 @@ from history import Here, commits_of, write_foreign, write_history
 from dashboard.address import SeriesAddress
 from dashboard.charts.change_marks import marks
 from dashboard.pages.alert import body
-from dashboard.pages.overview_cards import MOST_NEWS, news
+from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.series import changes
 from dashboard.pages.series_data import view
 from lockstep.alerts.analysis.latest_findings import Findings

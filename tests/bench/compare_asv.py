@@ -133,8 +133,8 @@ def ours(here: Path) -> None:
 
 def overview_of(machine: str) -> dict[str, str]:
     """What the overview's callback is asked."""
-    chosen = {"machine": machine, "l2": "all", "since": "7d", "show": "change"}
-    return {**{f"overview-{name}.value": value for name, value in chosen.items()}, "colours.data": "light"}
+    chosen = {"machine": machine, "l2": "all", "since": "7d", "quantity": "time"}
+    return {f"overview-{name}.value": value for name, value in chosen.items()}
 
 
 def ask(reader: Reader, output: str, values: dict[str, str]) -> tuple[float, int, str]:

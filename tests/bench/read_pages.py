@@ -117,10 +117,10 @@ class Reader:
         while time.monotonic() < until:
             machine = self.draw.choice(machines)
             self.timed("layout", "page.children", {"url.pathname": "/", "url.search": f"?machine={machine}"})
-            chosen = {"machine": machine, "l2": "all", "since": "7d", "show": "change"}
+            chosen = {"machine": machine, "l2": "all", "since": "7d", "quantity": "time"}
             overview = {f"overview-{name}.value": value for name, value in chosen.items()}
             state = {"overview-grid.rowModelType": "infinite"}
-            told = self.timed("overview", "overview-grid.rowData", {**overview, "colours.data": "light", **state})
+            told = self.timed("overview", "overview-grid.rowData", {**overview, **state})
             if not told:
                 continue
             rows = self.rows("overview", overview)
@@ -216,8 +216,8 @@ def wait_for_analysis(reader: Reader, machine: str) -> float:
     chosen = {"overview-machine.value": machine, "overview-l2.value": "all", "overview-since.value": "7d"}
     chosen["overview-grid.rowModelType"] = "infinite"
     while time.perf_counter() - began < 900:
-        told = reader.ask("overview-grid.rowData", {**chosen, "overview-show.value": "change", "colours.data": "light"})
-        if "looking for changes" not in json.dumps(told["response"]["overview-cards"]):
+        told = reader.ask("overview-grid.rowData", {**chosen, "overview-quantity.value": "time"})
+        if "Looking for changes" not in json.dumps(told["response"]["overview-said"]):
             return time.perf_counter() - began
         time.sleep(1)
     raise SystemExit("the results were not analysed within 15 minutes")

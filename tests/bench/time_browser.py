@@ -36,7 +36,7 @@ _TRENDS = 20
 
 # What is waited for is asked in the page, which its policy forbids; the contexts do without it.
 _ROWS = "document.querySelector('#overview-grid .ag-center-cols-container .ag-row') !== null"
-_CARDS = "document.querySelectorAll('#overview-cards .count-card').length > 0"
+_CARDS = "document.querySelectorAll('#overview-cards .families').length > 0"
 _LINES = "document.querySelectorAll('#family-trend path.js-line').length"
 # The frame is on the screen once the next one begins.
 _PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"

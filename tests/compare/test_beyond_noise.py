@@ -1,16 +1,17 @@
 """The overview on noisy results: nothing is coloured, counted or averaged that the noise explains."""
 
+import json
 import math
 import random
 
 import pytest
-from served import words
+from served import cells, words
 from trees import analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress
-from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview
-from dashboard.pages.overview_cards import counted
+from dashboard.pages.overview_answer import counted
+from dashboard.pages.overview_families import families
 from dashboard.pages.overview_table import table
 from lockstep.record.model import Estimate
 
@@ -50,7 +51,7 @@ def opened(root):
 
 def stand(opened, machine):
     store, findings = opened
-    return overview.statuses_of(store.current(), machine, "all", "all", 0, findings)
+    return overview.statuses_of(store.current(), machine, "all", 0, findings)
 
 
 @pytest.fixture(scope="module")
@@ -73,40 +74,38 @@ def gpu(tmp_path_factory):
     return opened(root)
 
 
-def colours(stood, show="change"):
-    [trace] = heatmap(stood, show, "light")["data"]
-    return dict(zip(CASES, trace["z"][0], strict=False)), dict(zip(CASES, trace["text"][0], strict=False))
+def drawn(opened, machine):
+    """The cells of the machine's only family, by case."""
+    [row] = cells(families(opened[0].current(), stand(opened, machine))).values()
+    return dict(zip(CASES, row, strict=False))
 
 
-def test_noise_of_unknown_size_is_not_coloured_counted_or_averaged(laptop):
+def said(opened, machine):
+    return words(overview.said(opened[0].current(), machine, "all", 0, opened[1]))
+
+
+def test_noise_of_unknown_size_is_not_coloured_or_counted(laptop):
     stood = stand(laptop, LAPTOP)
     assert max(abs(one.worse or 0.0) for one in stood) > math.log(2)
-    drawn, signs = colours(stood)
-    assert set(drawn.values()) == {0.0}
-    assert set(signs.values()) == {""}
-    text = words(counted(stood, laptop[1].of_machine(laptop[0].current(), LAPTOP)))
-    assert '["\\u2013"]' in text
-    assert "\\u00d7" not in text
-    assert "too few commits" in text
-    assert "look so" not in text
-    assert "nothing that matters" not in text
+    assert {(sign, kind) for sign, kind, _ in drawn(laptop, LAPTOP).values()} == {("", "cell")}
+    assert counted(stood, laptop[1].of_machine(laptop[0].current(), LAPTOP)) == []
+    text = said(laptop, LAPTOP)
+    assert "No slowdown is confirmed since 21 September, the first commit: too few commits to know the noise" in text
 
 
-def test_a_change_beyond_the_noise_is_coloured_and_averaged_and_counted_once_confirmed(gpu):
-    stood = stand(gpu, GPU)
-    drawn, signs = colours(stood)
-    assert {case for case, colour in drawn.items() if colour} == {CASES[0], CASES[3]}
-    assert drawn[CASES[0]] == pytest.approx(-math.log2(1.05), abs=0.01)
-    assert drawn[CASES[3]] == pytest.approx(-math.log2(1.3), abs=0.01)
-    assert (signs[CASES[0]], signs[CASES[3]]) == ("▼ +5 %", "○ +30 %")
-    assert not any(signs[case] for case in CASES if case not in (CASES[0], CASES[3]))
-    text = words(counted(stood, gpu[1].of_machine(gpu[0].current(), GPU)))
-    measured = sum(one.worse is not None for one in stood)
-    mean = math.exp(-math.log(1.05 * 1.3) / measured)
-    assert f"{mean:.3f}".rstrip("0")[:4] in text
-    assert f"over {measured} series" in text
-    assert "2 changed" in text
-    assert "1 more beyond the noise" in text
+def test_a_change_beyond_the_noise_is_coloured_and_counted_once_confirmed(gpu):
+    shown = drawn(gpu, GPU)
+    assert {case for case, (_, kind, _) in shown.items() if kind != "cell"} == {CASES[0], CASES[3]}
+    assert [shown[case][:2] for case in (CASES[0], CASES[3])] == [("▼", "cell slower"), ("○", "cell slower")]
+    assert "+5." in shown[CASES[0]][2]
+    assert "+29.8 %" in shown[CASES[3]][2]
+    text = words(counted(stand(gpu, GPU), gpu[1].of_machine(gpu[0].current(), GPU)))
+    assert json.dumps("▼ 1 slower") in text
+    assert json.dumps("○ 1 beyond the noise, not confirmed") in text
+    text = said(gpu, GPU)
+    assert "1 slowdown of time" in text
+    assert "+5." in text
+    assert CASES[0] in text
 
 
 def test_unmeasurable_cases_do_not_fill_the_table(laptop):
@@ -114,35 +113,15 @@ def test_unmeasurable_cases_do_not_fill_the_table(laptop):
     rows = table(results, LAPTOP, stand(laptop, LAPTOP))
     assert {row["state"] for row in rows} == {"ok"}
     assert len(rows) == 2 * len(CASES)
-    told = words(overview.overview_line(results, LAPTOP, all_statuses=stand(laptop, LAPTOP)))
-    assert f"{len(TOO_LARGE)} series that this machine cannot measure are not listed" in told
 
 
-def test_a_speedup_whose_interval_holds_none_is_not_coloured(tmp_path):
-    rows = [
-        record(case=CASES[0], speedup=Estimate(2.7, 0.9, 8.0)),
-        record(case=CASES[1], speedup=Estimate(1.5, 1.4, 1.6)),
-    ]
-    write_measurement(tmp_path / "results", rows, machine=LAPTOP)
-    drawn, signs = colours(stand(opened(tmp_path / "results"), LAPTOP), "speedup")
-    assert drawn[CASES[0]] == 0.0
-    assert drawn[CASES[1]] == pytest.approx(math.log2(1.5))
-    assert signs[CASES[0]] == "2.70"
-
-
-def test_it_opens_on_the_machine_with_most_to_see_and_says_so(tmp_path):
+def test_it_opens_on_the_machine_with_most_to_see(tmp_path):
     root = tmp_path / "results"
     write(root, GPU, 8, noise=0.001)
     write(root, LAPTOP, 2, noise=0.8, year=2027)
     results = open_store(root).current()
-    text = words(overview.layout(results, OverviewAddress()))
-    assert f'"value": "{GPU}"' in text
-    assert "most numbers at its last" in text
-    assert OverviewAddress(LAPTOP).link() in text
-    chosen = words(overview.layout(results, OverviewAddress(LAPTOP)))
-    assert f'"value": "{LAPTOP}"' in chosen
-    assert "most numbers" not in chosen
-    assert OverviewAddress(GPU).link() in chosen
+    assert f'"value": "{GPU}"' in words(overview.layout(results, OverviewAddress()))
+    assert f'"value": "{LAPTOP}"' in words(overview.layout(results, OverviewAddress(LAPTOP)))
 
 
 def test_of_machines_with_as_much_to_see_it_opens_on_the_one_measured_last(tmp_path):
@@ -156,7 +135,8 @@ def test_an_odd_point_at_the_earlier_commit_is_no_change_of_the_newest(tmp_path)
     root = tmp_path / "results"
     # At the first commit, which is compared with, everything was twice as slow.
     write(root, LAPTOP, 11, noise=0.05, slower=lambda n, case: 2.0 if n == 0 else 1.0, half=1.05)
-    stood = stand(opened(root), LAPTOP)
+    laptop = opened(root)
+    stood = stand(laptop, LAPTOP)
     assert min(one.worse for one in stood if one.worse is not None) < -0.5
     assert not any(one.beyond_noise for one in stood)
-    assert set(colours(stood)[0].values()) == {0.0}
+    assert {kind for _, kind, _ in drawn(laptop, LAPTOP).values()} == {"cell"}

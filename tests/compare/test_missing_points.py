@@ -1,17 +1,19 @@
 """The overview on series that were not measured at both commits, and on one odd commit: it claims nothing of either."""
 
+import json
 import math
 import random
 from types import SimpleNamespace
 
 import pytest
 from history import write_foreign
-from served import words
+from served import cells, words
 from trees import analysed, open_store, record, write_measurement
 
-from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview
-from dashboard.pages.overview_cards import counted
+from dashboard.pages.overview_answer import counted
+from dashboard.pages.overview_families import families
+from dashboard.pages.overview_quantities import measured_rows
 from dashboard.pages.overview_table import columns, table
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.verdict import SIGNS
@@ -73,8 +75,10 @@ def write(root, factor=lambda place: 1.0, commits=COMMITS):
 def looked_at(root, since=COMPARED):
     store = open_store(root)
     results, findings = store.current(), analysed(store, root.parent)
-    stood = overview.statuses_of(results, MACHINE, "all", hash_of(since), 0, findings)
-    return SimpleNamespace(results=results, stood=stood, picture=findings.of_machine(results, MACHINE))
+    stood = overview.statuses_of(results, MACHINE, hash_of(since), 0, findings)
+    return SimpleNamespace(
+        results=results, findings=findings, stood=stood, picture=findings.of_machine(results, MACHINE)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +103,7 @@ def test_only_what_the_machine_can_measure_is_stale(tmp_path):
     write_measurement(tmp_path / "results", [record()], commit=hash_of(2), date=2 * DAY_MS)
     store = open_store(tmp_path / "results")
     [machine] = store.current().machines
-    stood = overview.statuses_of(store.current(), machine, "all", hash_of(1), 0, analysed(store, tmp_path))
+    stood = overview.statuses_of(store.current(), machine, hash_of(1), 0, analysed(store, tmp_path))
     assert {one.row.case: (one.stale, one.absent) for one in stood} == {
         record().case: (False, False),
         "later": (True, False),
@@ -111,21 +115,17 @@ def test_series_that_are_no_longer_measured_are_counted_and_named(quiet):
     ended = [one for one in quiet.stood if one.row.suite == ENDED]
     assert all(one.stale and one.worse is None and not one.beyond_noise for one in ended)
     drawn = words(counted(quiet.stood, quiet.picture))
-    assert '"children": ["4"]' in drawn
-    assert "4 not measured since" in drawn
-    line = words(overview.overview_line(quiet.results, MACHINE, hash_of(COMPARED), 0, quiet.stood))
+    assert json.dumps("◌ 4 no longer measured") in drawn
+    line = words(overview.said(quiet.results, MACHINE, hash_of(COMPARED), 0, quiet.findings))
     assert "4 series are not measured since" in line
     assert f"the last of them at {hash_of(LAST)[:8]}" in line
 
 
-def test_the_heatmap_and_the_table_do_not_call_them_new(quiet):
-    [trace] = heatmap(quiet.stood, "change", "light")["data"]
-    signs = {suite: set(trace["text"][at][:4]) for at, suite in enumerate(trace["y"])}
-    assert signs[ENDED] == {SIGNS["not measured"]}
-    assert signs[NEW] == {"·"}
-    assert signs[HOLE] == {""}
-    hover = trace["hovertext"][trace["y"].index(ENDED)][0]
-    assert f"not measured since {hash_of(LAST)[:8]}" in hover
+def test_the_families_and_the_table_do_not_call_them_new(quiet):
+    shown = cells(families(quiet.results, quiet.stood))
+    signs = {suite: {cell[:2] for cell in shown[suite]} for suite in (ENDED, NEW, HOLE)}
+    assert signs == {ENDED: {(SIGNS["not measured"], "cell")}, NEW: {("", "cell new")}, HOLE: {("", "cell")}}
+    assert f"not measured since {hash_of(LAST)[:8]}" in shown[ENDED][0][2]
     rows = table(quiet.results, MACHINE, quiet.stood)
     assert {row["verdict"] for row in rows if row["family"] == ENDED} == {"not measured"}
 
@@ -146,9 +146,7 @@ def test_an_odd_commit_is_not_a_change_of_the_one_after_it(tmp_path, spike):
     compared = [one for one in shown.stood if one.worse is not None]
     assert {round(abs(one.worse), 1) for one in compared} == {0.2}
     assert not any(one.beyond_noise for one in shown.stood)
-    drawn = words(counted(shown.stood, shown.picture))
-    assert "not confirmed" not in drawn
-    assert "as fast, over" not in drawn
+    assert "not confirmed" not in words(counted(shown.stood, shown.picture))
 
 
 def test_of_two_odd_commits_the_newest_is_still_seen(tmp_path):
@@ -168,17 +166,15 @@ def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_le
 
 
 def test_who_was_never_here_is_not_compared_with_a_last_visit(quiet):
-    line = words(overview.overview_line(quiet.results, MACHINE, "visit", 0, quiet.stood))
-    assert "your first visit" in line
-    again = words(overview.overview_line(quiet.results, MACHINE, "visit", 1_790_000_000_000 + 9 * DAY_MS, quiet.stood))
-    assert "your first visit" not in again
+    first = words(overview.said(quiet.results, MACHINE, "visit", 0, quiet.findings))
+    assert "Nothing got slower since 21 September, the first commit." in first
+    late = words(overview.said(quiet.results, MACHINE, "visit", 1_790_000_000_000 + 99 * DAY_MS, quiet.findings))
+    assert f"Nothing was measured on {MACHINE} since your last visit on 29 December, 14:13 UTC." in late
 
 
 def test_a_project_without_records_has_no_column_that_repeats_it(tmp_path, quiet):
     root = tmp_path / "results"
     write_foreign(root, "runner", [hash_of(place) for place in range(4)], lambda n: 1e-3)
     results = open_store(root).current()
-    [state] = [one for one in columns(results, "runner") if one["field"] == "state"]
+    [state] = [one for one in columns(measured_rows(results, "runner", "all", "time")) if one["field"] == "state"]
     assert state["hide"]
-    [state] = [one for one in columns(quiet.results, MACHINE) if one["field"] == "state"]
-    assert not state["hide"]

@@ -173,7 +173,7 @@ def test_health_and_metrics_say_how_the_analysis_goes(tmp_path, here):
     assert families["lockstep_analysis_last_success_timestamp_seconds"].samples[0].value == 0
     [failure] = families["lockstep_analysis_failure"].samples
     assert "there is no such file" in failure.labels["reason"]
-    controls = [next(iter(here.store.current().machines)), "all", "all", "change", None, "light", None]
+    controls = [next(iter(here.store.current().machines)), "all", "all", "time", None, None]
     said = call(client, "overview-said.children", controls, (None,)).json["response"]["overview-said"]["children"]
     assert "The last analysis failed: " in json.dumps(said)
 

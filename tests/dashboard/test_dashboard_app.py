@@ -70,9 +70,9 @@ def call(client, output, *values, state=()):
     return answer.json["response"]
 
 
-def overview_of(client, machine, l2, since="all", show="change"):
+def overview_of(client, machine, l2, since="all", quantity="time"):
     """What the overview's callback answers."""
-    return call(client, "overview-grid.rowData", machine, l2, since, show, 0, "light", None, state=(None,))
+    return call(client, "overview-grid.rowData", machine, l2, since, quantity, 0, None, state=(None,))
 
 
 def test_shapes_of_which_nothing_runs_here_are_left_out(tmp_path):
@@ -81,7 +81,7 @@ def test_shapes_of_which_nothing_runs_here_are_left_out(tmp_path):
     rows = [record(**small), record(case="M=8"), record(variant="torch", **{**small, "case": "M=8"}), record(**failed)]
     write_measurement(tmp_path / "results", rows)
     results = open_store(tmp_path / "results").current()
-    stood = overview.statuses_of(results, MACHINE, "cold", "all", 0, Findings(tmp_path, tmp_path))
+    stood = overview.statuses_of(results, MACHINE, "all", 0, Findings(tmp_path, tmp_path))
     cells = overview.table(results, MACHINE, stood)
     shown = list(dict.fromkeys(cell["case"] for cell in cells))
     assert shown == ["C=1", "M=8"]
@@ -382,19 +382,18 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
         )
     try:
         address = re.search(r"http://\S+/", server.stdout.readline()).group()
-        outputs = "overview-grid.rowData overview-told.data overview-said.children overview-cards.children "
-        outputs = (outputs + "overview-heat.figure overview-heat.style overview-heat-said.children").split()
+        outputs = ["overview-grid.rowData", "overview-told.data", "overview-said.children", "overview-cards.children"]
         inputs = {
             "overview-machine": MACHINE,
             "overview-l2": "cold",
             "overview-since": "all",
-            "overview-show": "change",
+            "overview-quantity": "time",
         }
         body = {
             "output": f"..{'...'.join(outputs)}..",
             "outputs": [dict(zip(("id", "property"), one.split("."), strict=True)) for one in outputs],
             "inputs": [{"id": name, "property": "value", "value": value} for name, value in inputs.items()]
-            + [{"id": name, "property": "data", "value": None} for name in ("visit", "colours", "version")],
+            + [{"id": name, "property": "data", "value": None} for name in ("visit", "version")],
             "state": [{"id": "overview-grid", "property": "rowModelType", "value": None}],
             "changedPropIds": ["overview-machine.value"],
         }

@@ -19,7 +19,7 @@ from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store, StoreError
 
-OVERVIEW = ["h200", "all", "all", "change", None, "light", None]
+OVERVIEW = ["h200", "all", "all", "time", None, None]
 
 
 @contextlib.contextmanager

@@ -5,22 +5,26 @@ import io
 import json
 import math
 import random
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
 import pytest
 from history import commits_of, write_foreign
-from served import words
-from showcase import COMMITS, FAST, FREE, write_showcase
+from served import cells, words
+from showcase import COMMITS, FAST, FREE, SLOW, write_showcase
 from test_dashboard_app import call
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse_overview
-from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview, overview_rows
-from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news
+from dashboard.pages.overview_answer import MOST_NEWS, counted, news
+from dashboard.pages.overview_families import chained, families
 from dashboard.pages.overview_machine import scatter_line
+from dashboard.pages.overview_quantities import measured_rows
+from dashboard.pages.overview_table import columns
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.database.connection import Database
@@ -39,7 +43,7 @@ def shown(tmp_path_factory):
 
 def stand(shown, machine=FAST, since="all"):
     store, findings = shown
-    return overview.statuses_of(store.current(), machine, "all", since, 0, findings)
+    return overview.statuses_of(store.current(), machine, since, 0, findings)
 
 
 def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
@@ -53,9 +57,7 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     alerts = AlertStore(Database(tmp_path / "alerts.sqlite"))
     alerts.sync(analyse_store(store, Thresholds(), tmp_path)[1].current_alerts)
     told = alerts.open_on(FAST, MOST_NEWS)
-    text = words([alerts_card(FAST, told, pending=False), *counted(stand(shown), picture)])
-    assert '"children": "worst +7.' in text.replace("&gt;", ">")
-    assert f"{told.total} new" in text
+    assert json.dumps("▼ 2 slower") in words(counted(stand(shown), picture))
     assert "slower by 7." in words(news(store.current(), told))
 
 
@@ -95,15 +97,50 @@ def test_since_means_a_commit(shown, since, visit, place):
     assert reference(results, FAST, commits[7].hash) == commits[7]
 
 
-def test_the_heatmap_shows_the_loudest_variant_of_each_shape(shown):
-    figure = heatmap(stand(shown), "change", "light")
-    [trace] = figure["data"]
-    assert trace["y"] == ["linear"]
-    assert trace["text"] == [["▼ +7 %", "▼ +7 %", "✕"]]
-    assert trace["z"][0][0] == pytest.approx(-0.0977, abs=0.005)
-    assert "variant=triton" in trace["customdata"][0][0]
-    [speedups] = heatmap(stand(shown), "speedup", "dark")["data"]
-    assert speedups["text"][0][0] == "1.40"
+def test_the_first_line_answers_whether_anything_became_slower(shown):
+    store, findings = shown
+    answered = words(overview.said(store.current(), FAST, "all", 0, findings))
+    assert "2 slowdowns of time" in answered
+    assert "linear triton +7." in answered
+    assert "1 case now fails" in answered
+    assert "Nothing got slower since" in words(overview.said(store.current(), SLOW, "all", 0, findings))
+
+
+def test_a_family_has_one_row_with_the_loudest_variant_of_each_shape(shown):
+    table = families(shown[0].current(), stand(shown))
+    [(family, row)] = cells(table).items()
+    assert family == "linear"
+    assert [(sign, kind) for sign, kind, _ in row] == [("▼", "cell slower"), ("▼", "cell slower"), ("✕", "cell")]
+    assert all("linear triton" in tip and re.search(r"\+[67]\.\d %, slower", tip) for _, _, tip in row[:2])
+    text = words(table)
+    assert json.dumps("✕ 1 failed ") in text
+    assert json.dumps("▼ 2 +7.")[1:-1] in text
+    # The speedup is that of the best variants, the failed shape has none.
+    assert '"1.40"' in text
+    assert "data:image/svg+xml" in text
+
+
+def test_a_series_that_ends_does_not_move_the_trend_of_a_family():
+    def trend(commits, values):
+        points = np.array(commits), np.array(values, dtype=float), np.zeros(len(commits))
+        return SimpleNamespace(**dict(zip(("commit", "value", "version"), points, strict=True)))
+
+    assert chained([]) == []
+    together = chained([trend([0, 1, 2, 3], [8, 8, 4, 4]), trend([0, 1], [1, 1])])
+    assert together == pytest.approx([1, 1, 0.5, 0.5])
+
+
+def test_a_quantity_is_chosen_and_another_machine_without_it_shows_its_first(shown):
+    results = shown[0].current()
+    rows = {quantity: measured_rows(results, "laptop", "all", quantity) for quantity in ("time", "other", "host")}
+    assert {key.suite for key in rows["time"].keys} == {"io.Load.time_load"}
+    assert {key.suite for key in rows["other"].keys} == {"io.Load.peakmem_load", "index.track_depth"}
+    assert len(rows["host"]) == len(rows["time"])
+    assert [column["hide"] for column in columns(rows["time"]) if column["field"] in ("value", "unit", "speedup")] == [
+        True,
+        True,
+        True,
+    ]
 
 
 def test_the_table_downloads_as_it_is_filtered(shown, tmp_path):
@@ -111,7 +148,7 @@ def test_the_table_downloads_as_it_is_filtered(shown, tmp_path):
     client = create_app(store, findings=shown[1]).server.test_client()
     rows = overview.table(store.current(), FAST, stand(shown))[:2]
     [answer] = call(
-        client, "overview-file.data", 1, None, state=(rows, None, None, FAST, "cold", "all", None, None)
+        client, "overview-file.data", 1, None, state=(rows, None, None, FAST, "cold", "all", "time", None, None)
     ).values()
     read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
     assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
@@ -152,14 +189,14 @@ def test_it_begins_with_a_cache_state_that_has_numbers(tmp_path):
 
 
 def test_the_address_restores_the_choices(shown):
-    address = OverviewAddress(FREE, "all", "7d", "speedup", "M=8 triton")
+    address = OverviewAddress(FREE, "all", "7d", "time", "M=8 triton")
     path, _, search = address.link().partition("?")
     assert path == "/"
     assert parse_overview(f"?{search}") == address
     text = words(overview.layout(shown[0].current(), address))
-    for value in (FREE, "7d", "speedup", "M=8 triton"):
+    for value in (FREE, "7d", "time", "M=8 triton"):
         assert f'"value": "{value}"' in text
-    wrong = parse_overview("?machine=%3Cb%3E&show=beauty&l2=%00")
+    wrong = parse_overview("?machine=%3Cb%3E&quantity=beauty&l2=%00")
     assert json.loads(words(overview.layout(shown[0].current(), wrong)))
 
 

@@ -7,14 +7,14 @@ import tracemalloc
 import numpy as np
 import pytest
 from bench.make_tree import write_many
-from served import call, words
+from served import call, cells, words
 from trees import open_store
 
 from dashboard.address import FamilyAddress
-from dashboard.charts.heatmap import MOST_SUITES, heatmap
 from dashboard.pages import commit, family, overview
 from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.machine_health import health_of
+from dashboard.pages.overview_families import MOST_SUITES, families
 from dashboard.pages.overview_table import VALUES, cells_of
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -70,7 +70,7 @@ def test_the_overviews_work_is_linear_in_its_series(trees):
         # A store of its own: nothing that another test has asked for is remembered.
         store = open_store(root, patience=60.0)
         results = store.current()
-        stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(store.cache, store.root))
+        stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(store.cache, store.root))
         overview.table(results, "machine-0", stood)
 
     for of in (FEW, MANY):
@@ -99,7 +99,7 @@ def test_a_worker_holds_few_bytes_a_series(trees):
         client = create_app(again).server.test_client()
         first, last = (one.hash for one in again.current().commits("machine-0"))
         call(client, "page.children", ["/"], ("",))
-        call(client, "overview-cards.children", ("machine-0", "all", "all", "change", 0, "light", None), ("infinite",))
+        call(client, "overview-cards.children", ("machine-0", "all", "all", "time", 0, None), ("infinite",))
         results = again.current()
         compare(results, Side("machine-0", first), Side("machine-0", last), "latency", Thresholds())
         health_of(results, "machine-0")
@@ -123,11 +123,13 @@ def test_long_tables_are_sent_block_by_block(trees):
         client = create_app(store).server.test_client()
         at = {"commit": store.current().commits("machine-0")[0].hash, "machine": "machine-0"}
         layout = call(client, "page.children", ["/"], ("",))
-        chosen = ("machine-0", "all", "all", "change", 0, "light", None)
+        chosen = ("machine-0", "all", "all", "time", 0, None)
         filled, size = ask(client, "overview-cards.children", chosen, ("infinite",))
         assert "overview-grid" not in filled
         request = {"startRow": 100, "endRow": 200, "sortModel": [], "filterModel": {}}
-        told, rows = ask(client, "overview-grid.getRowsResponse", [request], ("machine-0", "all", "all", "module_1", 0))
+        told, rows = ask(
+            client, "overview-grid.getRowsResponse", [request], ("machine-0", "all", "all", "time", "module_1", 0)
+        )
         assert len(told["overview-grid"]["getRowsResponse"]["rowData"]) == 100
         _, cards = ask(client, "commit-families.children", [at, None], ("infinite",))
         _, at_commit = ask(client, "commit-grid.getRowsResponse", [request], (at, ""))
@@ -135,38 +137,37 @@ def test_long_tables_are_sent_block_by_block(trees):
     assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
 
 
-def test_a_heatmap_has_room_for_so_many_families(trees):
+def test_the_table_of_families_has_a_limit(trees):
     results = trees[FEW].current()
-    stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
     assert len({each.row.suite for each in stood}) == FEW
-    [trace] = heatmap(stood, "change", "light")["data"]
-    assert len(trace["y"]) == MOST_SUITES
+    assert len(cells(families(results, stood))) == MOST_SUITES
     found = compare_commit(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
     assert len(commit.families(found)) == commit.MOST_FAMILIES + 1
 
 
-def test_a_heatmap_makes_one_status_of_each_cell(trees, monkeypatch):
+def test_the_table_of_families_makes_two_statuses_of_each_shape(trees, monkeypatch):
     results = trees[FEW].current()
-    stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
     # Three variants of each shape.
     stood = stood.select(np.repeat(np.arange(len(stood)), 3))
     made = []
     take = Statuses.__getitem__
     monkeypatch.setattr(Statuses, "__getitem__", lambda self, place: made.append(place) or take(self, place))
-    heatmap(stood, "change", "light")
+    families(results, stood)
     # Iterating a sequence asks for one more, and finds the end.
-    assert len(made) == MOST_SUITES + 1
+    assert len(made) == MOST_SUITES * 2 * 2
 
 
 def test_a_machine_that_is_gone_has_nothing_to_show(trees):
     """A browser may still ask for a machine whose results were deleted."""
     store = trees[FEW]
     client = create_app(store).server.test_client()
-    light = "gone", "all", "all", "change", 0, "light", None
+    light = "gone", "all", "all", "time", 0, None
     filled, _ = ask(client, "overview-cards.children", light, (None,))
     assert filled["overview-grid"]["rowData"] == []
     request = {"startRow": 0, "endRow": 100, "sortModel": [], "filterModel": {}}
-    rows, _ = ask(client, "overview-grid.getRowsResponse", [request], ("gone", "all", "all", "", 0))
+    rows, _ = ask(client, "overview-grid.getRowsResponse", [request], ("gone", "all", "all", "time", "", 0))
     assert rows["overview-grid"]["getRowsResponse"] == {"rowData": [], "rowCount": 0}
     at = {"commit": store.current().commits("machine-0")[0].hash, "machine": "gone"}
     assert ask(client, "commit-families.children", [at, None], (None,))[0]["commit-grid"]["rowData"] == []
@@ -200,10 +201,10 @@ def test_the_keys_of_a_suite_are_looked_up(trees):
 
 def test_the_servers_values_are_those_of_the_grid(trees):
     results = trees[FEW].current()
-    stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
-    columns = {name: values(stood) for name, values in VALUES.items() if name != "stale"}
-    for place, cells in enumerate(cells_of(results, "machine-0", stood[:50])):
-        assert {name: values[place] for name, values in columns.items()} == {name: cells[name] for name in columns}
+    stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    columns = {name: values(stood) for name, values in VALUES.items()}
+    for place, row in enumerate(cells_of(results, "machine-0", stood[:50])):
+        assert {name: values[place] for name, values in columns.items()} == {name: row[name] for name in columns}
 
 
 ITEMS = [{"name": f"M={n}", "n": None if n == 3 else n % 7 + n / 100} for n in range(20)]

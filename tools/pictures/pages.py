@@ -11,8 +11,8 @@ from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, Ser
 MACHINE = "h200-unlocked"
 SLOWER, BEFORE = "177708fb0c5c8a28555b8de761c72203ad71ba0b", "267e5d017b95edb517c029a18ba9a577045cf94a"
 
-#: Elements that exist once a chart has its points, a heatmap its cells, a table its rows.
-TRACE, HEATMAP, ROW = ".scatterlayer .trace path", ".heatmaplayer image", ".ag-center-cols-container .ag-row"
+#: Elements that exist once a chart has its points, the table of families its cells, a table its rows.
+TRACE, CELL, ROW = ".scatterlayer .trace path", ".families .cell", ".ag-center-cols-container .ag-row"
 
 #: Names of the pages that the README shows.
 FOR_README = ("overview", "family", "alert")
@@ -43,7 +43,7 @@ def pages(alert: int) -> tuple[Page, ...]:
     series = SeriesAddress(MACHINE, "w4a16", "planes", case, "cold")
     compare = link("/compare", bm=MACHINE, bc=BEFORE, hm=MACHINE, hc=SLOWER)
     return (
-        Page("overview", OverviewAddress(MACHINE, "cold", "all").link(), (HEATMAP, ROW)),
+        Page("overview", OverviewAddress(MACHINE, "cold", "all").link(), (CELL, ROW)),
         Page("family", FamilyAddress(MACHINE, "w4a16").link(), (TRACE,)),
         Page("alert", f"/alert/{alert}", (TRACE,)),
         Page("alerts", "/alerts", ("#alerts-list table",)),

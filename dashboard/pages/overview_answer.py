@@ -1,0 +1,152 @@
+"""The overview's first line, which answers whether anything became slower, the counts below it, and the open alerts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from dash import dcc, html
+
+from dashboard.address import OverviewAddress, SeriesAddress, link
+from dashboard.pages.overview_quantities import label, quantity_of
+from dashboard.pages.parts import commit_link, count
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.database.alert_row import Tracked
+from lockstep.alerts.database.listing import OpenAlerts
+from lockstep.alerts.text import change, headline
+from lockstep.compare.number_format import whole
+from lockstep.compare.series_status import Statuses
+from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
+from lockstep.history.model import Commit
+from lockstep.history.snapshot import Results
+
+#: Maximum number of alerts listed.
+MOST_NEWS = 3
+
+
+def since_when(results: Results, machine: str, since: str, visit: int, compared: Commit) -> str:
+    """Return the words for the compared commit that follow "since": a date, or a commit with its date.
+
+    Args:
+        since, visit: see ``lockstep.compare.series_status.reference``.
+    """
+    commits = results.commits(machine)
+    moment = datetime.fromtimestamp((visit if since == "visit" and visit else compared.date) / 1000, UTC)
+    newest = datetime.fromtimestamp(commits[-1].date / 1000, UTC)
+    written = f"{moment.day} {moment:%B}" + ("" if moment.year == newest.year else f" {moment.year}")
+    if since == "visit" and visit:
+        # The time is the server's. A reader in another time zone may have another date.
+        return f"your last visit on {written}, {moment:%H:%M} UTC"
+    if since == "all" or compared.hash == commits[0].hash:
+        return f"{written}, the first commit"
+    return written if since in ("visit", "7d") else f"{written}, commit {compared.short}"
+
+
+def answer(machine: str, statuses: Statuses, findings: MachineFindings | None, when: str, newer: bool) -> list[Any]:
+    """Return the line that says whether anything became slower, in words.
+
+    Args:
+        statuses: the statuses of all series of the machine, in all cache states and quantities.
+        findings: ``None`` while the detector still runs.
+        when: the words for the compared commit, see ``since_when``.
+        newer: whether the machine measured anything after the compared commit.
+    """
+    if not newer:
+        return [f"Nothing was measured on {machine} since {when}."]
+    if findings is None:
+        return [f"Looking for changes since {when} …"]
+    # An exact quantity is no time: it explains a time.
+    timed = statuses.select(np.flatnonzero(~statuses.rows.exact))
+    if not len(timed):
+        return [f"{machine} measures no time. Since {when}: {_worse(statuses)}."]
+    slower = timed.select(np.flatnonzero(timed.are("slower")))
+    failed = int(timed.news.sum())
+    parts: list[Any] = []
+    if len(slower):
+        kinds = Counter(_kind(slower, place) for place in range(len(slower)))
+        counted = [f"{count(number, 'slowdown')} of {label(kind)}" for kind, number in kinds.most_common()]
+        largest = slower[int(np.argmax(np.nan_to_num(np.abs(slower.worse))))]
+        row = largest.row
+        size = "" if largest.moved is None else f" {change(largest.moved)}"
+        name = html.A(
+            f"{row.suite} {row.variant}{size}".replace("  ", " "), href=SeriesAddress(*row.key).link(), className="link"
+        )
+        parts += [" and ".join(counted), ", the largest " if len(slower) > 1 else ": ", name]
+        parts.append(html.Span(f" at {row.case} {row.l2}".rstrip(), className="mono") if row.case else "")
+    if failed:
+        parts += ["; " if parts else "", f"{count(failed, 'case')} now fail{'s' if failed == 1 else ''}"]
+    if parts:
+        return [f"Since {when}: ", *parts, "."]
+    compared = ~np.isnan(timed.worse)
+    if not compared.any():
+        return [f"Nothing can be compared since {when}: no series was measured at both commits."]
+    if np.isnan(timed.noise[compared]).all():
+        return [f"No slowdown is confirmed since {when}: too few commits to know the noise."]
+    return [f"Nothing got slower since {when}."]
+
+
+def _worse(statuses: Statuses) -> str:
+    number = int(statuses.are("slower").sum())
+    return f"{whole(number)} compiled quantities became worse" if number else "no compiled quantity became worse"
+
+
+def _kind(statuses: Statuses, place: int) -> str:
+    return quantity_of(statuses.rows.benchmark(place))
+
+
+def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
+    """Return buttons that count the shown series by verdict and filter the table; verdicts without series have none."""
+    if findings is None and not statuses.rows.exact.all():
+        return []
+    exact = "value" if len(statuses) and statuses.rows.exact.all() else ""
+    buttons = []
+    verdicts: tuple[Verdict, ...] = ("failed", *CHANGED, "not measured")
+    for verdict in verdicts:
+        number = int(statuses.are(verdict).sum())
+        words = "no longer measured" if verdict == "not measured" else word(verdict, exact)
+        if number:
+            buttons.append(_button(verdict, f"{SIGNS[verdict]} {whole(number)} {words}"))
+    bare = np.isin(statuses.differences.verdict, [LOUDEST.index(verdict) for verdict in CHANGED])
+    unconfirmed = int((statuses.are("unsure") & statuses.beyond_noise & bare).sum())
+    if unconfirmed:
+        text = f"{SIGNS['unsure']} {whole(unconfirmed)} beyond the noise, not confirmed"
+        buttons.append(html.Span(text, className="count dim", title="The next points confirm or refute them."))
+    return [html.Div(buttons, className="counts")] if buttons else []
+
+
+def _button(kind: str, text: str) -> Any:
+    filters: Any = {"data-filter": kind, "aria-pressed": "false"}
+    return html.Button(text, className=f"count {kind}", type="button", title="Show only these in the table", **filters)
+
+
+def news(results: Results, open_alerts: OpenAlerts, machine: str = "") -> list[Any]:
+    """Return the most urgent open alerts of the machine, one line each, and the counts on other machines."""
+    lines = [_line(results, alert) for alert in open_alerts.first]
+    more: list[Any] = []
+    if open_alerts.total > len(open_alerts.first):
+        text = f"all {whole(open_alerts.total)} open alerts"
+        more += [dcc.Link(text, href=link("/alerts", state="open", machine=machine), className="link")]
+    for name, number in sorted(open_alerts.elsewhere.items(), key=lambda entry: (-entry[1], entry[0])):
+        more += [" · " if more else "", f"{whole(number)} open on "]
+        more.append(dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"))
+    if more:
+        lines.append(html.Li(more, className="dim"))
+    return [html.Ul(lines, className="news")] if lines else []
+
+
+def _line(results: Results, listed: Tracked) -> Any:
+    alert = listed.alert
+    # If several commits may have caused the change, the headline names the range.
+    named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
+    commit = next((commit for commit in results.commits(alert.machine) if commit.hash == named), None)
+    sign = html.Span(f"{SIGNS[alert.topic] if alert.topic in CHANGED else '◌'} ", className="slower")
+    words: list[Any] = [sign, dcc.Link(headline(alert), href=link(f"/alert/{listed.id}"), className="link plain-link")]
+    if listed.state == "acknowledged":
+        words.append(html.Span(" · acknowledged", className="dim"))
+    if alert.members:
+        words.append(html.Span(f" · {alert.cause.kind}", className="dim", title=alert.cause.sentence))
+    if commit:
+        words += [" · ", commit_link(commit, alert.machine), html.Span(f" {commit.subject}", className="dim")]
+    return html.Li(words)

@@ -1,0 +1,243 @@
+"""The overview's table of families: one row per family with its changes, its best variants, and a cell per shape."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from dash import dcc, html
+
+from dashboard.address import FamilyAddress, SeriesAddress
+from lockstep.alerts.text import change
+from lockstep.compare.number_format import significant, whole
+from lockstep.compare.series_status import Status, Statuses
+from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
+from lockstep.history.model import STATES, Trend
+from lockstep.history.snapshot import Results
+
+#: Maximum families of the table, and maximum shapes of a family.
+MOST_SUITES, MOST_SHAPES = 60, 40
+
+#: Commits of a trend.
+TREND = 24
+
+#: Log of the change at which a cell has its full colour: 23 %.
+_FULL = 0.3 * math.log(2)
+
+#: The order in which a verdict represents several variants of a shape; "baseline moved" represents them last.
+_LOUDEST: tuple[Verdict, ...] = (
+    *("failed", "slower", "changed", "faster", "unsure", "same", "baseline moved", "new", "not measured"),
+)
+_LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
+
+_HEAD = {
+    "Family": "",
+    "Changed": "confirmed changes since the compared commit, and the largest of them",
+    "Trend": f"time of the best variants over the last {TREND} commits, all shapes; down is faster",
+    "Speedup ×": "geometric mean over the shapes: the baseline's time divided by the best variant's",
+    "% of floor": "median over the shapes: the hardware's limit divided by the time of the best variant",
+    "Shapes, small → large": "each cell is a shape and shows the variant that changed most",
+}
+
+
+def families(results: Results, statuses: Statuses) -> Any:
+    """Return the table of families, those with new failures and slowdowns first; ``None`` without any series.
+
+    Args:
+        statuses: the statuses of one machine's series of one quantity.
+    """
+    shown = _loudest(statuses)
+    if not len(shown):
+        return None
+    suites = shown.rows.series_keys.suite[shown.rows.columns["key"]]
+    rows = [_Family(results, shown.select(np.flatnonzero(suites == suite))) for suite in np.unique(suites)]
+    rows.sort(key=lambda row: (row.loudness, row.name))
+    kept = [name for name in _HEAD if name in ("Family", "Changed") or any(name in row.cells for row in rows)]
+    head = [html.Th(name, scope="col", title=_HEAD[name]) for name in kept]
+    body = [html.Tr([row.cells.get(name, html.Td("–", className="dim")) for name in kept]) for row in rows]
+    number = len(np.unique(statuses.rows.series_keys.suite[statuses.rows.columns["key"]]))
+    named: Any = {"role": "region", "aria-label": "Families"}
+    omitted = f"{MOST_SUITES} of {whole(number)} families are shown, those that changed most. "
+    legend = f"{omitted if number > MOST_SUITES else ''}Orange: slower. Blue: faster. Full colour: 23 % or more. No "
+    legend += f"colour: within the noise. {SIGNS['unsure']}: beyond the noise, not confirmed. Hollow: new."
+    return html.Div(
+        [
+            html.Table(
+                [html.Caption("Families", className="visually-hidden"), html.Thead(html.Tr(head)), html.Tbody(body)]
+            ),
+            html.P(legend, className="legend dim"),
+        ],
+        className="card table plain families",
+        tabIndex=0,
+        **named,
+    )
+
+
+class _Family:
+    """One row of the table: the cells by the name of their column, and where the row stands."""
+
+    def __init__(self, results: Results, members: Statuses) -> None:
+        loudest, best = _of_each_shape(members)
+        key = loudest[0].row.key
+        self.name = key.suite
+        alarming = members.news | members.are("slower")
+        self.loudness = int(_LOUDNESS[members.verdict][alarming].min(initial=len(LOUDEST)))
+        self.cells: dict[str, Any] = {
+            "Family": html.Td(
+                dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link row")
+            ),
+            "Changed": html.Td(_changes(members), className="nowrap"),
+            "Shapes, small → large": html.Td(html.Div([_cell(status) for status in loudest], className="cells")),
+        }
+        points = chained(_trends(results, best))
+        if len(points) > 1:
+            label = f"Time of the best variants: {change(math.log(points[-1] / points[0]))} over {len(points)} commits"
+            self.cells["Trend"] = html.Td(html.Img(src=sparkline(points), alt=label, title=label, className="spark"))
+        ratios = [row.speedup.value for status in best if (row := status.row).speedup and row.speedup.value > 0]
+        if ratios:
+            mean = float(np.exp(np.mean(np.log(ratios))))
+            ends = f"{significant(min(ratios), 3)} … {significant(max(ratios), 3)} over {len(ratios)} shapes"
+            self.cells["Speedup ×"] = html.Td(significant(mean, 3), className="number", title=ends)
+        floors = [measured.value for status in best if (measured := status.row.measured("floor"))]
+        if floors:
+            ends = f"{min(floors):.0f} … {max(floors):.0f} over {len(floors)} shapes"
+            self.cells["% of floor"] = html.Td(f"{np.median(floors):.0f}", className="number", title=ends)
+
+
+def _loudest(statuses: Statuses) -> Statuses:
+    """Return the series of the suites and shapes with the gravest verdicts, as many as fit into the table."""
+    statuses = statuses.select(np.flatnonzero(statuses.rows.columns["state"] != STATES.index("na")))
+    index, key = statuses.rows.series_keys, statuses.rows.columns["key"]
+    suites, suite = np.unique(index.suite[key], return_inverse=True)
+    # A shape has one cell for all of its cache states.
+    shapes, shape = np.unique(np.stack([suite, index.case[key]]), axis=1, return_inverse=True)
+    loud = np.full(shapes.shape[1], len(LOUDEST))
+    np.minimum.at(loud, shape, _LOUDNESS[statuses.verdict])
+    size = np.zeros(shapes.shape[1])
+    np.maximum.at(size, shape, np.where(statuses.beyond_noise & ~np.isnan(statuses.worse), np.abs(statuses.worse), 0.0))
+    # Shapes by suite, the loudest first. The first shape of a suite gives the suite's loudness.
+    order = np.lexsort((np.arange(len(loud)), -size, loud, shapes[0]))
+    start = np.searchsorted(shapes[0][order], np.arange(len(suites)))
+    rank = np.empty(len(loud), dtype=np.intp)
+    rank[order] = np.arange(len(loud)) - start[shapes[0][order]]
+    loudest = order[start]
+    chosen = np.lexsort((np.arange(len(suites)), -size[loudest], loud[loudest]))[:MOST_SUITES]
+    return statuses.select(np.flatnonzero(np.isin(suite, chosen) & (rank[shape] < MOST_SHAPES)))
+
+
+def _of_each_shape(members: Statuses) -> tuple[list[Status], list[Status]]:
+    """Return two series of each shape, small shapes first: the one that changed most, and the fastest variant.
+
+    The baseline is the fastest variant only of a shape that has no other.
+    """
+    rows = members.rows
+    shape = rows.series_keys.case[rows.columns["key"]]
+    size = np.where(np.isnan(members.worse), 0.0, np.abs(members.worse))
+    time = np.where(np.isnan(rows.column("latency")), rows.column("value"), rows.column("latency"))
+    orders = (
+        np.lexsort((-size, ~members.beyond_noise, _LOUDNESS[members.verdict], shape)),
+        np.lexsort((np.where(np.isnan(time), np.inf, time), rows.is_baseline, shape)),
+    )
+    loudest, best = (list(members.select(order[np.unique(shape[order], return_index=True)[1]])) for order in orders)
+    return loudest, best
+
+
+def _changes(members: Statuses) -> list[Any]:
+    """Return the counts of failures and confirmed changes of a family, each kind of change with the largest of them."""
+    parts: list[Any] = []
+    for verdict in ("failed", *CHANGED):
+        places = np.flatnonzero(members.are(verdict))
+        if len(places):
+            sizes = np.abs(members.worse[places])
+            sized = verdict != "failed" and not np.isnan(sizes).all()
+            largest = f" {change(float(members.moved[places[np.nanargmax(sizes)]]))}" if sized else " failed"
+            text = f"{SIGNS[verdict]} {len(places)}{largest if sized or verdict == 'failed' else ''} "
+            parts.append(html.Span(text, className=verdict))
+    return parts or [html.Span("–", className="dim")]
+
+
+def _cell(status: Status) -> Any:
+    """Return the cell of a shape, which links to the series. Only a change beyond the noise has a colour."""
+    row, sized = status.row, status.beyond_noise and status.worse is not None
+    shown = status.beyond_noise or status.verdict in ("failed", "not measured")
+    number = "no number to compare" if status.moved is None else change(status.moved)
+    lines = [f"{row.suite} {row.variant}".strip(), f"{row.case} {row.l2}".strip()]
+    lines.append(f"{number}, {word(status.verdict, row.unit)}{_uncertainty(status)}")
+    if row.speedup:
+        lines.append(f"speedup {significant(row.speedup.value, 3)} ×")
+    text = "\n".join(line for line in lines if line)
+    kind, share = "", 0.0
+    if sized and status.verdict not in ("changed", "failed") and status.worse:
+        kind, share = ("slower" if status.worse > 0 else "faster"), min(abs(status.worse) / _FULL, 1.0)
+    if status.verdict == "new":
+        kind = "new"
+    options: dict[str, Any] = {"aria-label": text.replace("\n", ", ")}
+    if not share and status.verdict != "failed":
+        options["tabIndex"] = -1
+    return html.A(
+        SIGNS[status.verdict] if shown else "",
+        href=SeriesAddress(*row.key).link(),
+        title=text,
+        className=f"cell {kind}".strip(),
+        style={"--share": f"{25 + 75 * share:.0f}%"} if share else None,
+        **options,
+    )
+
+
+def _uncertainty(status: Status) -> str:
+    if status.verdict == "not measured":
+        return f" since {status.row.commit[:8]}"
+    if status.verdict != "unsure" or status.worse is None:
+        return ""
+    if status.beyond_noise:
+        return ", beyond the noise, not confirmed"
+    return ", noise unknown" if math.isnan(status.noise) else ", within the noise"
+
+
+def _trends(results: Results, best: Iterable[Status]) -> Iterable[Trend]:
+    keys = [status.row.key for status in best]
+    series = results.keys(keys[0].machine).series_of(keys)
+    return results.trends([one for one in series if not results.benchmarks[one.benchmark].is_ratio], last=TREND)
+
+
+def chained(trends: Iterable[Trend]) -> list[float]:
+    """Return one trend for several series: from commit to commit, the geometric mean of the series' changes.
+
+    Only series with points at both commits count, so a series that begins or ends does not move the trend. The first
+    number is 1.
+    """
+    changes: dict[int, list[float]] = defaultdict(list)
+    first: list[int] = []
+    for trend in trends:
+        known = np.flatnonzero((trend.version == trend.version[-1]) & (trend.value > 0) & np.isfinite(trend.value))
+        if len(known):
+            first.append(int(trend.commit[known[0]]))
+        logs = np.diff(np.log(trend.value[known]))
+        for commit, log in zip(trend.commit[known[1:]].tolist(), logs.tolist(), strict=True):
+            changes[commit].append(log)
+    if not changes:
+        return []
+    commits = sorted({min(first), *changes})
+    steps = [float(np.mean(changes[commit])) if commit in changes else 0.0 for commit in commits]
+    return [float(value) for value in np.exp(np.cumsum(steps))]
+
+
+def sparkline(points: Sequence[float]) -> str:
+    """Return the address of a small picture of a trend. Its axis spans at least 10 %, so that noise looks like noise.
+
+    The picture has no colour scheme: its grey and its blue are readable on light and on dark.
+    """
+    low, high = min(points), max(points)
+    half, middle = max(high - low, 0.1 * low) / 2, (low + high) / 2
+    places = [
+        f"{2 + at * 92 / (len(points) - 1):.1f},{11 - (value - middle) / half * 8:.1f}"
+        for at, value in enumerate(points)
+    ]
+    x, y = places[-1].split(",")
+    line = f'<polyline points="{" ".join(places)}" fill="none" stroke="#7d8894" stroke-width="1.25"/>'
+    picture = f'<svg xmlns="http://www.w3.org/2000/svg" width="98" height="22">{line}'
+    return "data:image/svg+xml," + quote(f'{picture}<circle cx="{x}" cy="{y}" r="2.2" fill="#3c8fc7"/></svg>')

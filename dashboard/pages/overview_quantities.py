@@ -1,0 +1,82 @@
+"""The overview's choice of series: a quantity, such as the time or a cost, and a cache state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.compare.read_rows import newest_rows
+from lockstep.compare.row_table import RowTable
+from lockstep.compare.series_status import Statuses, statuses
+from lockstep.history.model import STATES, Benchmark, Commit
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+from lockstep.record.quantity import COST_QUANTITIES, EXACT
+from lockstep.suite.thresholds import Thresholds
+
+#: The time of a call with its speedup, and the numbers of other projects that are no times.
+TIME, OTHER = "time", "other"
+
+
+def quantity_of(benchmark: Benchmark) -> str:
+    """Return the quantity of a benchmark: ``TIME``, a cost, an exact quantity, or ``OTHER``."""
+    if benchmark.ours or not benchmark.of_suite:
+        return TIME if benchmark.ours or benchmark.part == "latency" else OTHER
+    return benchmark.quantity
+
+
+def label(quantity: str) -> str:
+    """Return a quantity's name for people: "host time", "behind speedup", "other numbers"."""
+    named = {"host": "host time", "compile": "compile time", OTHER: "other numbers"}
+    return named.get(quantity, quantity.replace("_", " "))
+
+
+@remembered
+def quantities(results: Results, machine: str) -> Sequence[str]:
+    """Return the quantities of a machine's series, the time first."""
+    names = {series.benchmark for series in results.series(machine=machine)}
+    known = {quantity_of(results.benchmarks[name]) for name in names}
+    return tuple(name for name in (TIME, *COST_QUANTITIES, *EXACT, OTHER) if name in known)
+
+
+def shown_quantity(results: Results, machine: str, quantity: str) -> str:
+    """Return the quantity that the overview shows: the chosen one, or the first if the machine lacks it."""
+    known = quantities(results, machine)
+    return quantity if quantity in known else known[0] if known else TIME
+
+
+@remembered
+def of_choice(
+    results: Results,
+    machine: str,
+    l2: str,
+    quantity: str,
+    since: Commit | None,
+    findings: MachineFindings | None,
+    thresholds: Thresholds,
+) -> Statuses:
+    """Return the statuses of a machine's series of one quantity and one cache state ``l2``, or all states ("all")."""
+    known = statuses(results, machine, since, findings, thresholds)
+    return known.select(_places(results, machine, known.rows, l2, quantity))
+
+
+def measured_rows(results: Results, machine: str, l2: str, quantity: str) -> RowTable:
+    """Return the newest rows of these series, without those that the machine cannot measure."""
+    rows = newest_rows(results, machine)
+    rows = rows.select(_places(results, machine, rows, l2, quantity))
+    return rows.select(rows.columns["state"] != STATES.index("na"))
+
+
+def _places(results: Results, machine: str, rows: RowTable, l2: str, quantity: str) -> NDArray[np.intp]:
+    quantity = shown_quantity(results, machine, quantity)
+    chosen = {name for name, benchmark in results.benchmarks.items() if quantity_of(benchmark) == quantity}
+    series = rows.series_keys.series
+    ranks = rows.columns["rank"].tolist()
+    places = (at for at, rank in enumerate(ranks) if series[rank].benchmark in chosen)
+    if l2 != "all":
+        keys = rows.keys
+        places = (at for at in places if keys[at].l2 in ("", l2))
+    return np.fromiter(places, dtype=np.intp)
