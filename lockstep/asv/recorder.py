@@ -17,7 +17,7 @@ from lockstep.asv.record_compile_times import CompileCosts
 from lockstep.machine_code import Target as CompileTarget
 from lockstep.machine_code import Tree
 from lockstep.machine_code.compiled_tree import compile_ahead
-from lockstep.processes.watched_worker import Culprits
+from lockstep.processes.watched_worker import HUNG, Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.quantity import COSTS
@@ -26,6 +26,9 @@ from lockstep.suite.discovery import load_suites
 from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
 Key = tuple[str, str, str, str]
+
+#: Advice for a variant that hung in its check, which compiles what was not compiled ahead.
+_COMPILING = "; if it was compiling, a larger default_benchmark_timeout in asv.conf.json lets it finish"
 
 #: Maximum seconds of compiling ahead.
 COMPILING_S = 300.0
@@ -191,7 +194,8 @@ class Recorder:
                     # find the culprit.
                     groups = [[name] for name in group] + groups
                     continue
-                self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}")
+                advice = _COMPILING if died.rule == HUNG and died.stage == "check" else ""
+                self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}{advice}")
                 failed[culprit], rules[culprit] = died.how, died.rule
                 self._culprits.add(suite, culprit, died)
                 if culprit in group and len(group) == 1:

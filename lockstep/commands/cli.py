@@ -42,7 +42,8 @@ _ADVICE = {
     "Lockstep's docs/adopting.md has one to begin with",
     "what kind of DVCS": '"repo" in asv.conf.json must name a git repository, because commits are measured',
     "Failed to build the project": "asv imports the suites beside the newest commit of a branch: check that a branch "
-    'that "branches" of asv.conf.json names has a commit, and read the lines above',
+    'that "branches" of asv.conf.json names has a commit, and read the lines above. If a module there is of another '
+    'tool, give the suites a folder of their own: "benchmark_dir" in asv.conf.json',
 }
 
 

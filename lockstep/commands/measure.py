@@ -1,4 +1,4 @@
-"""``lockstep measure FAMILY``: measure the working tree, without a commit and without asv."""
+"""``lockstep measure``: measure the working tree, without a commit and without asv."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ Planned = tuple[Suite, Case, str]
 
 
 class Measure(Command):  # type: ignore[misc]  # asv has no types
-    """Measure one family in the working tree."""
+    """Measure families in the working tree."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
         """Add ``measure`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "measure",
-            help="Measure a family of the working tree",
-            description="Check every variant of a family of the working tree, then time all of them in turn.",
+            help="Measure families of the working tree",
+            description="Check every variant of each family of the working tree, then time all of them in turn.",
         )
-        parser.add_argument("family", help="a family, or one of its suites (grouped.mlp)")
+        parser.add_argument("families", nargs="*", metavar="FAMILY", help="families, or suites of them (default: all)")
         parser.add_argument(
             "--case",
             action="append",
@@ -95,7 +95,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Measure the family and print the records. Return 2 if a series failed, 3 if none was measured."""
         suites_by_name = load_suites(Path(conf.benchmark_dir))
-        suites = pick_suites(suites_by_name, args.family)
+        suites = [suite for name in args.families or suites_by_name for suite in pick_suites(suites_by_name, name)]
         for suite in suites:
             _refuse_unknown(suite, args.variants or [], args.case)
         if args.seed is not None and not 0 <= args.seed < 2**32:
@@ -106,7 +106,9 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         started, planned = time.monotonic(), _planned(suites, args, "cpu" if find_gpu() is None else "cuda")
         packages = ", ".join(packages_under_test(conf, suites_by_name))
         cases = f"{len(planned)} case{'' if len(planned) == 1 else 's'}"
-        errors.print(f"measuring {cases} of {args.family}: importing {packages}", markup=False)
+        errors.print(
+            f"measuring {cases} of {', '.join(args.families) or 'all suites'}: importing {packages}", markup=False
+        )
         told: list[str] = []
 
         def say(line: str) -> None:

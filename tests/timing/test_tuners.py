@@ -383,6 +383,43 @@ def test_a_kernel_in_the_interpreter_is_tuned_and_held(tmp_path):
     assert told[0].stdout.startswith("BLOCK ")
 
 
+COMPILED = """
+    import contextlib, threading, torch, triton, triton.language as tl
+    from triton.compiler import CompiledKernel
+    from lockstep.machine_code.targets import Target
+    from lockstep.machine_code.tracing.simulated_target import stand_in
+    from lockstep.timing.device import CpuDevice
+    from lockstep.timing.tuners.choices import Choices
+    from lockstep.timing.tuners.hold import Tuners
+
+    @triton.autotune([triton.Config({"BLOCK": size}) for size in (64, 128, 256)], key=["n"])
+    @triton.jit
+    def double(x, out, n, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK != 128)
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+    class Pointer:
+        dtype = torch.float32
+        data_ptr = lambda self: 1 << 20
+
+    stand_in(Target.parse("sm_90"))
+    with Tuners(Choices(), CpuDevice(), "sm_90").held(), contextlib.suppress(Exception):
+        double[(1,)](Pointer(), Pointer(), 64)  # nothing can be launched
+    [(kernels, *_)] = double.fn.device_caches.values()
+    print(sum(isinstance(kernel, CompiledKernel) for kernel in kernels.values()), "of", len(kernels))
+"""
+
+
+def test_all_configurations_are_compiled_before_the_first_is_timed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(COMPILED))
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path / "cache")
+    done = subprocess.run([sys.executable, str(script)], env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout == "2 of 3\n", done.stderr
+
+
 def test_heuristics_beside_a_tuner_are_held(hold):
     class WithHeuristic(Kernel):
         def run(self, x, n, *, num_warps, EVEN, warmup=False, **_):

@@ -23,6 +23,7 @@ from typing import Any
 
 from lockstep.timing.device import Call, Device
 from lockstep.timing.graph_capture import CaptureError
+from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.tuners.choices import Choice, Choices, digest
 from lockstep.timing.tuners.fastest import fastest
 from lockstep.timing.tuners.kernel_source import source_of
@@ -187,7 +188,8 @@ class _Tuning:
             futures = mode.raw_futures
             while len(done := wait(futures, _TELL_S).done) < len(futures):
                 spent_s = time.monotonic() - started
-                tell(f"compiling {name}: {len(done)} of {len(futures)} configurations in {spent_s:.0f} s")
+                left = f", about {spent_s * (len(futures) / len(done) - 1):.0f} s more" if done else ""
+                tell(f"compiling {name}: {len(done)} of {len(futures)} configurations in {spent_s:.0f} s{left}")
 
     def fastest(self, device: Device, preferred: str) -> tuple[str, bool]:
         """Return what the fastest configuration sets, and whether it works."""
@@ -196,7 +198,7 @@ class _Tuning:
         from triton.runtime.errors import OutOfResources, PTXASError
 
         if self.tuner._do_bench is None:  # else the package measures in its own way
-            with contextlib.suppress(CaptureError, NotImplementedError):
+            with contextlib.suppress(CaptureError, Disqualified, NotImplementedError):
                 unfit = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
                 chosen = fastest(self._calls(), device, preferred, unfit)
                 return chosen or next(iter(self.configurations)), bool(chosen)
